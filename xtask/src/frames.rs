@@ -46,7 +46,7 @@ pub struct Function {
 
 /// The functions of a library.
 pub struct Library {
-    /// By address.
+    /// The functions by address.
     pub functions: BTreeMap<u64, Function>,
     /// Addresses of exported functions, and of constructors and destructors, with their names.
     pub entries: BTreeMap<u64, String>,

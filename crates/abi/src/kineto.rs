@@ -381,7 +381,7 @@ pub struct ConfigureParams {
     pub profiler: *mut c_void,
     /// The user's text, never null.
     pub configuration: *const c_char,
-    /// From create to start.
+    /// The time from create to start.
     pub warmup_ns: i64,
     /// 0: no limit.
     pub max_buffer_bytes: u64,

@@ -47,7 +47,7 @@ pub struct Options<'a> {
 pub struct Details {
     /// When the first call began, in ticks.
     pub begin: u64,
-    /// In the order in which they were asked for.
+    /// The ops, in the order in which they were asked for.
     pub ops: Vec<OpDetails>,
     /// Process and thread, and the rates of each counter of the run in the calls of all ops there. The
     /// threads with the most calls come first. Values are as they were read, and durations as they were

@@ -165,7 +165,7 @@ pub(crate) struct Page<'a> {
     /// The duration of each call without what the recorder added.
     pub times: &'a [u64],
     pub brackets: &'a PageBrackets,
-    /// In a run with a budget.
+    /// How many calls each call stands for, in a run with a budget.
     pub weights: Option<&'a Weights>,
 }
 

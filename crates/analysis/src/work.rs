@@ -80,7 +80,7 @@ pub struct Rules {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct RuleError {
-    /// From 1.
+    /// The number of the line, from 1.
     pub line: usize,
     /// What is wrong.
     pub what: String,

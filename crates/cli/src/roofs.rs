@@ -84,7 +84,7 @@ pub struct MemoryOut {
     pub bytes_per_s: RateOut,
 }
 
-/// Of all repetitions.
+/// The rates of all repetitions.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RateOut {
     pub best: f64,

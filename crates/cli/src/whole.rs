@@ -127,7 +127,7 @@ impl Write for WholeFile {
 /// Where an output is written.
 #[derive(Debug)]
 pub enum Written {
-    /// As a new or replaced file in this directory.
+    /// A new or replaced file in this directory.
     In(PathBuf),
     /// Into this device or FIFO.
     Itself(PathBuf),

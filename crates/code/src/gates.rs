@@ -36,7 +36,7 @@ pub struct Gates {
 /// The hooks in a function.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
-    /// By id.
+    /// The gates by the id of the function or loop.
     pub gates: BTreeMap<u32, Gates>,
     /// For each instruction of the function, whether it belongs to a hook.
     pub is_hook: Vec<bool>,

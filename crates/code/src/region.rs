@@ -66,7 +66,7 @@ pub struct Counts {
     pub vectors: [u64; 4],
     /// Vectors whose width the processor decides.
     pub scalable: u64,
-    /// In none of these classes.
+    /// Instructions in none of these classes.
     pub other: u64,
     /// Bytes that the loads read if each of them runs once.
     pub bytes_loaded: u64,

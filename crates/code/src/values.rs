@@ -154,7 +154,7 @@ impl World {
 }
 
 impl State {
-    /// At the entry of a function.
+    /// The values at the entry of a function.
     pub fn entry(world: &World) -> Self {
         let mut registers = [Value::Any; 32];
         registers[usize::from(world.stack())] = Value::Stack(0);

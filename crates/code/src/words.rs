@@ -38,13 +38,13 @@ pub fn words(image: &Image, region: &Region, widest: u32) -> Option<String> {
 /// How the address of an operand changes from iteration to iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Stride {
-    /// By this number of bytes.
+    /// The address grows by this number of bytes in each iteration.
     Bytes(i64),
-    /// By a number that is in a register.
+    /// The address grows by a number that is in a register.
     Register,
     /// By a number that follows from what the loop loads.
     Loaded,
-    /// In a way that is not followed.
+    /// The address changes in a way that is not followed.
     Unknown,
 }
 

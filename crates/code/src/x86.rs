@@ -334,7 +334,7 @@ pub enum Arithmetic {
     Choose,
     /// Anything else on vectors: logic, shifts.
     Bits,
-    /// In general registers.
+    /// Arithmetic in general registers.
     Integer,
 }
 

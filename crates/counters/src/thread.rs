@@ -73,7 +73,7 @@ enum State {
     Closed,
     /// There is exactly one group, and it is perf's: one read directly into the buffer suffices.
     OneGroup,
-    /// As `OneGroup`, and the group has pages.
+    /// One group, whose counters have pages for reads in user space.
     OneInUser,
     /// Any other combination, including no group at all.
     Several,

@@ -336,7 +336,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Of whom each row is.
+/// The member that each row belongs to.
 fn ids<'a>(batch: &'a RecordBatch) -> impl Fn(usize) -> (&'a str, i64, &'a str) {
     let (run, rank, part) = (
         batch.column(0).as_string::<i32>(),

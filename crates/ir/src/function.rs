@@ -11,7 +11,7 @@ use crate::scan::{Cursor, Place, Span, Token, Tokens, find, is_plain, name, plai
 /// How a block ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Terminator {
-    /// With nothing that is known.
+    /// Nothing is known of the end.
     #[default]
     None,
     /// `br`, `switch`, `invoke`, `callbr` and others whose labels can be replaced.

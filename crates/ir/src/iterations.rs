@@ -113,7 +113,7 @@ struct Step<'a> {
     constant: i64,
     /// Whether the result is known not to wrap.
     exact: bool,
-    /// Of a pointer: the type of its elements.
+    /// The type of the elements, if the counter is a pointer.
     element: Option<&'a [u8]>,
 }
 
@@ -243,9 +243,9 @@ impl<'a> Search<'a> {
 struct Phi<'a> {
     value: &'a [u8],
     kind: &'a [u8],
-    /// From outside of the loop.
+    /// The value that the counter has on entering the loop.
     start: &'a [u8],
-    /// From inside, with `%`.
+    /// The name of the value that the counter gets in an iteration, with `%`.
     next: &'a [u8],
     /// How many edges from inside.
     latches: u32,

@@ -5,7 +5,7 @@ use crate::scan::{Span, Token, Tokens};
 /// An entry of a phi node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incoming {
-    /// With its brackets.
+    /// The text of the pair with its brackets.
     pub whole: Span,
     /// The value, as the text has it.
     pub value: Span,

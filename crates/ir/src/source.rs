@@ -16,7 +16,7 @@ use crate::scan::{Span, Token, Tokens, name, number};
 /// A place in a source file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// As the debug information names it.
+    /// The file as the debug information names it.
     pub file: Option<String>,
     /// From 1.
     pub line: Option<u32>,

@@ -31,7 +31,7 @@ pub struct Count<'m> {
     pub group: u16,
     /// By how much the counter advanced while it ran; `None` if it could not be read.
     pub raw: Option<u64>,
-    /// For how much of the interval it ran.
+    /// For how much of the interval the counter ran.
     pub coverage: Coverage,
 }
 

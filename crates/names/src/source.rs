@@ -46,12 +46,12 @@ pub struct Resolved {
 /// How views name a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Called {
-    /// By what was typed.
+    /// The name that was typed.
     #[default]
     AsTyped,
     /// By this name, followed by the modifiers that were typed.
     Instead(String),
-    /// By exactly this name.
+    /// Exactly this name.
     Exactly(String),
 }
 

@@ -3,7 +3,7 @@
 /// `a,b:u,{c,d}:k`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
-    /// In the order typed.
+    /// The entries in the order in which they were typed.
     pub entries: Vec<Entries>,
 }
 
@@ -39,16 +39,16 @@ pub enum Head {
     Word(String),
     /// `cpu/event=0x3c,umask=0x1/`, `sim/NAME,readings=0:5/`
     Pmu {
-        /// Before the first slash.
+        /// The text before the first slash.
         pmu: String,
         /// Between the slashes.
         terms: Vec<Term>,
     },
     /// `syscalls:sys_enter_openat`
     Tracepoint {
-        /// Before the colon.
+        /// The text before the colon.
         system: String,
-        /// After the colon.
+        /// The text after the colon.
         name: String,
         /// `/filter="count > 100"/`: the condition under which a hit counts.
         filter: Option<Filter>,
@@ -77,16 +77,16 @@ pub enum Head {
     },
     /// `perf::CYCLES:u=1`, as libpfm4 and PAPI spell it
     Papi {
-        /// Before the two colons.
+        /// The text before the two colons.
         pmu: String,
-        /// After the two colons.
+        /// The text after the two colons.
         name: String,
         /// `:attribute` and `:attribute=value`.
         attributes: Vec<Term>,
     },
     /// `cuda:::event:elapsed_cycles_sm:device=0`, as PAPI spells it
     Device {
-        /// Before the three colons: PAPI's component.
+        /// The text before the three colons: PAPI's component.
         component: String,
         /// Everything after them.
         name: String,
@@ -108,9 +108,9 @@ pub struct Filter {
 pub struct Term {
     /// Byte offset in the list.
     pub at: usize,
-    /// Before the equals sign.
+    /// The text before the equals sign.
     pub name: String,
-    /// After the equals sign.
+    /// The text after the equals sign.
     pub value: Option<String>,
 }
 

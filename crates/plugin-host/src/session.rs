@@ -79,9 +79,9 @@ unsafe impl Sync for Handle {}
 /// Which stack of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
-    /// Of ops.
+    /// The ids of ops.
     Ops = 0,
-    /// Of ranges that the program marks.
+    /// The ids of ranges that the program marks.
     User = 1,
 }
 

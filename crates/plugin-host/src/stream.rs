@@ -124,7 +124,7 @@ impl<W: Write> Writer<W> {
         fits
     }
 
-    /// After each record: `before` is where it began.
+    /// Is called after each record, which began at `before`.
     fn added(&mut self, before: usize) {
         self.room = self.room.saturating_sub((self.buffer.len() - before) as u64);
         if self.buffer.len() >= CHUNK {
@@ -466,7 +466,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// As [`Reader::text`], or none.
+    /// Reads a text as [`Reader::text`] does, or its absence.
     fn optional(&mut self) -> Result<Option<usize>, Stop> {
         match (self.number()? as usize).checked_sub(1) {
             Some(number) if number >= self.texts.len() => Err(Stop::Damaged),

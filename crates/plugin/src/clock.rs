@@ -35,7 +35,7 @@ impl Anchor {
 /// The clock of one device.
 #[derive(Debug, Default)]
 pub struct Clock {
-    /// In the order of the device's time.
+    /// The anchors in the order of the device's time.
     anchors: Vec<Anchor>,
 }
 

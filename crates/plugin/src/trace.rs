@@ -29,7 +29,7 @@ impl Event {
         Self { kind, raw, stream: false, correlation: false }
     }
 
-    /// On this device.
+    /// Puts the event on this device.
     #[must_use]
     pub fn device(mut self, device: i32) -> Self {
         self.raw.device = device;
@@ -45,7 +45,7 @@ impl Event {
         self
     }
 
-    /// On this thread of this process.
+    /// Puts the event on this thread of this process.
     #[must_use]
     pub fn thread(mut self, process: i32, thread: i32) -> Self {
         self.raw.device = process;

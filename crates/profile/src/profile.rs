@@ -185,9 +185,9 @@ pub(crate) struct PageRef {
 
 #[derive(Debug)]
 pub(crate) enum Place {
-    /// In the part's file of pages, at this offset.
+    /// The page is in the part's file of pages, at this offset.
     File(u64),
-    /// In this page of the pool; its owner is dead.
+    /// The page is this one of the pool, whose owner is dead.
     Pool(usize),
     /// Copied from the pool; its owner is alive.
     Copy(Vec<u8>),

@@ -147,7 +147,7 @@ fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
 pub enum Ending {
     /// The end has not been reached yet.
     Unread,
-    /// With the end mark: its writer has finished.
+    /// The stream ends with the end mark: its writer has finished.
     Finished,
     /// After a complete message: its writer is still writing, or was killed between two messages.
     Open,

@@ -122,12 +122,12 @@ pub struct PluginControl {
 }
 
 impl PluginControl {
-    /// From [`Row::plugin_control`].
+    /// The state that a word of [`Row::plugin_control`] says.
     pub fn of_word(word: u32) -> Self {
         Self { paused: word & 1 != 0, flushes: word >> 1 }
     }
 
-    /// For [`Row::plugin_control`].
+    /// The word of this state for [`Row::plugin_control`].
     pub fn word(self) -> u32 {
         self.flushes << 1 | u32::from(self.paused)
     }

@@ -70,7 +70,7 @@ pub struct Slice {
     pub begin_ns: i64,
     /// How long the slice took.
     pub duration_ns: i64,
-    /// For a dispatch, the number of its workgroups.
+    /// The number of workgroups, if the slice is a dispatch.
     pub workgroups: Option<u64>,
     /// The submission that the slice belongs to.
     pub submission: u64,

@@ -115,7 +115,7 @@ pub extern "C" fn InitializeInjection() -> c_int {
     1
 }
 
-/// From waiting to on or off.
+/// Turns the waiting state into on or off.
 fn attach(state: &mut State) {
     let State::Waiting(settings, requested) = &*state else { return };
     *state = match subscribe(settings, requested) {

@@ -35,7 +35,7 @@ static STORE: Mutex<Store> = Mutex::new(Store::new());
 /// What CUPTI gave and was not handed over yet.
 #[derive(Debug)]
 pub struct Store {
-    /// In the order in which buffers came back.
+    /// The records in the order in which their buffers came back.
     pub records: Vec<Named>,
     /// Buffers that CUPTI has.
     lent: BTreeSet<usize>,

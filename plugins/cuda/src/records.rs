@@ -88,7 +88,7 @@ pub struct Work {
     pub context: u32,
     pub stream: u32,
     pub correlation: u32,
-    /// Of a node of a graph, else 0.
+    /// The id of the node of a graph, or 0 outside of graphs.
     pub graph_node: u64,
 }
 
@@ -111,7 +111,7 @@ pub enum Record {
         /// `CUpti_ActivityMemcpyKind`, and the two `CUpti_ActivityMemoryKind`.
         kinds: [u8; 3],
         bytes: u64,
-        /// From which device to which, if they differ.
+        /// The device that is copied from and the one that is copied to, if they differ.
         peers: Option<[u32; 2]>,
     },
     Fill {

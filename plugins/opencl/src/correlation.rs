@@ -15,9 +15,9 @@ struct Stacks {
 /// Which stack.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Of ops.
+    /// The ids of ops.
     Op = 0,
-    /// Of ranges.
+    /// The ids of ranges.
     Range = 1,
 }
 

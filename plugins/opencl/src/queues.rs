@@ -22,7 +22,7 @@ pub struct Device {
     handle: usize,
     /// From 0, in the order in which the program made queues for them.
     pub number: i32,
-    /// As the implementation says.
+    /// The name that the implementation gives the device.
     pub name: String,
     /// Vendor and version of the driver.
     pub label: String,

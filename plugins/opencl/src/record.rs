@@ -18,7 +18,7 @@ pub enum Work {
 /// A name that is known at compile time, or one of the program's.
 #[derive(Clone, Debug)]
 pub enum Name {
-    /// Of a function of OpenCL.
+    /// The name of a function of OpenCL.
     Fixed(&'static str),
     /// Of a kernel.
     Kernel(Arc<str>),
@@ -27,7 +27,7 @@ pub enum Name {
 /// The index space of a kernel: three numbers each, of which `dimensions` count.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// From 1 to 3.
+    /// The number of dimensions, from 1 to 3.
     pub dimensions: usize,
     /// Work items.
     pub global: [i64; 3],

@@ -15,7 +15,7 @@ const NVML: &str = "libnvidia-ml.so.1";
 pub struct Settings {
     /// Between two samples.
     pub interval: Duration,
-    /// In the place of `/`.
+    /// The directory that is taken for `/`.
     pub root: PathBuf,
     /// The library of NVIDIA's driver that is asked for its devices; `None`: they are left out.
     pub nvml: Option<PathBuf>,

@@ -124,7 +124,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// As on this machine.
+    /// The packages that this machine has.
     fn own(home: &Path) -> Result<Self> {
         Self::new(home.join("apt-own"), None, "/var/lib/dpkg/status".into())
     }

@@ -36,7 +36,7 @@ pub struct Loaded {
 pub struct Line {
     /// The plugin's number.
     pub number: u32,
-    /// As KINETO_LOG_LEVEL has them, 0 to 4.
+    /// The level as KINETO_LOG_LEVEL has it, 0 to 4.
     pub level: u32,
     pub text: String,
 }

@@ -104,7 +104,7 @@ pub struct Thread {
 /// Number of pages of a thread that can be offered to `run` at a time. With one, a thread with short
 /// calls would often wait in vain for it to come back.
 pub(super) const SPARES: usize = 2;
-/// In place of a page's number: there is none.
+/// Stands for a page's number where there is no page.
 pub(super) const NO_PAGE: usize = usize::MAX;
 
 /// Marks memory in which the thread's next state may be created.

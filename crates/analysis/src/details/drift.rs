@@ -10,7 +10,7 @@ pub(super) const FIRST_WIDTH: u64 = 1 << 10;
 /// Durations by parts of the time, which have the same width.
 #[derive(Clone, Debug)]
 pub struct Drift {
-    /// At most so many parts.
+    /// The largest number of parts.
     most: u64,
     width: u64,
     counts: HashMap<(u64, u16), u64>,

@@ -9,7 +9,7 @@ use super::drift::FIRST_WIDTH;
 /// A counter's values and the durations that they belong to, by parts of the time.
 #[derive(Clone, Debug)]
 pub struct Rates {
-    /// At most so many parts.
+    /// The largest number of parts.
     most: usize,
     width: u64,
     /// Values and ticks of each part up to the last one with calls.

@@ -126,9 +126,9 @@ fn alike(
 enum Only {
     /// Single ones.
     Pairs,
-    /// As many with as many.
+    /// Joins only as many rows of one side with as many of the other.
     AsMany,
-    /// Also one with several.
+    /// Joins also one row with several.
     Any,
     /// Also one with several, if no row that is matched has this key.
     Specific,

@@ -95,9 +95,9 @@ impl Verdict {
 
 /// What is known of a row.
 pub struct Settled {
-    /// Of each statistic.
+    /// The result for each statistic.
     pub compared: Vec<Compared>,
-    /// Of all of them.
+    /// The verdict from all statistics together.
     pub verdict: Verdict,
 }
 

@@ -128,7 +128,7 @@ pub fn information(a: &[u32], b: &[u32]) -> Information {
 pub struct Information {
     /// The mutual information in nats, as it is counted.
     pub nats: f64,
-    /// Without what independent classes have on average.
+    /// The information without what independent classes have on average.
     pub excess: f64,
     /// The smaller one of the two entropies, which is the most that it can be.
     pub least_entropy: f64,

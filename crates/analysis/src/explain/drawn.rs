@@ -22,7 +22,7 @@ pub(super) struct Call {
     lot: u64,
     /// When the call began, in ticks.
     pub begin: u64,
-    /// In parts of a tick.
+    /// The duration in parts of a tick.
     pub duration: u64,
     pub process: u32,
     pub thread: u32,
@@ -130,7 +130,7 @@ struct Worker<'a> {
     /// The op and the row of each key.
     numbers: &'a HashMap<Key, (u32, u32)>,
     ops: Vec<Drawn>,
-    /// Of each call of the page.
+    /// The op and the row of each call of the page.
     rows: Vec<(u32, u32)>,
 }
 

@@ -11,7 +11,7 @@ const MORE_SLOW: f64 = 1.5;
 /// How large it is. Durations are in the unit in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
-    /// Of something that is more or less.
+    /// The effect of a number, which can be larger or smaller.
     Ordered {
         /// The correlation of its ranks with the durations, over the calls that have a value.
         spearman: f64,
@@ -20,7 +20,7 @@ pub enum Effect {
         /// What it is in the others.
         others: Level,
     },
-    /// Of classes: the one whose calls differ most.
+    /// The effect of classes: that of the class whose calls differ most.
     Class {
         /// The number of the class.
         class: u32,

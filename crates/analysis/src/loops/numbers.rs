@@ -100,7 +100,7 @@ impl CounterSum {
 /// The times of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// From begin to end, with everything inside.
+    /// The time from begin to end, with everything inside.
     pub inclusive: Estimate,
     /// Without the instrumented loops directly inside. Never negative. Missing without a side table,
     /// where the time of a loop inside is missing, and where not all hits ended: loops inside may have

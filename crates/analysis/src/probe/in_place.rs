@@ -13,7 +13,7 @@ use crate::empty::{EmptyCall, Place, calibration};
 /// What the recorded calls themselves tell about the cost of their probes.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {
-    /// By process and set of counters.
+    /// What readings took, by process and set of counters.
     readings: HashMap<(usize, u32), Reading>,
     /// Number of calls for which no counter of the set was read, by process and set of counters.
     uncounted: HashMap<(usize, u32), u64>,

@@ -103,7 +103,7 @@ struct Adding {
     counters: Vec<Pool>,
     weighted: Weighted,
     threads: BTreeSet<(usize, usize)>,
-    /// By pass; empty without passes.
+    /// The total of each pass; empty without passes.
     passes: Vec<PassTotal>,
 }
 
@@ -320,7 +320,7 @@ fn units(
 #[derive(Debug)]
 struct Tails {
     durations: Tail,
-    /// By counter.
+    /// The tail of each counter.
     counters: Vec<Tail>,
     /// Processes with a value of a counter.
     with_counter: HashSet<(usize, usize)>,

@@ -57,7 +57,7 @@ use crate::loops::Sum;
 pub struct Strata {
     /// The calls that stand only for themselves.
     alone: Moments,
-    /// By class; sorted.
+    /// The classes, sorted by their numbers.
     classes: Vec<(u32, Class)>,
     /// The class of the last call with a weight above 1, as an index in `classes`.
     last: Option<usize>,

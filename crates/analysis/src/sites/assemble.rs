@@ -35,7 +35,7 @@ impl Dispatch {
 /// The dispatches of a process.
 #[derive(Debug, Default)]
 pub(super) struct Assembled {
-    /// In the order in which they begin.
+    /// The dispatches in the order in which they begin.
     pub dispatches: Vec<Dispatch>,
     /// Number of threads that ran workgroups.
     pub threads: usize,

@@ -36,7 +36,7 @@ pub(super) struct Found {
     /// In [`crate::amounts::PARTS`] of a tick. In a run with a budget, each call counts for as many as
     /// it stands for, in parts ([`crate::sampled::SCALE`]).
     pub total: u128,
-    /// By process and thread.
+    /// The calls by process and thread.
     parts: Vec<((usize, usize), OfThread)>,
 }
 
@@ -344,7 +344,7 @@ pub(super) fn keeps_recorded(options: &Options) -> bool {
 struct Worker<'a> {
     profile: &'a Profile,
     choice: &'a Choice<'a>,
-    /// In a run with a budget.
+    /// How many calls each call stands for, in a run with a budget.
     weights: Option<&'a Weights>,
     recorded: bool,
     batch: &'a Batch,

@@ -21,7 +21,7 @@ pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
     places: &'a Places<'a>,
     pub(super) metrics: &'a [Bound],
-    /// In a run with a budget.
+    /// How many calls each call stands for, in a run with a budget.
     weights: Option<&'a Weights>,
     pub(super) sets: Sets,
     passes: usize,

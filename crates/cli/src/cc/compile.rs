@@ -14,7 +14,7 @@ use crate::terminal::say;
 
 /// How it ended.
 pub enum Done {
-    /// With the status of the compiler.
+    /// The compiler has ended with this status.
     Ended(ExitCode),
     /// Two steps are impossible. One line said so.
     Untouched,

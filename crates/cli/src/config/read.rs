@@ -43,7 +43,7 @@ const KEYS: [Known; 7] = [
 ];
 
 impl Key {
-    /// As the file has it.
+    /// The name as the file has it.
     pub fn name(self) -> &'static str {
         KEYS.iter().find(|known| known.key == self).map_or("", |known| known.name)
     }

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// A rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
-    /// As it was typed.
+    /// The rule as it was typed.
     text: String,
     of: Of,
     /// The largest part that is allowed: 0.05 for 5 %.

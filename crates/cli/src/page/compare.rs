@@ -19,7 +19,7 @@ const MARGIN: f64 = 1.08;
 
 /// What a page of a comparison shows.
 pub struct Comparison {
-    /// Of what is compared, for the title.
+    /// The program that is compared, for the title.
     pub program: String,
     pub about: String,
     pub answer: String,
@@ -35,7 +35,7 @@ pub struct Comparison {
     pub adds: &'static str,
     /// The table of the rows.
     pub table: Table,
-    /// For each row of `table`.
+    /// What is known of each row of `table`.
     pub rows: Vec<Row>,
     /// The largest change that is called the same; `None` if nothing was tested.
     pub threshold: Option<f64>,

@@ -90,7 +90,7 @@ pub struct PlotOut {
     pub band: Option<[f64; 2]>,
     #[serde(rename = "isBars")]
     pub is_bars: bool,
-    /// For each row of the table.
+    /// The mark of each row of the table.
     pub rows: Vec<Option<MarkOut>>,
 }
 

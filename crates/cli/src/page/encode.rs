@@ -17,7 +17,7 @@ pub struct Call {
 /// What the bytes are.
 #[derive(Debug, Default)]
 pub struct Encoded {
-    /// In ns.
+    /// The grid in ns: all times are multiples of it.
     pub grid: i64,
     pub lanes: Vec<EncodedLane>,
     /// Number of calls that were kept.

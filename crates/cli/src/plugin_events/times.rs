@@ -26,7 +26,7 @@ pub struct Window {
 /// What a time of a plugin's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// As the interface has it.
+    /// UTC, as the interface has it.
     Utc(i64),
     /// Another clock was converted, which gives ns since 1970 with the offset of the window.
     Other(i64),

@@ -41,7 +41,7 @@ pub struct Prepared {
     /// What the manifest will say. It is not written yet: see [`Prepared::announce`].
     pub manifest: Manifest,
     pool_directory: PathBuf,
-    /// Until the manifest is there.
+    /// The turn in a series, which is held until the manifest is there.
     turn: Option<Turn>,
     /// The pool and the profile's directory, held open so that both keep their inode numbers: some
     /// file systems assign new ones to a file that nobody has open.
@@ -296,7 +296,7 @@ fn logical_cpus(machine: &Machine) -> u32 {
     }
 }
 
-/// Of this machine and its kernel.
+/// The names of this machine and its kernel.
 fn names() -> (String, String) {
     // SAFETY: zeroed, it is a valid value to be overwritten.
     let mut found: libc::utsname = unsafe { std::mem::zeroed() };

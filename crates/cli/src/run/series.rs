@@ -125,7 +125,7 @@ impl Program {
 enum Ended {
     /// This program ended so.
     Program(ExitStatus),
-    /// By this signal.
+    /// The series was ended by this signal.
     Signal(i32),
 }
 

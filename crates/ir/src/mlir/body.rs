@@ -12,7 +12,7 @@ use super::scan::{Cursor, is_name, name_end};
 /// The argument of a block, as the text has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// With its `%`.
+    /// The name with its `%`.
     pub name: Span,
     /// The argument's type, without its location.
     pub kind: Span,

@@ -11,7 +11,7 @@ pub const PREFIX: &[u8] = b"counterpoint_loops_";
 /// A module that has functions of the `llvm` dialect directly in it.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
-    /// From its first word to its closing brace.
+    /// The text of the module, from its first word to its closing brace.
     pub whole: Span,
     /// Between its braces.
     pub inside: Span,
@@ -28,7 +28,7 @@ pub struct Module {
 pub struct Function {
     /// The function's name, without `@` and quotes.
     pub name: String,
-    /// From its first word to its opening brace.
+    /// The text of the function before its body: from its first word to its opening brace.
     pub header: Span,
     /// Between its braces.
     pub body: Span,

@@ -27,14 +27,14 @@ macro_rules! steps {
         wire!(Steps { $($field),* });
 
         impl Steps {
-            /// As words; the last ones are 0.
+            /// The steps as words, of which the last ones are 0.
             pub fn to_words(self) -> [u64; STEPS_WORDS] {
                 let mut words = [0; STEPS_WORDS];
                 words.iter_mut().zip([$(self.$field),*]).for_each(|(to, from)| *to = from);
                 words
             }
 
-            /// From words.
+            /// The steps that these words are.
             pub fn from_words(words: [u64; STEPS_WORDS]) -> Self {
                 let mut words = words.into_iter();
                 Self { $($field: words.next().unwrap_or(0)),* }

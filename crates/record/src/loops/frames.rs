@@ -74,16 +74,16 @@ pub struct RowsFrame {
     pub thread_name: [u8; 16],
     /// Counters of the run.
     pub counters: u32,
-    /// By id.
+    /// The rows by id.
     pub rows: Vec<Row>,
 }
 
 /// Records of mode log of one thread and module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventsFrame {
-    /// As [`RowsFrame::serial`].
+    /// The number of the run of pages: see [`RowsFrame::serial`].
     pub serial: u32,
-    /// As [`RowsFrame::block`].
+    /// The block in the run: see [`RowsFrame::block`].
     pub block: u32,
     /// Number of the module.
     pub module: u32,
@@ -99,11 +99,11 @@ pub struct EventsFrame {
 /// say which thread and module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TripsFrame {
-    /// As [`RowsFrame::serial`].
+    /// The number of the run of pages: see [`RowsFrame::serial`].
     pub serial: u32,
-    /// As [`RowsFrame::block`].
+    /// The block in the run: see [`RowsFrame::block`].
     pub block: u32,
-    /// By id.
+    /// The rows by id.
     pub rows: Vec<(u32, Trips)>,
 }
 

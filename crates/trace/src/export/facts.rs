@@ -14,9 +14,9 @@ pub const TRACE_SCHEMA: &str = "counterpoint.trace/1";
 /// Losses that were found while calls and samples were read.
 #[derive(Clone, Debug, Default)]
 pub struct Found {
-    /// In calls, by process.
+    /// The losses of calls, by process.
     pub calls: Vec<Vec<LossCount>>,
-    /// In tracks.
+    /// The losses of tracks.
     pub tracks: Vec<LossCount>,
 }
 

@@ -40,7 +40,7 @@ pub struct Filter {
 /// What is wanted, with times relative to the first moment of a timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
-    /// As in [`Filter`].
+    /// The categories that are kept, as in [`Filter`].
     pub categories: Vec<String>,
     /// As in [`Filter`], in ns since the first moment.
     pub from_ns: Option<u64>,
@@ -171,7 +171,7 @@ pub struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// For a timeline with this filter.
+    /// Keeps what a timeline with this filter shows.
     pub fn new(filter: &'a Filter) -> Self {
         Self { filter, started: HashSet::new(), finished: HashSet::new() }
     }

@@ -36,7 +36,7 @@ struct OpenHit {
     is_written: bool,
 }
 
-/// In which piece a hit is, and where in it.
+/// The piece that a hit is in, and its place in the piece.
 fn place(at: usize) -> (usize, usize) {
     let piece = (at / FIRST_PIECE + 1).ilog2() as usize;
     (piece, at - FIRST_PIECE * ((1 << piece) - 1))

@@ -25,7 +25,7 @@ static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
 /// run before those of a preloaded one.
 static EARLY: AtomicBool = AtomicBool::new(false);
 
-/// At the end of the constructor.
+/// Is called at the end of the constructor.
 pub fn constructed() {
     CONSTRUCTED.store(true, Ordering::Release);
     if EARLY.load(Ordering::Acquire) {

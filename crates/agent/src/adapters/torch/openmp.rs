@@ -59,7 +59,7 @@ pub fn real() -> *mut c_void {
 #[repr(C)]
 struct Launch {
     shared: Shared,
-    /// For the launching thread alone.
+    /// The bracket of the launching thread; the other threads have none here.
     bracket: Option<Bracket>,
     what: What,
     /// Whether the run has counters. The thread's state does not say so when the region ends, if a signal

@@ -29,7 +29,7 @@ pub(crate) struct Times {
     drawn: u32,
     /// State of the random numbers; not 0.
     random: u32,
-    /// Before and after an op, by bucket.
+    /// The numbers of times before and after an op, by bucket.
     counts: [[u32; BUCKETS]; 2],
 }
 

@@ -98,7 +98,7 @@ impl Compiler {
         })
     }
 
-    /// From the model to the text of its executables.
+    /// Compiles the model to the text of its executables.
     pub fn first(&self, model: &Path, flags: &Flags) -> Result<Vec<u8>, Failure> {
         if let Err(e) = std::fs::metadata(model) {
             return Err(Failure::new(format!("read {}: {e}", model.display())));
@@ -116,7 +116,7 @@ impl Compiler {
         self.run(command, None, &format!("{} to {PHASE}", model.display()))
     }
 
-    /// From the instrumented text to the module.
+    /// Compiles the instrumented text to the module.
     pub fn second(&self, text: Vec<u8>, model: &str, flags: &Flags) -> Result<Vec<u8>, Failure> {
         let mut command = Command::new(&self.program);
         command.arg("-").args(&flags.all).arg(format!("--compile-from={PHASE}"));

@@ -62,7 +62,7 @@ type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 /// of its bytes.
 #[derive(Default)]
 struct Images {
-    /// By the path that the profile names.
+    /// The files, by the path that the profile names.
     files: HashMap<String, Result<(Rc<Image>, Metadata), String>>,
     /// By the process and the number of the copy: with what modules say about it.
     copies: HashMap<(usize, u32), Vec<CopyAsTold>>,

@@ -29,7 +29,7 @@ model::named! {
 }
 
 impl State {
-    /// Of a loop.
+    /// The state of a loop.
     pub fn of(one: &ScheduledLoop) -> Self {
         match (one.ids.is_empty(), one.gone.as_deref()) {
             (false, _) => Self::Instrumented,

@@ -35,7 +35,7 @@ const NAMED: usize = 3;
 /// The format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopFormat {
-    /// As of other views.
+    /// A format that other views have, too.
     Of(Format),
     /// The table of TVM's original lightweight profiling.
     LwpCsv,

@@ -29,11 +29,11 @@ const SAMPLED_ONLY: &str = "≈ ";
 /// Which rows are shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
-    /// Also a row for each thread.
+    /// Whether there is also a row for each thread.
     pub threads: bool,
-    /// Also what was never entered.
+    /// Whether there are also rows of what was never entered.
     pub all: bool,
-    /// Also what each module was made of.
+    /// Whether it is also said what each module was made of.
     pub verbose: bool,
 }
 

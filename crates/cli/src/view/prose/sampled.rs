@@ -323,7 +323,7 @@ pub struct EstimatedOut {
 }
 
 impl EstimatedOut {
-    /// In another unit.
+    /// The estimate in another unit.
     pub fn new(estimated: Estimated, factor: f64) -> Self {
         let estimated = estimated.times(factor);
         Self {
@@ -350,7 +350,7 @@ pub struct SampledOut {
 }
 
 impl SampledOut {
-    /// Of a row, or of a whole run.
+    /// What is known of a row, or of a whole run.
     pub fn new(profile: &Profile, row: &SampledRow) -> Self {
         let ns = profile.timeline.ns_per_tick();
         Self {

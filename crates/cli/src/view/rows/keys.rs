@@ -47,7 +47,7 @@ pub enum KeyOut<'a> {
         processes: Vec<usize>,
     },
     Kind {
-        /// As the trace has it.
+        /// The kind as the trace has it.
         kind: &'a str,
         /// What it means, whoever produced it.
         generic: Option<&'static str>,
