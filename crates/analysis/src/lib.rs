@@ -38,6 +38,7 @@
 //! | [`work`] | floating-point operations and bytes of a call, from the shapes of its arguments |
 //! | [`roofline`](mod@roofline) | ops under the roofs of their machine |
 //! | [`estimate`] | a value with its interval of 95 % confidence |
+//! | [`interval`] | sums of independent estimates, and their intervals |
 //! | [`sampled`] | runs under a budget: estimates from the calls that were timed |
 //! | `empty`, `call_sets` | what an empty call reads, from the calibrations of its process and from its calls |
 //! | [`checks`] | what must be true of a table |
@@ -69,6 +70,7 @@ pub mod explain;
 mod forest;
 pub mod gaps;
 pub mod innermost;
+pub mod interval;
 pub mod launches;
 pub mod live;
 pub mod loops;
@@ -100,6 +102,7 @@ pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
 pub use explain::{Explained, explain};
 pub use gaps::{Gap, Gaps, OfThread, Side};
+pub use interval::Sum;
 pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, MetricValues, PartOfTime};
 pub use ops::{OpFilter, OpTable, OpTrees};

@@ -30,7 +30,6 @@ pub mod estimate;
 pub mod log;
 mod merge;
 pub mod numbers;
-pub(crate) mod student;
 pub mod traffic;
 pub mod tree;
 pub mod trips;
@@ -39,7 +38,7 @@ pub mod workgroups;
 use ir::table::{Entry, SideTable};
 use profile::loops::{LoopEvent, LoopModule, LoopRow};
 
-pub use estimate::{Estimate, Sum};
+pub use estimate::Estimate;
 pub use numbers::{Numbers, Times, estimated_iterations, iterations, iterations_per_hit};
 pub use tree::{TableChoice, UnfitTable, agree, fits};
 pub use trips::Trips;

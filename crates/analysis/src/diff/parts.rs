@@ -1,7 +1,7 @@
 //! What something adds to the time of a run.
 
 use super::ranks::{deviation, median};
-use crate::loops::student::t95;
+use crate::interval::student::t95;
 
 /// What something adds to the time of a run, B minus A, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -5,12 +5,13 @@ use std::collections::{BTreeMap, HashMap};
 use ir::table::SideTable;
 use profile::loops::{LoopModule, LoopRow};
 
-use super::estimate::{NoTime, Overhead, Sum, total};
+use super::estimate::{NoTime, Overhead, total};
 use super::log::Logged;
 use super::numbers::{Cell, CounterSum, Numbers, of_scope};
 use super::tree::{choose_for, order};
 use super::trips::TripSum;
 use super::{LoopData, LoopNode, LoopThread, LoopTree, Mode};
+use crate::interval::Sum;
 
 /// The registrations of one module.
 pub(super) struct Group {

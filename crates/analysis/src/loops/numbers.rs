@@ -22,8 +22,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use ir::table::Entry;
 
 use super::Mode;
-use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, Sum, spread};
+use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, spread};
 use super::trips::{TripSum, Trips};
+use crate::interval::Sum;
 
 /// What was counted and timed for a function or a loop. Times are in ticks.
 #[derive(Clone, Debug, Default)]

@@ -20,7 +20,7 @@ use profile::{CountedCalls, CountedSteps};
 use super::Estimated;
 use super::strata::Z;
 use crate::estimate::Estimate;
-use crate::loops::Sum;
+use crate::interval::Sum;
 
 /// What is known of the calls of a row that were not counted.
 #[derive(Clone, Copy, Debug, Default)]

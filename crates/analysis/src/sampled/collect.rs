@@ -15,7 +15,7 @@ use super::{Estimated, SampledCounter, SampledRow, SampledRun, Strata};
 use crate::amounts::{self, Brackets, PARTS, parts};
 use crate::clusters::PageSpan;
 use crate::forest::{Marker, Marks, NO_ROW};
-use crate::loops::Sum;
+use crate::interval::Sum;
 use crate::table::{By, Key, PassTotal, Places};
 use crate::walk::apart;
 

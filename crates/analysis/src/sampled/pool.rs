@@ -29,7 +29,7 @@
 use super::strata::{Drawn, Moments, Strata, Z};
 use super::tail::Tail;
 use super::values::Estimated;
-use crate::loops::Sum;
+use crate::interval::Sum;
 
 /// From fewer drawn calls, nothing is estimated.
 pub const FEWEST: f64 = 30.0;

@@ -50,7 +50,7 @@
 //! skipped.
 
 use super::tail::Tail;
-use crate::loops::Sum;
+use crate::interval::Sum;
 
 /// The timed calls of one thread and op, in the order in which they were recorded.
 #[derive(Clone, Debug, Default)]

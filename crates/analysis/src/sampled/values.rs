@@ -1,7 +1,7 @@
 //! What a sample says about some calls: estimates with their intervals.
 
 use crate::Estimate;
-use crate::loops::Sum;
+use crate::interval::Sum;
 
 /// An estimate whose interval may be unknown, because too few calls were timed.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -17,7 +17,7 @@
 
 use std::fmt::Write;
 
-use analysis::loops::Sum;
+use analysis::Sum;
 use analysis::sampled::quantile::Weighted;
 use analysis::sampled::tail::Tail;
 use analysis::sampled::{Pool, Strata};

@@ -1,0 +1,152 @@
+//! Sums of independent estimates, and how far off a sum may be: its interval of 95 % confidence.
+//!
+//! Runs under a budget ([`crate::sampled`]), loops of which only some hits are timed
+//! ([`crate::loops`](mod@crate::loops)) and comparisons of runs ([`crate::diff`](mod@crate::diff)) all take
+//! their intervals from here.
+
+pub(crate) mod student;
+
+use crate::Estimate;
+use student::t95;
+
+/// A sum of independent estimates.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sum {
+    pub(crate) value: f64,
+    /// 0 for what is exact.
+    pub(crate) variance: f64,
+    /// Σ Vᵢ²/νᵢ.
+    pub(crate) satterthwaite: f64,
+    /// The third central moment of the estimate; 0 where it is not known.
+    pub(crate) third: f64,
+    /// What the third central moment of a sample of hits is at most.
+    pub(crate) lopsided: f64,
+    /// Whether the sum stands for hits that were not timed.
+    pub(crate) sampled: bool,
+    /// Whether a part of the sum has no variance, because there were too few samples.
+    pub(crate) unknown: bool,
+}
+
+impl Sum {
+    /// A number without any doubt.
+    pub fn exact(value: f64) -> Self {
+        Self { value, ..Self::default() }
+    }
+
+    /// An estimate with this variance, degrees of freedom (at least 1) and third central moment.
+    /// Without a variance (`None`), there are too few samples to know how far off it is.
+    pub fn sampled(value: f64, variance: Option<f64>, freedom: f64, third: f64) -> Self {
+        let Some(variance) = variance else {
+            return Self { value, unknown: true, ..Self::default() };
+        };
+        let satterthwaite = variance * variance / freedom.max(1.0);
+        Self { value, variance, satterthwaite, third, ..Self::default() }
+    }
+
+    /// The 95 % interval, without assuming that it is symmetric; `None` if it is not known. A sample
+    /// of a skewed population (a few calls are very slow) more often misses the slow calls than it
+    /// has too many of them, so the interval must reach further up than down. The ends are those of
+    /// Hall, *On the removal of skewness by transformation* (Journal of the Royal Statistical
+    /// Society B 54, 1992).
+    pub fn interval(&self) -> Option<Estimate> {
+        let Self { value, variance, .. } = *self;
+        if self.unknown || !value.is_finite() || !variance.is_finite() {
+            return None;
+        }
+        // Subtracting leaves rounding errors.
+        if variance <= (value * 1e-12).powi(2) {
+            return Some(Estimate::exact(value));
+        }
+        let (t, error) = (t95(variance * variance / self.satterthwaite), variance.sqrt());
+        let skew = self.third / (error * variance);
+        // The two ends of such a small skew differ by less than a thousandth.
+        if skew.abs() < 1e-3 {
+            return Some(Estimate::within(value, t * error));
+        }
+        let end = |t: f64| 3.0 / skew * ((1.0 + skew * (t - skew / 6.0)).cbrt() - 1.0) * error;
+        let (low, high) = (value - end(t), value - end(-t));
+        (low.is_finite() && high.is_finite()).then(|| Estimate {
+            value,
+            low: low.min(value),
+            high: high.max(value),
+        })
+    }
+
+    /// The number.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+
+    /// Whether the sum is without any doubt.
+    pub fn is_exact(&self) -> bool {
+        self.variance == 0.0 && !self.unknown
+    }
+
+    /// What is left of a sum without one of the independent estimates that it consists of.
+    pub fn without(&self, part: &Self) -> Self {
+        Self {
+            value: self.value - part.value,
+            variance: (self.variance - part.variance).max(0.0),
+            satterthwaite: (self.satterthwaite - part.satterthwaite).max(0.0),
+            third: self.third - part.third,
+            lopsided: (self.lopsided - part.lopsided).max(0.0),
+            sampled: self.sampled,
+            unknown: self.unknown,
+        }
+    }
+
+    /// The part of a whole that consists of this and of `rest`, which is independent of it. `None`
+    /// if the whole is not above 0. To first order (the delta method), the variance of a/(a + b) is
+    /// (b² V(a) + a² V(b)) / (a + b)⁴.
+    pub fn part_with(&self, rest: &Self) -> Option<Self> {
+        let whole = self.value + rest.value;
+        if whole.is_nan() || whole <= 0.0 {
+            return None;
+        }
+        let (of_self, of_rest) =
+            ((rest.value / whole / whole).powi(2), (self.value / whole / whole).powi(2));
+        Some(Self {
+            value: self.value / whole,
+            variance: of_self * self.variance + of_rest * rest.variance,
+            third: (rest.value / whole / whole).powi(3) * self.third
+                - (self.value / whole / whole).powi(3) * rest.third,
+            satterthwaite: of_self * of_self * self.satterthwaite
+                + of_rest * of_rest * rest.satterthwaite,
+            unknown: self.unknown || rest.unknown,
+            ..Self::default()
+        })
+    }
+
+    /// Adds another sum.
+    pub fn add(&mut self, other: &Self) {
+        self.value += other.value;
+        self.third += other.third;
+        self.doubt(other);
+    }
+
+    /// Subtracts another sum. Doubts add up all the same.
+    pub fn subtract(&mut self, other: &Self) {
+        self.value -= other.value;
+        self.third -= other.third;
+        self.doubt(other);
+    }
+
+    fn doubt(&mut self, other: &Self) {
+        self.variance += other.variance;
+        self.satterthwaite += other.satterthwaite;
+        self.lopsided += other.lopsided;
+        self.sampled |= other.sampled;
+        self.unknown |= other.unknown;
+    }
+
+    /// The sum as one that stands for hits that were not timed.
+    #[cfg(test)]
+    pub(crate) fn of_sample(self) -> Self {
+        Self { sampled: true, ..self }
+    }
+
+    /// Whether the sum stands for hits that were not timed.
+    pub(crate) fn is_sampled(&self) -> bool {
+        self.sampled
+    }
+}
