@@ -43,7 +43,7 @@ pub struct AgentTable {
     pub host_machine: crate::host::AddMachine,
     /// Begins a call of such a machine.
     pub op_begin: crate::host::Begin,
-    /// Ends it.
+    /// Ends an op.
     pub op_end: crate::host::End,
 }
 

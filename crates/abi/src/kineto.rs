@@ -185,9 +185,9 @@ pub struct TraceBuilder {
     pub handle: *mut c_void,
     /// Begins an event.
     pub add_event: Option<unsafe extern "C" fn(*mut c_void, *const ProfileEvent) -> c_int>,
-    /// Names it.
+    /// Names the event.
     pub set_last_name: Option<unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int>,
-    /// Ties it to another.
+    /// Ties the event to another one.
     pub set_last_flow: Option<unsafe extern "C" fn(*mut c_void, *const ProfileEventFlow) -> c_int>,
     /// Adds a key and a value of JSON.
     pub add_last_metadata:
@@ -326,7 +326,7 @@ pub struct Counter {
     pub reserved: i32,
     /// Name of the track.
     pub track: *const c_char,
-    /// Name of the series in it.
+    /// Name of the series in the track.
     pub series: *const c_char,
     /// May be null.
     pub unit: *const c_char,

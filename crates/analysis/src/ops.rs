@@ -70,7 +70,7 @@ pub struct RunCall<'a> {
     pub time: Amount,
     /// The time from its begin to the begin of its first op; `None` without ops.
     pub first_op: Option<u64>,
-    /// The time between its ops.
+    /// The time between the run's ops.
     pub between: u64,
     /// The time before the first op and after the last one; the whole duration without ops.
     pub own: u64,

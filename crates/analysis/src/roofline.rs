@@ -41,7 +41,7 @@ pub struct Roofs {
 pub struct Peak {
     /// Bits of the floating-point numbers.
     pub number: u32,
-    /// How many cores did them.
+    /// How many cores did the operations.
     pub cores: u32,
     /// Operations per second, all cores together.
     pub rate: f64,
@@ -52,7 +52,7 @@ pub struct Peak {
 pub struct Bandwidth {
     /// A cache, or memory.
     pub level: Level,
-    /// How many cores moved them.
+    /// How many cores moved the bytes.
     pub cores: u32,
     /// Bytes per second, all cores together.
     pub rate: f64,
@@ -70,7 +70,7 @@ pub struct Cache {
     pub bytes: f64,
     /// Number of cores that share one.
     pub shared_by: u32,
-    /// Number of them.
+    /// Number of these caches.
     pub instances: u32,
 }
 
@@ -120,7 +120,7 @@ impl Roofs {
 model::named! {
     /// What keeps an op from being faster than its roof.
     pub enum Holds {
-        /// Moving its bytes takes longer.
+        /// Moving the op's bytes takes longer than its operations.
         Memory = "memory",
         /// The op's operations take longer than its bytes.
         Compute = "compute",
@@ -130,9 +130,9 @@ model::named! {
 /// The roof above an op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roof {
-    /// Which of the two it is.
+    /// Which of the two roofs holds the op back.
     pub holds: Holds,
-    /// The level whose bandwidth it is, or would be.
+    /// The level whose bandwidth is that roof, or would be.
     pub level: Level,
     /// How long one call takes at least, in ns.
     pub least_ns: f64,

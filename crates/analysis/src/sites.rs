@@ -47,7 +47,7 @@ pub struct Site {
     pub of: Option<u32>,
     /// Number of dispatches.
     pub dispatches: u64,
-    /// Number of their workgroups.
+    /// Number of the workgroups of these dispatches.
     pub workgroups: u64,
     /// Number of threads that ran workgroups, of its process that has the most.
     pub workers: usize,
@@ -115,7 +115,7 @@ impl Site {
 /// The sites of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
-    /// In the order of the program: first those without a position.
+    /// The sites in the order of the program: first those without a position.
     pub rows: Vec<Site>,
     /// The time in some dispatch, in ticks, all processes together. Dispatches at the same time
     /// count once.
@@ -140,7 +140,7 @@ pub struct Sites {
 /// It does not say what more threads would gain: they share caches and memory with those that there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Room {
-    /// The whole of it.
+    /// The time from the first dispatch to the end of the last one.
     pub span: f64,
     /// The part in which no dispatch ran.
     pub outside: f64,

@@ -123,7 +123,7 @@ pub struct Row {
     pub passes: Vec<PassTotal>,
     /// Threads that made these calls: process index and thread index.
     pub threads: BTreeSet<(usize, usize)>,
-    /// CPUs on which they ended.
+    /// CPUs on which the calls ended.
     pub cpus: BTreeSet<u32>,
     /// Only in a run with a budget: what the sample says. The other fields then have the same values
     /// without their intervals. `min_ticks`, `max_ticks`, `first` and `cpus` are of the timed calls
@@ -304,7 +304,7 @@ impl Apart {
 pub struct FirstCalls {
     /// The number of first calls, one for each thread.
     pub calls: u64,
-    /// The sum of their durations.
+    /// The sum of the durations.
     pub total: f64,
     /// The longest of them.
     pub max: f64,

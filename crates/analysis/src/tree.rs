@@ -49,9 +49,9 @@ pub struct TreeNode {
     pub is_deeper: bool,
     /// Number of calls.
     pub calls: u64,
-    /// Sum of their durations.
+    /// Sum of the durations of the calls.
     pub total: Estimate,
-    /// Sum of their own times.
+    /// Sum of the own times of the calls.
     pub own: Estimate,
     /// The thread that the calls are on, as indices of its process and its own; `None` if the nodes
     /// are not of single threads.

@@ -37,7 +37,7 @@ pub(crate) fn hash_of(texts: &[&str]) -> String {
     in_digits(&hash.finalize())
 }
 
-/// Names the ops of these rows. With `redacted`, texts are replaced by what does not tell them.
+/// Gives the op of each of these rows its name. With `redacted`, texts are replaced by what does not tell them.
 pub(crate) fn names(
     profile: &Profile,
     rows: impl Iterator<Item = Key>,

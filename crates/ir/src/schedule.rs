@@ -28,7 +28,7 @@ pub const VERSION: u32 = 1;
 pub const LINE: u32 = 1 << 30;
 /// The beginning of the names of loops' variables; the number of the loop follows.
 const MARK: &str = "__cpt";
-/// Loops of a schedule, at most: more lines than that are not set aside.
+/// The largest number of loops of a schedule, for which that many line numbers are set aside.
 const MOST_LOOPS: usize = 1 << 24;
 
 /// The loops of a module, as its schedule has them.

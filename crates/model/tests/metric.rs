@@ -385,7 +385,7 @@ fn builtins_are_offered_where_they_can_be_formed() {
     }
 }
 
-/// Counts of slots as processors would give them, and the parts that follow on paper. No such processor was
+/// Counts of pipeline slots as processors would report them, and the parts that follow from these on paper. No such processor was
 /// there: the tests only show the arithmetic, and which of two formulas of one name is taken.
 #[test]
 fn top_down_metrics_by_vendor() {

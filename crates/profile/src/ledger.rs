@@ -63,7 +63,8 @@ impl LossCount {
         Loss::ALL.iter().copied().find(|loss| loss.name() == self.name)
     }
 
-    /// Returns how much the loss matters. A loss that this version does not know may distort.
+    /// Returns how much the loss matters. A loss that this version does not know is taken for
+    /// one that may distort numbers.
     pub fn severity(&self) -> Severity {
         self.loss().map_or(Severity::Distorted, Loss::severity)
     }

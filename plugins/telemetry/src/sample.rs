@@ -36,7 +36,7 @@ struct Source {
 enum Kind {
     /// One number, times this.
     Number(f64),
-    /// A sum of energy, µJ; its greatest value, after which it begins again.
+    /// A sum of energy in µJ, and the greatest value that the sum can have before it begins again at 0.
     Energy(f64),
     Memory,
     Resident,

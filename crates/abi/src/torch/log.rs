@@ -14,17 +14,17 @@ pub const TEXT: u32 = 2;
 /// One JSON value.
 pub const JSON: u32 = 3;
 
-/// Bits of [`Entry::has`]: it has a category.
+/// A bit of [`Entry::has`]: the entry has a category.
 pub const HAS_CATEGORY: u16 = 1;
-/// The event has a duration.
+/// The entry has a duration.
 pub const HAS_DURATION: u16 = 2;
-/// The event has an id.
+/// The entry has an id.
 pub const HAS_ID: u16 = 4;
-/// The event has a scope.
+/// The entry has a scope.
 pub const HAS_SCOPE: u16 = 8;
-/// The process of the event is a text.
+/// The process of the entry is a text.
 pub const NAMED_PROCESS: u16 = 16;
-/// The thread of the event is a text.
+/// The thread of the entry is a text.
 pub const NAMED_THREAD: u16 = 32;
 
 /// Any bytes.
@@ -104,11 +104,11 @@ pub struct Table {
     pub say: unsafe extern "C" fn(*const c_char),
     /// Begins a recording.
     pub begin: unsafe extern "C" fn(Text) -> Trace,
-    /// A fact about it.
+    /// A fact about the trace.
     pub field: unsafe extern "C" fn(Trace, Text, Text),
     /// An event.
     pub entry: unsafe extern "C" fn(Trace, *const Entry),
-    /// Ends it.
+    /// Ends the trace.
     pub end: unsafe extern "C" fn(Trace, u32) -> i32,
     /// A path for a recording as a trace file.
     pub file: unsafe extern "C" fn(*mut c_char, usize) -> i64,

@@ -81,7 +81,7 @@ pub struct Table {
     pub version: u32,
     /// Begins an op whose object is on the stack.
     pub begin: unsafe extern "C" fn(*const c_void, *const Call),
-    /// Ends it. Returns how many times PyTorch shall announce an op that does nothing.
+    /// Ends the op. Returns how many times PyTorch shall announce an op that does nothing.
     pub end: unsafe extern "C" fn(*const c_void, *mut Counts) -> i32,
     /// Bytes of memory that a call of `begin_apart` needs.
     pub apart_bytes: usize,

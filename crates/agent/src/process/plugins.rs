@@ -25,7 +25,7 @@ pub struct Loaded {
     real: PathBuf,
     /// The plugin, with its profilers and problems.
     pub plugin: Plugin,
-    /// What it did wrong while it was loaded.
+    /// What the plugin did wrong while it was loaded.
     pub at_load: Vec<(Problem, u64)>,
     /// The host of this plugin alone: it knows the kinds that the plugin has declared.
     pub host: &'static Host,

@@ -46,7 +46,7 @@ const SEED: u64 = 0x0005_eedc_4a26;
 pub struct ChangePoint {
     /// The first point after the change.
     pub at: usize,
-    /// By which part it is slower (above 0) or faster: the median of all ratios of a point after the
+    /// By which part the row is slower (above 0) or faster: the median of all ratios of a point after the
     /// change, up to the next one, to a point before it, down to the previous one; less 1.
     pub change: f64,
     /// The change's interval of 95 % (Mann and Whitney), as if the moment had been known before.

@@ -19,7 +19,7 @@ pub struct LoggedHit {
     pub id: u32,
     /// When the hit began, in ticks.
     pub begin: u64,
-    /// When it ended; `None` if it did not.
+    /// When the hit ended; `None` if it did not.
     pub end: Option<u64>,
     /// Return address of the handler's call at the begin, as in [`LoopEvent::address`].
     pub begin_address: u64,

@@ -52,7 +52,7 @@ pub(super) struct TripSum {
     strata: Strata,
 }
 
-/// Iterations of all hits, as far as they were counted.
+/// Iterations of all hits, as far as the hits were counted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strata {
     /// Iterations that are known.

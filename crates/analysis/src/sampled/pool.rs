@@ -134,7 +134,7 @@ impl Pool {
         self.calls
     }
 
-    /// How many of them have a value.
+    /// How many of the calls have a value.
     pub fn known(&self) -> u64 {
         self.known.count()
     }
@@ -170,7 +170,7 @@ impl Pool {
         tells.then(|| Sum::sampled(sum.value(), None, 1.0, 0.0))
     }
 
-    /// The same, with its interval.
+    /// The total, with its interval.
     pub fn total(&self) -> Option<Estimated> {
         Some(Estimated::at_least(&self.sum()?, self.seen))
     }

@@ -55,7 +55,7 @@ pub struct SampledRow {
     /// The same number if it is an estimate, because a host announced its calls in some steps of the program
     /// only.
     pub by_steps: Option<Estimated>,
-    /// How many of them were timed.
+    /// How many of the calls were timed.
     pub timed: u64,
     /// How many of the timed ones had counters read.
     pub counted: u64,

@@ -26,9 +26,9 @@ pub struct ModuleRow {
     pub ops: u64,
     /// The sum of the self times of the ops.
     pub ops_ns: i64,
-    /// Number of their backward ops.
+    /// Number of the backward ops of these ops.
     pub backward_ops: u64,
-    /// The self times of these.
+    /// The sum of the self times of these backward ops.
     pub backward_ns: i64,
 }
 

@@ -42,7 +42,7 @@ pub enum StackPart {
 pub struct Stack {
     /// Index of the node above.
     pub parent: Option<usize>,
-    /// What it is.
+    /// What the node is.
     pub what: StackPart,
     /// The number of calls or hits; 0 for a thread. If the program ran once for each pass, the mean of
     /// the passes, rounded down.
@@ -57,7 +57,7 @@ pub struct Stack {
 /// All nodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stacks {
-    /// Each after the node above it.
+    /// The nodes, each after the one above it.
     pub nodes: Vec<Stack>,
     /// The counters that calls have values of, as indices in those of the profile.
     pub counters: Vec<usize>,

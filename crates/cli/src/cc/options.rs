@@ -141,7 +141,8 @@ pub const UNKNOWN: &[&str] = &[
     "-output",
 ];
 
-/// What `-Xclang` may hand on, beside values. CMake names precompiled headers so.
+/// The options that `-Xclang` may pass to the compiler; it may also pass any value. CMake uses
+/// these for precompiled headers.
 pub const INNER: &[&str] =
     &["-target-feature", "-disable-O0-optnone", "-include", "-include-pch", "-fno-pch-timestamp"];
 

@@ -68,7 +68,7 @@ pub fn words(origin: Origin, number: usize) -> &'static str {
     of(origin)[number]
 }
 
-/// Runs one of them on the profile in `dir`; returns its words. Damage may be an error.
+/// Runs one of the commands on the profile in `dir`, and returns the words of the command line. Damage may be an error.
 ///
 /// # Panics
 /// The words are not a command line, or the command panics.

@@ -27,11 +27,11 @@ pub const NOTHING: usize = 1;
 /// Where the tables are, by the numbers of their modules. A forked child finds it zeroed.
 #[repr(C)]
 pub struct Places {
-    /// The epoch that they belong to; 0: none.
+    /// The epoch that the tables belong to; 0: none.
     pub epoch: AtomicU32,
-    /// How many there are.
+    /// How many tables there are.
     pub count: u32,
-    /// `count` of them.
+    /// The first of `count` tables.
     pub first: [*mut Entry; 0],
 }
 

@@ -61,9 +61,9 @@ pub struct Entry {
     /// Device of the last tensor, or the first CPU if there is none.
     pub device: Device,
     role: Role,
-    /// Whether its arguments say how much storage it allocates.
+    /// Whether the op's arguments say how much storage the op allocates.
     pub allocates: bool,
-    /// Whether it is a bookkeeping op of its host.
+    /// Whether the op is a bookkeeping op of its host.
     pub bookkeeping: bool,
     asynchronous: bool,
     /// Serial number of the part that contains the frames of its regions and tasks.
@@ -132,7 +132,7 @@ impl Words for Compare<'_> {
     }
 }
 
-/// Collects them, for a new entry.
+/// Collects the words, for a new entry.
 impl Words for Vec<u64> {
     fn push(&mut self, word: u64) {
         self.push(word);
@@ -156,7 +156,7 @@ fn push_text(to: &mut impl Words, text: &[u8]) {
 
 /// What walks through the tensors of a call: pushes the same words each time.
 pub trait Tensors {
-    /// Pushes them.
+    /// Pushes the words.
     fn push(&self, to: &mut impl Words);
 }
 
@@ -518,12 +518,12 @@ impl Entry {
         self.role == Role::Op
     }
 
-    /// Returns the export id of its regions.
+    /// Returns the export id of the op's regions.
     pub fn region(&self) -> u32 {
         self.id + 1
     }
 
-    /// Returns the export id of its tasks.
+    /// Returns the export id of the op's tasks.
     pub fn task(&self) -> u32 {
         self.id + 2
     }

@@ -169,7 +169,7 @@ impl One {
         })
     }
 
-    /// Whether it can hand over events while it records.
+    /// Whether the plugin can hand over events while it records.
     pub fn can_flush(&self) -> bool {
         self.sessions
             .iter()

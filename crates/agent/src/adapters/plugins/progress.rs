@@ -38,7 +38,7 @@ impl Progress {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it has.
+    /// Whether the plugin has taken too long, so that it is not called again.
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }

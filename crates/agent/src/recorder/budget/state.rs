@@ -23,26 +23,26 @@ const MEASURE_EVERY: u64 = 64;
 /// How it is decided whether a call is timed, after it was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It is drawn, like most calls.
+    /// The call is drawn, like most calls.
     Due,
-    /// It is drawn, in a run of a model that is watched with probability 1 divided by this number. In
+    /// The call is drawn, in a run of a model that is watched with probability 1 divided by this number. In
     /// other runs, the recorder does not learn of the call.
     Watched(u32),
-    /// It is drawn, in a step of the program in which the host announces its ops with probability 1 divided
+    /// The call is drawn, in a step of the program in which the host announces its ops with probability 1 divided
     /// by this number.
     Seen(u32),
-    /// It is timed in any case, because it is inside a call of the same export. It has the export's
+    /// The call is timed in any case, because it is inside a call of the same export. It has the export's
     /// period.
     Within,
-    /// It is timed in any case, and so it has the period 1.
+    /// The call is timed in any case, and so it has the period 1.
     Always,
-    /// It is timed in any case, in a run of a model that is watched with probability 1 divided by this
+    /// The call is timed in any case, in a run of a model that is watched with probability 1 divided by this
     /// number.
     AlwaysWatched(u32),
-    /// It is timed because the call around it is, which was drawn like this. The second field says
+    /// The call is timed because the call around it is, which was drawn like this. The second field says
     /// whether its counters are read.
     Like(Drawn, bool),
-    /// It is only counted, because the call around it is.
+    /// The call is only counted, because the call around it is.
     Never,
 }
 

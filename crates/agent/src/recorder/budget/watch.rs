@@ -79,11 +79,11 @@ impl Mean {
 pub enum Next {
     /// Like runs of a function of which nothing is known.
     Ordinary,
-    /// It is watched, and its calls are to be reported to [`Pattern::learn`].
+    /// The run is watched, and its calls are to be reported to [`Pattern::learn`].
     Learn,
-    /// It is watched, and was drawn with the probability 1 divided by this number.
+    /// The run is watched, and was drawn with the probability 1 divided by this number.
     Watched(u32),
-    /// It is not watched. Says whether it is to be timed.
+    /// The run is not watched. Says whether it is to be timed.
     Unwatched(bool),
 }
 
