@@ -81,8 +81,8 @@ pub struct Summary {
     pub uncalibrated_probes: bool,
     /// Losses of each process: its own, those of its files, and those inside its pages.
     pub process_losses: Vec<Vec<LossCount>>,
-    /// What does not hold of the values. It is counted as a loss. If there is something that the
-    /// correction can have caused, all values are as they were recorded.
+    /// What must be true of the values and is not. Each violation is counted as a loss. If the
+    /// correction can have caused one of them, all values are as they were recorded.
     pub violations: Vec<Violation>,
     /// All losses together, including those of the run as a whole.
     pub losses: Vec<LossCount>,

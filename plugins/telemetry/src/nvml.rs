@@ -334,8 +334,8 @@ enum Answer {
     Sum(u64, u64),
 }
 
-/// What a sum of bytes grew by in a second. A sum of 32 bits begins again every 4 GiB; one of 64 bits
-/// that became smaller was set back, and what it grew by is not known.
+/// What a sum of bytes grew by in a second. A sum of 32 bits begins again every 4 GiB. If a
+/// sum of 64 bits became smaller, it was set back, and what it grew by is not known.
 fn rate(
     before: &mut Vec<(u32, u64, Instant)>,
     series: u32,

@@ -99,8 +99,8 @@ fn owner(call: &Call, around: Option<OpId>, region: Option<OpId>) -> OpId {
     }
 }
 
-/// The op around each region, or the region itself. Regions of tasks of other regions are rare; they
-/// belong to the op around on their own thread.
+/// The op around each region, or the region itself. A task of a region rarely has regions of its own.
+/// Those belong to the op that is around them on the thread of the task.
 fn owners(calls: &Calls) -> Vec<OpId> {
     let mut owners = vec![NO; calls.regions.len()];
     let mut open: Vec<(u32, u64, OpId)> = Vec::new();

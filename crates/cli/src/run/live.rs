@@ -34,9 +34,10 @@ pub use output::Redirected;
 
 /// The time from one view to the next at least.
 const LEAST: Duration = Duration::from_secs(1);
-/// After something that took some processor time, so many times as long passes.
+/// After work that took some processor time, the view pauses for this many times as long.
 const PAUSE: u32 = 150;
-/// The part of the time that may be spent on reading calls. Opening and drawing come on top.
+/// The part of the time that may be spent on reading calls. Opening the profile and drawing the view are not
+/// part of it.
 const READING: f64 = 0.003;
 /// How long calls may be read in the first view, so that it is not empty.
 const FIRST: Duration = Duration::from_millis(4);

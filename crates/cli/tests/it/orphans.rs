@@ -224,7 +224,8 @@ fn a_damaged_pool_in_use_is_kept() {
     assert!(!directory.exists());
 }
 
-/// A name that `run` does not give, and directories and pools of somebody else.
+/// Files with names that `run` does not give are kept, and so are directories and pools of somebody
+/// else.
 #[test]
 fn pools_that_run_has_not_made_are_kept() {
     let Some(place) = Place::new("pools of others") else { return };

@@ -139,9 +139,9 @@ mod tests {
         Host { name: name.into(), kinds: kinds.collect(), ..Host::UNKNOWN }
     }
 
-    /// Kineto's words (its `ActivityType`), and the hosts' own where the vocabulary has them. A kind
-    /// that another host, or Kineto, has already gets the host's name in front; one that cannot be in a
-    /// list of kinds is left out.
+    /// Kineto's words (its `ActivityType`), and the hosts' own where the vocabulary has them. If
+    /// another host, or Kineto, already has a kind of this name, the host's name is put in front. A
+    /// kind that cannot be in a list of kinds is left out.
     #[test]
     fn categories_by_host_and_role() {
         let hosts = [

@@ -296,7 +296,7 @@ mod tests {
 
     const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };
 
-    /// Records what it receives. Fails at a given name.
+    /// Records what it receives, and fails at the slice with a given name.
     #[derive(Default)]
     struct Said {
         lines: Vec<String>,

@@ -36,7 +36,7 @@ struct Image {
     loaded: Vec<Range>,
     text: Vec<Range>,
     writable: Vec<Range>,
-    /// What becomes read-only when everything is relocated.
+    /// The ranges that become read-only once all relocations are done.
     relro: Vec<Range>,
 }
 

@@ -2,8 +2,8 @@
 //! profile, beside its calls. Their counters are tracks of the profile, which
 //! [`crate::export::tracks`] shows.
 //!
-//! Slices are given in the order of their begins. If the plugin did not hand them over in that order,
-//! those of its trace are kept in memory and sorted.
+//! Slices are given in the order of their begins. If a plugin did not hand its slices over in
+//! that order, the slices of its trace are kept in memory and sorted.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
