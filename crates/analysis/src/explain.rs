@@ -7,7 +7,8 @@
 //!
 //! The calls are the outermost ones of the op, and their durations are without what the recorder added,
 //! as in every other view. Counters are as they were read: what a bracket counts is about the same in
-//! each call. Counters of time (clocks of the thread) are not asked, because they are the duration.
+//! each call. Counters of time (clocks of the thread) are not asked, because they are the duration. What
+//! they leave of it is asked: the time that a call was off a CPU.
 //!
 //! Something that goes with slow calls need not be why they are slow.
 
@@ -25,6 +26,7 @@ use model::Unit;
 use profile::{OpId, Profile, columns::cpu_of};
 
 use crate::amounts::PARTS;
+use crate::metrics::is_clock_of_threads;
 use crate::table::Key;
 use drawn::{Call, Drawn, draw};
 pub use effect::{Effect, Level};
@@ -58,6 +60,8 @@ pub enum What {
     Moved,
     /// A counter of the run, by its place.
     Counter(usize),
+    /// How long it was off a CPU: its duration without what a clock of its thread counted.
+    OffCpu,
     /// The number of other threads that were in a call when it began.
     OtherThreads,
     /// The number of calls of this op that other threads were in when it began.
@@ -176,6 +180,14 @@ fn one(
             let value = |call: &Call, _| drawn.value(call, at).map_or(f64::NAN, |v| v as f64);
             of.ordered(What::Counter(at), value);
         }
+    }
+    let mut counters = 0..profile.manifest.counters.len();
+    if let Some(clock) = counters.find(|at| is_clock_of_threads(profile, *at)) {
+        // The counter is read outside of the clock, so it counts slightly more than the call.
+        let off = |on: u64, at: usize| (durations[at] - on as f64).max(0.0);
+        of.ordered(What::OffCpu, |call, at| {
+            drawn.value(call, clock).map_or(f64::NAN, |on| off(on, at))
+        });
     }
     of.ordered(What::OtherThreads, |_, at| f64::from(meanwhile.threads[at]));
     for (key, numbers) in &meanwhile.ops {

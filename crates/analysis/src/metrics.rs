@@ -440,7 +440,7 @@ fn is_part_of_time(profile: &Profile, metric: &Bound) -> bool {
 }
 
 /// Whether a counter is a clock that stops while its thread waits.
-pub(crate) fn is_clock_of_threads(profile: &Profile, counter: usize) -> bool {
+pub fn is_clock_of_threads(profile: &Profile, counter: usize) -> bool {
     let info = profile.manifest.counters.get(counter);
     info.is_some_and(|info| !info.simulated && is_clock(&info.name))
 }

@@ -289,6 +289,36 @@ fn of_a_profile() {
     assert_eq!(format!("{:?}", again[0].answer), format!("{:?}", matmul.answer));
 }
 
+/// On one CPU, calls take 1,000 to 1,029 ns, all of it on the CPU. One in 10 was off it for 8,000 ns, and
+/// half of these were 500 ns longer on it.
+#[test]
+fn time_off_a_cpu_comes_first() {
+    let mut script = ProfileScript::monotonic();
+    let _ = script.counter("task-clock", 0);
+    let process = script.process(100);
+    process.library("mlp", &["matmul"]);
+    let mut draw = Draw::new(5);
+    let calls = process.thread("main");
+    for call in 0..2_000u64 {
+        let is_slow = draw.0.odd(10);
+        let on = 1_000 + draw.0.below(30) + if is_slow && draw.0.odd(2) { 500 } else { 0 };
+        let duration = on + if is_slow { 8_000 } else { 0 };
+        let call = CallScript::new(0, 1_000 + call * 20_000, duration).on(4, 0);
+        calls.call(call.group(duration, &[on]));
+    }
+    let (_scratch, profile) = script.opened();
+    let found = explain(&profile, &[vec![Key::Op(0)]], true, 1);
+    assert!(found[0].asked.contains(&What::OffCpu));
+    let first = &found[0].answer.findings[0];
+    let Effect::OffCpu { slow, others, share, of_excess, .. } = first.effect else {
+        panic!("{:?}", found[0].answer)
+    };
+    assert_eq!((first.what, slow.median, others.median), (What::OffCpu, 8_000.0, 0.0));
+    // 8,000 of 9,000 to 9,529 ns.
+    assert!(share > 0.83 && share < 0.89, "{share}");
+    assert!(of_excess > 0.9 && of_excess <= 1.0, "{of_excess}");
+}
+
 const PROGRAM: &str = include_str!("explain_oracle.py");
 
 #[test]

@@ -1,12 +1,17 @@
 //! How large it is what goes with slow calls.
 
+use super::What;
 use super::association::{information, ranks, spearman};
-use super::variable::Values;
+use super::variable::{Values, Variable};
 
 /// A class is worth saying if the median of its calls is this times that of the others, or if this times
 /// as many of them are slow as there would be by chance.
 const LARGER: f64 = 1.05;
 const MORE_SLOW: f64 = 1.5;
+/// Time off a CPU is worth saying from this part of the slowest calls' time on.
+const OFF_CPU: f64 = 0.1;
+/// It is said first if it is this part of what the slowest calls take more than the others.
+const MOST: f64 = 0.5;
 
 /// How large it is. Durations are in the unit in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +24,21 @@ pub enum Effect {
         slow: Level,
         /// What it is in the others.
         others: Level,
+    },
+    /// The effect of the time off a CPU, which is a part of the durations.
+    OffCpu {
+        /// As for a number.
+        spearman: f64,
+        /// In the slowest calls, in the unit of the durations.
+        slow: Level,
+        /// In the others.
+        others: Level,
+        /// The part of the slowest calls' time, from 0 to 1.
+        share: f64,
+        /// The part of the others' time.
+        of_others: f64,
+        /// The part of what the slowest calls take longer than the others on average.
+        of_excess: f64,
     },
     /// The effect of classes: that of the class whose calls differ most.
     Class {
@@ -89,8 +109,14 @@ impl Effect {
             Self::Class { median, others, share, of_slow, .. } => {
                 *median >= LARGER * others || *of_slow >= MORE_SLOW * share
             }
+            Self::OffCpu { share, of_others, .. } => *share >= OFF_CPU && share > of_others,
             Self::Time { .. } => true,
         }
+    }
+
+    /// Whether it is most of what the slow calls take longer: then there is little else to explain.
+    pub(super) fn is_most(&self) -> bool {
+        matches!(self, Self::OffCpu { of_excess, .. } if *of_excess >= MOST)
     }
 }
 
@@ -109,8 +135,11 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// The effect of a variable on calls of which the slowest are known.
-pub(super) fn effect_of(values: &Values, durations: &[f64], is_slow: &[bool]) -> Effect {
-    match values {
+pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]) -> Effect {
+    match &variable.values {
+        Values::Ordered(values) if variable.what == What::OffCpu => {
+            off_cpu(values, durations, is_slow)
+        }
         Values::Ordered(values) => {
             let those = |slow: bool| {
                 let some = values.iter().zip(is_slow).filter(|(v, s)| **s == slow && !v.is_nan());
@@ -143,6 +172,27 @@ pub(super) fn effect_of(values: &Values, durations: &[f64], is_slow: &[bool]) ->
             }
         }
     }
+}
+
+/// Of the calls for which the time off a CPU is known.
+fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
+    let those = |slow: bool| -> (Level, f64, f64) {
+        let all = values.iter().zip(durations).zip(is_slow);
+        let some: Vec<(f64, f64)> = all
+            .filter(|((off, _), is)| **is == slow && !off.is_nan())
+            .map(|((off, duration), _)| (*off, *duration))
+            .collect();
+        let n = some.len().max(1) as f64;
+        let mean = some.iter().map(|(_, duration)| duration).sum::<f64>() / n;
+        let level = Level::of(some.into_iter().map(|(off, _)| off).collect());
+        let share = if mean > 0.0 { level.mean / mean } else { 0.0 };
+        (level, mean, share)
+    };
+    let ((slow, slow_mean, share), (others, mean, of_others)) = (those(true), those(false));
+    let excess = slow_mean - mean;
+    let of_excess = if excess > 0.0 { (slow.mean - others.mean) / excess } else { 0.0 };
+    let spearman = spearman(values, durations);
+    Effect::OffCpu { spearman, slow, others, share, of_others, of_excess }
 }
 
 /// The class whose ranks are farthest from the middle, for as many calls as it has.

@@ -68,7 +68,8 @@ pub struct Answer {
     pub drifts: bool,
     /// The slowest calls.
     pub slow: Slow,
-    /// What stands out, the strongest first.
+    /// What stands out, the strongest first; before it, what is most of the time that slow calls take
+    /// longer than the others.
     pub findings: Vec<Finding>,
 }
 
@@ -250,7 +251,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     }
     let survived = survive(&asked, tested, blocks, orders, workers);
     let is_slow: Vec<bool> = tested.is_slow.iter().map(|slow| *slow > 0.0).collect();
-    let effect = |variable: &Variable| effect_of(&variable.values, durations, &is_slow);
+    let effect = |variable: &Variable| effect_of(variable, durations, &is_slow);
     let mut found: Vec<(&Variable, f64)> = Vec::new();
     for (at, variable) in rest.iter().enumerate() {
         let strong = (0..asked.len()).filter(|i| whose[*i] == at && survived[*i]);
@@ -259,7 +260,9 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
             found.push((*variable, strong));
         }
     }
-    found.sort_by(|a, b| b.1.total_cmp(&a.1));
+    // What is most of the time that slow calls take longer comes first, however its ranks are.
+    let is_most = |one: &Variable| effect(one).is_most();
+    found.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
     let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
     if let Some(time) = time.filter(|_| drifts) {
         // What changed with the time has nothing left once the drift is taken away.
@@ -290,11 +293,11 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
                 && of(one) >= Some(SIMPLER * *strength)
         };
         let simplest = same.iter_mut().filter(is_simpler).min_by_key(|one| one.values.kinds());
-        if let Some(simplest) = simplest {
+        if let Some(simplest) = simplest.filter(|_| !is_most(lead)) {
             std::mem::swap(lead, simplest);
         }
     }
-    groups.sort_by(|a, b| b.1.total_cmp(&a.1));
+    groups.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
     let finding = |(variable, strength, same): (&Variable, f64, Vec<&Variable>)| Finding {
         what: variable.what,
         strength,

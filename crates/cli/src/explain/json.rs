@@ -26,6 +26,14 @@ enum EffectOut<'a> {
         slowest: LevelOut,
         others: LevelOut,
     },
+    OffCpu {
+        spearman: f64,
+        slowest: LevelOut,
+        others: LevelOut,
+        share_of_slowest: f64,
+        share_of_others: f64,
+        share_of_excess: f64,
+    },
     Class {
         class: Option<ClassOut<'a>>,
         median_ns: f64,
@@ -144,6 +152,16 @@ fn effect_out<'a>(
     match *effect {
         Effect::Ordered { spearman, slow, others } => {
             EffectOut::Ordered { spearman, slowest: level(slow), others: level(others) }
+        }
+        Effect::OffCpu { spearman, slow, others, share, of_others, of_excess } => {
+            EffectOut::OffCpu {
+                spearman,
+                slowest: level(slow),
+                others: level(others),
+                share_of_slowest: share,
+                share_of_others: of_others,
+                share_of_excess: of_excess,
+            }
         }
         Effect::Class { class, median, others, share, of_slow, information } => EffectOut::Class {
             class: explained.class(what, class).and_then(|class| class_out(profile, class)),

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use analysis::Key;
+use analysis::metrics::is_clock_of_threads;
 use analysis::stats::{OpStats, Options, Pair, stats};
 use profile::Profile;
 
@@ -65,14 +66,20 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         // The cell of the coefficient says the same.
         Some(MarkOut { at, ends: None, kind, text: String::new() })
     };
+    let note = |at: usize| match () {
+        () if op.all.is_noise(at + 1) => "mostly noise of the probe",
+        () if is_clock_of_threads(profile, at) => {
+            "a part of the duration, so it goes with it anyway"
+        }
+        () => "",
+    };
     let row = |(at, pair): &(usize, &Pair)| {
-        let noise = ["", "mostly noise of the probe"][usize::from(op.all.is_noise(at + 1))];
         vec![
             CellOut::Text(counters[*at].name.clone()),
             cell(pair.spearman),
             cell(pair.pearson),
             CellOut::Number(grouped(pair.calls.into()), pair.calls as f64),
-            CellOut::Text(noise.to_owned()),
+            CellOut::Text(note(*at).to_owned()),
         ]
     };
     let ticks = [(0.0, "−1"), (0.5, "0"), (1.0, "1")].map(|(at, text)| (at, text.to_owned()));
@@ -93,7 +100,7 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         ColumnOut::new("note", "", true),
     ];
     let mut rows: Vec<Vec<CellOut>> = order.iter().map(row).collect();
-    if order.iter().all(|(at, _)| !op.all.is_noise(at + 1)) {
+    if order.iter().all(|(at, _)| note(*at).is_empty()) {
         columns.pop();
         rows.iter_mut().for_each(|row| drop(row.pop()));
     }

@@ -79,6 +79,7 @@ pub fn name(profile: &Profile, what: What) -> String {
         What::Counter(at) => {
             profile.manifest.counters.get(at).map_or(String::new(), |counter| counter.name.clone())
         }
+        What::OffCpu => "time off a CPU".to_owned(),
         What::OtherThreads => "calls on other threads".to_owned(),
         What::Beside(key) => format!("{} on other threads", label(profile, key)),
     }
@@ -155,6 +156,10 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
         (_, Effect::Ordered { slow, others, spearman }) => {
             format!("{slow_calls} have {}", amount(&name(profile, what), slow, others, *spearman))
         }
+        (_, Effect::OffCpu { slow, others, share, of_others, .. }) => format!(
+            "{slow_calls} were off a CPU for {} of their time (mean {}), against {} for the others (mean {})",
+            percent(*share), time(slow.mean), percent(*of_others), time(others.mean)
+        ),
         (_, Effect::Class { class, median, others, share, of_slow, .. })
             if (0.95..1.05).contains(&(median / others)) =>
         {
@@ -224,6 +229,10 @@ fn short(profile: &Profile, explained: &Explained, what: What, effect: &Effect) 
         Effect::Ordered { slow, others, .. } if differ(slow.median, others.median) => {
             let (a, b) = (number(slow.median), number(others.median));
             format!("{} (median {a} against {b})", name(profile, what))
+        }
+        Effect::OffCpu { share, of_others, .. } => {
+            let (a, b) = (percent(*share), percent(*of_others));
+            format!("{} ({a} of the slow calls' time, against {b})", name(profile, what))
         }
         _ => name(profile, what),
     }
