@@ -36,6 +36,19 @@ pub struct Outside {
     pub off_cpu_ns: Option<f64>,
 }
 
+/// A thread whose calls took longer because the kernel took the CPU from it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Preempted<'a> {
+    /// The thread, which has [`ThreadTime::usage`].
+    pub thread: &'a ThreadTime,
+    /// How often the kernel took the CPU from it.
+    pub times: u64,
+    /// How often per second of its processor time.
+    pub per_second: f64,
+    /// The least time that its calls were on no CPU, in ns.
+    pub in_calls_ns: f64,
+}
+
 /// All calls of a profile together, as the first line of a report says it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Together {
@@ -92,6 +105,37 @@ const TIMES: f64 = 10.0;
 const PART: f64 = 0.05;
 /// The part of all time that they must take.
 const OF_ALL: f64 = 0.01;
+
+/// A thread counts as preempted from so many times on,
+const PREEMPTED: u64 = 50;
+/// from so many times per second of its processor time on (a thread that has a CPU for itself loses it a few
+/// times per second to work of the kernel),
+const PER_SECOND: f64 = 20.0;
+/// and from this part of its time in calls on that was on no CPU.
+const AWAY: f64 = 0.05;
+
+impl ThreadTime {
+    /// The least time that its calls were on no CPU, in ns: what its wall time leaves of time on a CPU and of
+    /// what it can have been off one between calls. `None` if its processor time is not known.
+    fn away_in_calls_ns(&self) -> Option<f64> {
+        let between = self.no_dispatch_ns();
+        let off =
+            self.off_cpu.filter(|off| !off.assumed).map_or(between, |off| off.ns.min(between));
+        Some((self.wall_ns - self.cpu_ns? - off).clamp(0.0, self.dispatch_ns))
+    }
+
+    fn preempted(&self) -> Option<Preempted<'_>> {
+        let (usage, cpu_ns) = (self.usage?, self.cpu_ns.filter(|ns| *ns > 0.0)?);
+        let in_calls_ns = self.away_in_calls_ns().filter(|_| self.dispatch_known)?;
+        let times = usage.involuntary_switches;
+        let per_second = times as f64 / (cpu_ns / 1e9);
+        // A thread that mostly waits by itself is off a CPU because of that.
+        let is_taken = times >= PREEMPTED && times > usage.voluntary_switches;
+        let is_often = is_taken && per_second >= PER_SECOND;
+        let found = Preempted { thread: self, times, per_second, in_calls_ns };
+        (is_often && in_calls_ns >= AWAY * self.dispatch_ns).then_some(found)
+    }
+}
 
 impl Row {
     /// The row as the mean of so many passes.
@@ -194,6 +238,29 @@ impl Summary {
     /// to those. `None` if that is not known, or if nothing is left.
     pub fn between(&self, profile: &Profile) -> Option<f64> {
         self.outside(profile).map(|outside| outside.ns).filter(|ns| *ns > 0.0)
+    }
+
+    /// The thread with the most time in calls, with the time that it spent outside of them. `None` as for
+    /// [`Summary::outside`].
+    pub fn busiest(&self, profile: &Profile) -> Option<(&ThreadTime, Outside)> {
+        self.outside(profile)?;
+        let on_device = devices(profile);
+        let threads = self.threads.iter().filter(|t| on_device.get(t.process) == Some(&false));
+        // Of equal ones, the first.
+        let busiest = threads.rev().max_by(|a, b| a.dispatch_ns.total_cmp(&b.dispatch_ns))?;
+        let (ns, wall_ns) = (busiest.no_dispatch_ns(), busiest.wall_ns);
+        let off = busiest.off_cpu.filter(|off| !off.assumed);
+        let off_cpu_ns = off.map(|off| off.ns.min(ns));
+        (wall_ns > 0.0).then_some((busiest, Outside { threads: 1, ns, wall_ns, off_cpu_ns }))
+    }
+
+    /// The threads whose calls took longer because the kernel took the CPU from them, those from which it
+    /// took most in calls first.
+    pub fn preempted(&self) -> Vec<Preempted<'_>> {
+        let mut found: Vec<Preempted> =
+            self.threads.iter().filter_map(ThreadTime::preempted).collect();
+        found.sort_by(|a, b| b.in_calls_ns.total_cmp(&a.in_calls_ns));
+        found
     }
 
     /// `None` if the time in calls is not known of some thread, or no thread has any.

@@ -68,6 +68,8 @@ pub struct Gaps {
     pub recorder_ns: f64,
     /// From the first call of each thread to its last known moment, in ns.
     pub wall_ns: f64,
+    /// Of each thread with calls: its time in calls, and how long it lived, in ns.
+    lives: HashMap<(usize, usize), (f64, f64)>,
     /// What a tick of the rows is, in ns.
     ns_per_tick: f64,
 }
@@ -103,7 +105,7 @@ impl Gaps {
         if self.wall_ns > 0.0 { self.between_ns / self.wall_ns } else { 0.0 }
     }
 
-    /// The gaps of each thread, those with the longest sums first.
+    /// The gaps of each thread: first those of the thread with the most time in calls, then the longest sums.
     pub fn of_threads(&self) -> Vec<OfThread<'_>> {
         let mut threads: HashMap<(usize, usize), (u64, &Gap)> = HashMap::new();
         for row in &self.rows {
@@ -113,7 +115,20 @@ impl Gaps {
         }
         let mut threads: Vec<_> = threads.into_values().collect();
         threads.sort_by_key(|(sum, most)| (std::cmp::Reverse(*sum), most.thread));
-        let of = |(sum, most): (u64, _)| OfThread { total_ns: sum as f64 * self.ns_per_tick, most };
+        let life = |most: &Gap| self.lives.get(&most.thread).copied().unwrap_or_default();
+        let in_calls = |(_, most): &(u64, &Gap)| life(most).0;
+        // Of equal ones, the first.
+        let busiest = (0..threads.len())
+            .rev()
+            .max_by(|a, b| in_calls(&threads[*a]).total_cmp(&in_calls(&threads[*b])));
+        if let Some(busiest) = busiest {
+            threads[..=busiest].rotate_right(1);
+        }
+        let of = |(sum, most): (u64, _)| OfThread {
+            total_ns: sum as f64 * self.ns_per_tick,
+            wall_ns: life(most).1,
+            most,
+        };
         threads.into_iter().map(of).collect()
     }
 
@@ -127,6 +142,8 @@ impl Gaps {
 pub struct OfThread<'a> {
     /// The sum of the gaps, in ns.
     pub total_ns: f64,
+    /// From the thread's first call to its last known moment, in ns.
+    pub wall_ns: f64,
     /// Those after and before the same ops that have the longest sum.
     pub most: &'a Gap,
 }
@@ -290,6 +307,7 @@ impl Gathered {
             found.between_ns += time.no_dispatch_ns();
             found.wall_ns += time.wall_ns;
             let thread = (time.process, time.thread);
+            found.lives.insert(thread, (time.dispatch_ns, time.wall_ns));
             let Some((begin, last)) = ends.get(&thread) else { continue };
             let lived = (time.wall_ns / ns_per_tick).round() as u64;
             let rest = lived.saturating_sub(last.end.saturating_sub(*begin));

@@ -28,17 +28,18 @@ use std::path::Path;
 use analysis::Key;
 
 use crate::failure::Failure;
-use crate::terminal::{Kind, progress};
+use crate::terminal::{Kind, note, progress, visible};
 use crate::view::head;
 use crate::view::held_back;
 use crate::view::loops::Loops;
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
 use crate::view::overview::Overview;
+use crate::view::preempted;
 use crate::view::price;
 use crate::view::sampled;
 use crate::view::table::Table;
-use crate::view::units::{grouped, plural};
+use crate::view::units::{bytes, grouped, plural};
 use crate::whole::WholeFile;
 use data::{Head, LossOut, TableOut};
 pub use roofline::Roofline;
@@ -157,7 +158,11 @@ fn write_to(path: &Path, page: &str) -> Result<(), Failure> {
     let name = |e| Failure::writing(path, e);
     let mut file = WholeFile::create(path, Kind::Binary).map_err(name)?;
     file.write_all(page.as_bytes()).map_err(name)?;
-    file.finish().map_err(name)
+    file.finish().map_err(name)?;
+    if path.as_os_str() != "-" {
+        note!("wrote {} ({})", visible(&path.display().to_string()), bytes(page.len() as f64));
+    }
+    Ok(())
 }
 
 fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
@@ -190,7 +195,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         about: about(overview),
         version: env!("CARGO_PKG_VERSION"),
         sentences,
-        warnings: lines(overview, false),
+        warnings: lines(overview, false).into_iter().chain(preempted::text(overview)).collect(),
         recording: head::recording(overview).into_iter().map(|(l, t)| (l.to_owned(), t)).collect(),
         price: price::whole(overview),
         price_parts: price::text(overview),

@@ -490,9 +490,7 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        Ok(Ok(status)) if status.success() && is_quiet() => {}
-        Ok(Ok(status)) if status.success() => say!("{name}: a page for browsers"),
-        // It has said why.
+        // It has said what it wrote, or why it wrote nothing.
         Ok(Ok(status)) if status.code().is_some() => {}
         Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
         Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),

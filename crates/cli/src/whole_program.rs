@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 use crate::inherited;
+use crate::terminal::is_quiet;
 
 /// Makes this process the program with the whole command line, with the same arguments. Returns
 /// only if that is impossible, and says why.
@@ -62,6 +63,7 @@ pub fn page<const WHOLE: bool>(
     // A path may begin like an option.
     let mut html = OsString::from("--html=");
     html.push(page);
+    start.args(is_quiet().then_some("--quiet"));
     start.arg(command).arg(html).args(named.then_some("--code")).arg("--").arg(profile);
     start.stdin(Stdio::null());
     Ok(start)

@@ -42,6 +42,9 @@ pub struct Host {
     /// Whether the program itself runs between two ops. The time in between is then not the host's
     /// own, and what it takes to announce an op is measured apart (the frame `Announced`).
     pub program_between_ops: bool,
+    /// Whether its ops are told apart by the shapes of their arguments only if the user asks for that
+    /// (`run --shapes`).
+    pub shapes_if_asked: bool,
     /// What a bracket costs more than in the calibration, in thousandths of what the times of brackets
     /// in the program show: the value, and the low and the high end of its range. The low end is kept for
     /// readers of the file; the cost's own low end is what was timed. 1,000 for a host
@@ -75,6 +78,7 @@ impl Host {
         dispatches: true,
         times_regions_only: false,
         program_between_ops: false,
+        shapes_if_asked: false,
         unseen: [1_000; 3],
         ops: Cow::Borrowed(""),
         library_key: Cow::Borrowed("library"),
@@ -109,8 +113,13 @@ impl Host {
 
 impl Wire for Host {
     fn put(&self, e: &mut Encoder) {
-        let flags =
-            [self.calls_ops, self.dispatches, self.times_regions_only, self.program_between_ops];
+        let flags = [
+            self.calls_ops,
+            self.dispatches,
+            self.times_regions_only,
+            self.program_between_ops,
+            self.shapes_if_asked,
+        ];
         let flags = flags.iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(*flag));
         e.u8(flags);
         self.unseen.put(e);
@@ -147,6 +156,7 @@ impl Wire for Host {
             dispatches: flag(1),
             times_regions_only: flag(2),
             program_between_ops: flag(3),
+            shapes_if_asked: flag(4),
             unseen,
             ops,
             library_key,
@@ -235,6 +245,7 @@ mod tests {
             calls_ops: true,
             dispatches: false,
             program_between_ops: true,
+            shapes_if_asked: true,
             unseen: [1_800, 1_000, 2_900],
             ops: "the ops of Toy".into(),
             library_key: "model".into(),

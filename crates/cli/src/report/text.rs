@@ -16,6 +16,7 @@ use crate::view::losses;
 use crate::view::notes::{notes, reasons};
 use crate::view::open::series_of_plugins;
 use crate::view::overview::Overview;
+use crate::view::preempted;
 use crate::view::price;
 use crate::view::sampled;
 use crate::view::source;
@@ -111,6 +112,9 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         true => losses::print(out, losses, width)?,
         false => losses::print_brief(out, losses, width)?,
     }
+    if let Some(text) = preempted::text(overview) {
+        wrapped(out, "note: ", &text, width)?;
+    }
     let machine = overview.profile.manifest.environment.as_ref();
     for note in notes(overview).iter().filter(|note| report.verbose || Some(*note) != machine) {
         wrapped(out, "note: ", note, width)?;
@@ -139,7 +143,7 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     let silent = &overview.summary.silent;
     let silent = &silent[..silent.len().min(THREADS.saturating_sub(some.len()).max(SILENT))];
     let silent_label = |t: &SilentThread| {
-        let name = silent_label(t);
+        let name = silent_label(overview.profile, t);
         match many {
             true => format!("{name} of {}", process_label(overview.profile, t.process)),
             false => name,

@@ -81,11 +81,7 @@ pub fn in_one_line(dir: &Path, shown: &Path) -> String {
             };
             let about = if profile.estimates_calls() { "~" } else { "" };
             // Loops are only recorded if they were asked for.
-            let next = next(match (&loops, has_ops(&profile)) {
-                (Some(_), _) => "loops report",
-                (None, true) => "ops",
-                (None, false) => "report",
-            });
+            let next = next(if loops.is_some() { "loops report" } else { "report" });
             let loops = loops.map_or_else(String::new, |loops| format!("; {loops}"));
             format!(
                 "{about}{}{timed} in {}{loops}{losses}{next}",
@@ -110,12 +106,6 @@ fn typed(path: &Path) -> String {
         false if text.starts_with('-') => format!("-- '{}'", text.replace('\'', r"'\''")),
         false => format!("'{}'", text.replace('\'', r"'\''")),
     }
-}
-
-/// Whether `counterpoint ops` shows anything of it.
-fn has_ops(profile: &Profile) -> bool {
-    let mut called = profile.ops.all().iter().filter(|op| op.role.is_of_machine());
-    called.any(|op| !profile.ops.host_of(op).ops.is_empty())
 }
 
 /// How many counters plugins have recorded, which is all that some plugins do.

@@ -12,6 +12,7 @@ pub mod held_back;
 pub mod losses;
 pub mod notes;
 pub mod overview;
+pub mod preempted;
 pub mod price;
 pub mod ranks;
 pub mod sampled;

@@ -94,7 +94,7 @@ fn colours_as_they_are_asked_for() {
 #[test]
 fn what_to_type_next_fits_what_was_recorded() {
     let scratch = Scratch::new();
-    for (name, command) in [("iree", "report"), ("torch", "ops"), ("tvm", "loops report")] {
+    for (name, command) in [("iree", "report"), ("torch", "report"), ("tvm", "loops report")] {
         let profile = kept(&scratch, name);
         let told = counterpoint(&["recover", &profile]).output().unwrap();
         let told = String::from_utf8(told.stderr).unwrap();

@@ -26,7 +26,7 @@ fn every_view_shows_a_host_in_its_own_words() {
     let Some(program) = counterpoint("toy host") else { return };
     let recorded = Recorded::run(&program, "page-faults:u", &mut host());
     assert_eq!(recorded.stdout(), "done\n");
-    assert!(recorded.stderr().contains("; next: counterpoint ops "), "{}", recorded.stderr());
+    assert!(recorded.stderr().contains("; next: counterpoint report "), "{}", recorded.stderr());
     let profile = recorded.profile();
     assert!(profile.all_losses().is_empty(), "{:?}", profile.all_losses());
     let described: Vec<_> = profile.processes[0].seen_hosts().map(|host| &*host.title).collect();

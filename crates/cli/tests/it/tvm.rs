@@ -240,7 +240,7 @@ fn under_run_everything_is_recorded() {
     let profile = recorded.profile();
     assert_eq!(counts(&rows(&profile)), model(3));
     assert_eq!(losses(&profile), [("call_abandoned".to_owned(), 3)].into());
-    assert!(recorded.stderr().contains("; next: counterpoint ops "));
+    assert!(recorded.stderr().contains("; next: counterpoint report "));
     let process = &profile.processes[0];
     let hosts: Vec<_> =
         process.libraries.iter().map(|l| (&*process.host_of(l).title, l.name.as_str())).collect();

@@ -20,6 +20,7 @@ pub const HOST: Host = Host {
     times_regions_only: true,
     // Between two ops, Python runs the program.
     program_between_ops: true,
+    shapes_if_asked: true,
     unseen: UNSEEN,
     ops: Borrowed("the ops of PyTorch"),
     library_key: Borrowed("library"),

@@ -52,46 +52,57 @@ fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
     }
 }
 
-/// The gaps with the longest sum, for a line of a report. `None` if the threads were in calls for nearly all
+/// The gaps with the longest sum of the thread with the most time in calls, and the longest ones of all, for
+/// a line of a report. `None` if the threads were in calls for nearly all
 /// of their time.
 pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
-    let first = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
-    Some(format!(
-        "{} of {} on {} in {} {}; all: report --by between",
-        time(gaps.total_ns(first)),
-        time(gaps.between_ns),
-        thread_label(profile, first.thread.0, first.thread.1),
-        plural(first.times.into(), "gap"),
-        place(&Sides::new(profile, gaps), first, IN_REPORT),
-    ))
+    let longest = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
+    let sides = Sides::new(profile, gaps);
+    let threads = gaps.of_threads();
+    let busiest = threads.first().map(|of| of.most.thread);
+    let wanted =
+        threads.iter().filter(|of| [busiest, Some(longest.thread)].contains(&Some(of.most.thread)));
+    let each = wanted.map(|OfThread { total_ns, most, .. }| {
+        format!(
+            "{} of {} on {} in {} {}",
+            time(gaps.total_ns(most)),
+            time(*total_ns),
+            thread_label(profile, most.thread.0, most.thread.1),
+            plural(most.times.into(), "gap"),
+            place(&sides, most, IN_REPORT),
+        )
+    });
+    let each: Vec<String> = each.collect();
+    Some(format!("{}; all: report --by between", each.join("; ")))
 }
 
-/// The whole, and where most of it is on each of the threads with the longest gaps.
+/// How much of its life each of the threads with the longest gaps was in no call, and where most of that is:
+/// the thread with the most time in calls first.
 pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
     let sides = Sides::new(profile, gaps);
-    let mut lines = vec![format!(
-        "{} of the threads' {} ({}) are in no recorded call",
-        time(gaps.between_ns),
-        time(gaps.wall_ns),
-        percent(gaps.part_of_wall())
-    )];
-    for OfThread { total_ns, most } in gaps.of_threads().into_iter().take(THREADS) {
+    let mut lines = Vec::new();
+    for OfThread { total_ns, wall_ns, most } in gaps.of_threads().into_iter().take(THREADS) {
         let are = match most.times {
             1 => "is one gap".to_owned(),
             n => format!("are {}", plural(n.into(), "gap")),
         };
         lines.push(format!(
-            "{}: gaps of {} together; {} of that ({}) {are} {}",
+            "{}: {} of its {} ({}) are in no recorded call; {} of that ({}) {are} {}",
             thread_label(profile, most.thread.0, most.thread.1),
             time(total_ns),
+            time(wall_ns),
+            percent(if wall_ns > 0.0 { total_ns / wall_ns } else { 0.0 }),
             time(gaps.total_ns(most)),
             percent(gaps.total_ns(most) / total_ns),
             place(&sides, most, IN_SENTENCE),
         ));
     }
     if gaps.recorder_ns >= 0.5 {
-        let text = "is what the recorder took of the durations of calls";
-        lines.push(format!("{} of all {text}", time(gaps.recorder_ns)));
+        lines.push(format!(
+            "{} is time in which the recorder itself worked inside of calls: it was subtracted from \
+             their durations, and is counted as time between them",
+            time(gaps.recorder_ns)
+        ));
     }
     lines
 }

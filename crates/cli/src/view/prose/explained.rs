@@ -4,6 +4,7 @@ use analysis::explain::{Answer, Class, Effect, Level, Silent, What};
 use analysis::{Explained, Key};
 use profile::Profile;
 
+use super::notes::without_shapes;
 use crate::view::labels::{labels, op_of, process_label, thread_label};
 use crate::view::units::{number, percent, plural, time};
 
@@ -61,6 +62,12 @@ pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let nothing = if all.is_empty() { "nothing" } else { "nothing else" };
     if !rest.is_empty() {
         all.push(format!("{nothing} stands out of {}", listed(&rest)));
+    }
+    let of_host = op_of(profile, explained.keys[0]).map(|op| profile.ops.host_of(op));
+    if without_shapes(profile).is_some() && of_host.is_some_and(|host| host.shapes_if_asked) {
+        all.push(
+            "shapes of arguments were not recorded (`run --shapes`), so they were not asked".into(),
+        );
     }
     all
 }

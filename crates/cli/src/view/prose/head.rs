@@ -54,7 +54,8 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     if !labels.is_empty() {
         lines.push(("labels", labels));
     }
-    let lasted = duration_ns(manifest).map_or(String::new(), |ns| format!(", {}", time(ns as f64)));
+    let lasted =
+        duration_ns(manifest).map_or(String::new(), |ns| format!(", for {}", time(ns as f64)));
     lines.push(("recorded", format!("{}{lasted}", moment(manifest.created_unix_ns))));
     let clock: record::ClockKind = manifest.clock.into();
     let tick = match clock {
@@ -165,7 +166,7 @@ pub fn places(counts: Counts) -> String {
 
 /// The time between the first and the last snapshot of `run`. `None` if the recording did not
 /// finish.
-fn duration_ns(manifest: &Manifest) -> Option<u64> {
+pub(super) fn duration_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
     }

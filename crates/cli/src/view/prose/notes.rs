@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use analysis::{Contradiction, Key, Violation};
 use model::{Loss, Severity};
-use profile::{Host, LossCount, Origin, Profile, State, is_over};
+use profile::{Host, LossCount, Origin, Profile, Role, State, is_over};
 
 use super::losses::by_severity;
 use super::overview::{Overview, name_of};
@@ -61,12 +61,29 @@ pub fn words(what: Contradiction) -> &'static str {
     }
 }
 
+/// What is shown of hosts that have shapes only if asked, and were not asked: `the ops of PyTorch`.
+pub fn without_shapes(profile: &Profile) -> Option<&str> {
+    let ops = profile.ops.all().iter();
+    let of_host = ops.map(|op| (op, profile.ops.host_of(op)));
+    let is_open = |(op, host): &(&profile::Op, &Host)| {
+        host.shapes_if_asked && op.role == Role::Op && !host.ops.is_empty()
+    };
+    let all: Vec<_> = of_host.filter(is_open).collect();
+    let known = all.iter().any(|(op, _)| !op.arguments.is_empty());
+    all.first().filter(|_| !known).map(|(_, host)| &*host.ops)
+}
+
 /// What a reader should know about this profile besides its numbers.
 pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     let manifest = &overview.profile.manifest;
     let mut notes = Vec::new();
     notes.extend(manifest.environment.clone());
     notes.extend(manifest.notes.iter().cloned());
+    if let Some(ops) = without_shapes(overview.profile) {
+        notes.push(format!(
+            "{ops} are not told apart by the shapes of their arguments: add --shapes to `run`"
+        ));
+    }
     if manifest.counters.iter().any(|c| c.simulated) {
         notes
             .push("simulated counters have values that were typed in; they measure nothing".into());

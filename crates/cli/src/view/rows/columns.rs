@@ -140,7 +140,7 @@ fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table 
     table.names = Names::Shortened(THREAD_WIDTH);
     let several = summary.threads.windows(2).any(|two| two[0].process != two[1].process);
     for thread in &summary.silent {
-        let mut name = silent_label(thread);
+        let mut name = silent_label(profile, thread);
         if several {
             name.push_str(&format!(" of {}", process_label(profile, thread.process)));
         }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use analysis::{Key, SilentThread};
 use profile::batch::unknown_op;
 use profile::demangle::{Detail, demangle};
-use profile::{Op, Profile, Role};
+use profile::{Op, Process, Profile, Role};
 
 use crate::terminal::visible;
 
@@ -145,14 +145,21 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
 }
 
 /// Names a thread that called nothing.
-pub fn silent_label(thread: &SilentThread) -> String {
+pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
     match &thread.thread {
-        Some((tid, name)) => format!("{} ({tid})", visible(name)),
+        Some((tid, name)) => named_thread(profile.processes.get(thread.process), *tid, name),
         None => "(ended earlier)".to_owned(),
     }
 }
 
-/// Names a thread: `iree-worker-0 (4712)`.
+/// A thread's name and number. Linux calls the main thread as the program, and often all others, too, so the
+/// main thread is called that: its number is that of the process.
+fn named_thread(process: Option<&Process>, tid: u32, name: &str) -> String {
+    let is_main = process.is_some_and(|of| of.id.pid == tid) && name != "main";
+    format!("{}{} ({tid})", if is_main { "main, " } else { "" }, visible(name))
+}
+
+/// Names a thread: `iree-worker-0 (4712)`, `main, python3 (4711)`.
 pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String {
     let process = profile.processes.get(process);
     let of_plugins = process.is_some_and(|p| p.id.is_of_plugins());
@@ -160,5 +167,5 @@ pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String 
     if of_plugins && thread.name.is_empty() {
         return format!("thread {}", thread.tid);
     }
-    format!("{} ({})", visible(&thread.name), thread.tid)
+    named_thread(process, thread.tid, &thread.name)
 }

@@ -1,0 +1,30 @@
+//! Threads from which the kernel took the CPU while they were in calls, in a sentence.
+
+use super::overview::Overview;
+use crate::view::labels::{process_label, thread_label};
+use crate::view::units::{grouped, number, percent, plural, time};
+
+/// Which thread was preempted, how often, and what that did to durations. `None` if none was often.
+pub fn text(overview: &Overview<'_>) -> Option<String> {
+    let profile = overview.profile;
+    let all = overview.summary.preempted();
+    let most = all.first()?;
+    let mut who = thread_label(profile, most.thread.process, most.thread.thread);
+    if profile.processes.len() > 1 {
+        who.push_str(&format!(" of {}", process_label(profile, most.thread.process)));
+    }
+    let more = match all.len() - 1 {
+        0 => String::new(),
+        1 => "; 1 further thread was preempted often".to_owned(),
+        n => format!("; {} were preempted often", plural(n as u128, "further thread")),
+    };
+    let rate = number(most.per_second.round());
+    Some(format!(
+        "other programs, or other threads of this one, took the CPU: {who} was preempted {} times ({rate} times \
+         in each second on a CPU), and was off the CPU for at least {} of its time in calls ({}), which \
+         durations include{more}",
+        grouped(most.times.into()),
+        time(most.in_calls_ns),
+        percent(most.in_calls_ns / most.thread.dispatch_ns),
+    ))
+}
