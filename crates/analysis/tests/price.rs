@@ -434,3 +434,27 @@ fn calls_without_counters_that_were_not_calibrated() {
     assert_eq!(found.uncounted_call_ns, Some(40.0));
     assert_eq!(found.probes.value, 40.0 * 1_800.0 + 10.0 * 40.0);
 }
+
+/// Ten calls of 90 ms, 10 ms after one another: 990 ms, of which 500 ms are on a CPU. Of the 490 ms off it, at
+/// most the 90 ms between calls are not in calls.
+#[test]
+fn a_thread_is_preempted_if_it_lost_the_cpu_often() {
+    let preempted = |voluntary, involuntary, cpu_ms: u64| {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        process.library("m", &["f"]);
+        let thread = process.thread("t");
+        let end = used(1_000_000_000, cpu_ms * 1_000_000, 0, voluntary, involuntary);
+        thread.usages = vec![(Some(used(0, 0, 0, 0, 0)), Some(end))];
+        for i in 0..10u64 {
+            thread.call(CallScript::new(0, i * 100_000_000, 90_000_000));
+        }
+        let summary = summary(&script, &Options::default());
+        summary.preempted().first().map(|one| (one.times, one.per_second, one.in_calls_ns))
+    };
+    assert_eq!(preempted(5, 60, 500), Some((60, 120.0, 400e6)));
+    assert_eq!(preempted(5, 49, 500), None, "seldom");
+    assert_eq!(preempted(60, 60, 500), None, "it waited by itself");
+    // 40 ms are less than 5 % of the 900 ms in calls.
+    assert_eq!(preempted(5, 60, 860), None, "hardly off the CPU");
+}

@@ -201,7 +201,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
     // Times are without what recording the call added; values of single calls are as they were read, so
     // that the processor time of a call may be above its time.
     let counters = profile.manifest.counters.iter();
-    let titles =
+    let titles: Vec<String> =
         titles.into_iter().chain(counters.map(|c| format!("{}, as read", c.name))).collect();
     let row = |call: &LongCall| {
         let begin = profile.timeline.realtime_ns(call.begin).saturating_sub(timeline.begin);
@@ -219,7 +219,15 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
         let lane = lane_of(profile, timeline, process, thread);
         LongRowOut { cells, at: begin, thread: lane }
     };
-    LongestOut { titles, rows: calls.iter().map(row).collect() }
+    let mut found = LongestOut { titles, rows: calls.iter().map(row).collect() };
+    // The workgroup, for a host without any, or a counter that was read in none of these calls.
+    for at in (0..found.titles.len()).rev() {
+        if found.rows.iter().all(|row| row.cells[at].is_none()) {
+            found.titles.remove(at);
+            found.rows.iter_mut().for_each(|row| drop(row.cells.remove(at)));
+        }
+    }
+    found
 }
 
 /// A counter's value as the report prints it.

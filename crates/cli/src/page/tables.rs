@@ -18,7 +18,7 @@ const MINOR: u8 = 8;
 /// A form of the report. `known` are the ops that have details.
 pub fn of(form: &Form, known: &[Key]) -> TableOut {
     let table = &form.table;
-    let shown: Vec<&Column> = table.columns.iter().filter(|column| !column.csv_only).collect();
+    let shown: Vec<&Column> = columns_of(table).collect();
     let order = &table.order[..table.order.len().min(ROWS)];
     let line = |row: usize| -> Vec<CellOut> {
         let cells = shown.iter().enumerate();
@@ -64,6 +64,13 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         left_out,
         plots: Vec::new(),
     }
+}
+
+/// The columns that a page shows: those with a value in some row, and the first one.
+pub fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
+    let all = table.columns.iter().enumerate().filter(|(_, column)| !column.csv_only);
+    let has_some = |column: &Column| table.shown().any(|row| cell_text(column, row) != "–");
+    all.filter(move |(at, column)| *at == 0 || has_some(column)).map(|(_, column)| column)
 }
 
 /// The title of a column. One that begins with a stroke goes on with that of the column before it, which a page

@@ -42,10 +42,10 @@ const EXPLAINED: [(&str, &str); 6] = [
 
 /// What the columns of a table of calls mean.
 fn explained(table: &Table) -> Vec<String> {
-    let has = |name: &str| table.columns.iter().any(|column| column.name == name);
+    let has = |name: &str| page::columns_of(table).any(|column| column.name == name);
     let known = EXPLAINED.iter().filter(|(name, _)| has(name));
     let mut lines: Vec<String> = known.map(|(_, text)| (*text).to_owned()).collect();
-    if table.columns.iter().any(|column| column.title.ends_with("/call")) {
+    if page::columns_of(table).any(|column| column.title.ends_with("/call")) {
         lines.push("/call: the mean over the calls that have a value".to_owned());
     }
     lines

@@ -41,8 +41,8 @@ fn gaps_are_after_one_op_and_before_another() {
     let printed = text(&profile, &["--by", "between", "--width", "300"]);
     // 10 × 3 ms and 9 × 1 ms, of the 69 ms and 1 ms that the threads lived.
     let expected = [
-        "39.0 ms of the threads' 70.0 ms (55.7 %) are in no recorded call",
-        "gaps of 39.0 ms together; 30.0 ms of that (76.9 %) are 10 gaps",
+        "main (4711): 39.0 ms of its 69.0 ms (56.5 %) are in no recorded call",
+        "; 30.0 ms of that (76.9 %) are 10 gaps",
     ];
     for part in expected {
         assert!(printed.contains(part), "{part}: {printed}");

@@ -71,7 +71,8 @@ export function tableOf(head, id) {
 }
 
 /**
- * The ops with the largest shares get colours, in this order.
+ * The ops with the largest shares get colours, in this order. Ops that differ only in their arguments have the
+ * same one, because the calls of the timeline are not told apart by those.
  * @param {Head} head
  * @returns {Map<number, number>}
  */
@@ -85,10 +86,37 @@ export function colorsOf(head) {
   }));
   rows.sort((a, b) => b.share - a.share);
   const order = [...rows.map((row) => row.op), ...head.ops.keys()];
+  /** @type {Map<string, number>} */
+  const ofNames = new Map();
   for (const op of order) {
-    if (op !== null && !colors.has(op) && colors.size < COLORS) colors.set(op, colors.size);
+    if (op === null || colors.has(op)) continue;
+    const name = wholeName(head, op);
+    const color = ofNames.get(name) ?? ofNames.size;
+    if (color >= COLORS) continue;
+    ofNames.set(name, color);
+    colors.set(op, color);
   }
   return colors;
+}
+
+/**
+ * The name of an op without its arguments.
+ * @param {Head} head
+ * @param {number} op
+ */
+function wholeName(head, op) {
+  const { name = "", label = "" } = head.ops[op] ?? {};
+  return name === "" ? label : name;
+}
+
+/**
+ * The ops that have this name, and differ in their arguments.
+ * @param {Head} head
+ * @param {string} name
+ * @returns {number[]}
+ */
+export function opsOfName(head, name) {
+  return [...head.ops.keys()].filter((op) => wholeName(head, op) === name);
 }
 
 /**

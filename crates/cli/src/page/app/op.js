@@ -8,7 +8,7 @@
  * @typedef {import("./state.js").Params} Params
  */
 
-import { opLink, opOfParam, opParam } from "./context.js";
+import { opLink, opOfParam, opParam, opsOfName } from "./context.js";
 import { distributionPanel } from "./distribution.js";
 import { focusKey, focusedKey, h, nameOf, pairList, panel, prose, refill, scrolling, words } from "./dom.js";
 import { driftPanel } from "./drift.js";
@@ -40,7 +40,12 @@ export function opView(context, params) {
     if (op === undefined) {
       refill(title, "Op");
       refill(links, h("a", { href: fragment("ops") }, "← all ops"));
-      refill(body, h("p", {}, "This page has no details of ", h("b", {}, words(wanted)), "."));
+      const some = opsOfName(head, wanted);
+      refill(body, some.length === 0
+        ? h("p", {}, "This page has no details of ", h("b", {}, words(wanted)), ".")
+        : panel(wanted, "Its calls are told apart by their arguments. With which ones?",
+          h("ul", {}, some.map((index) => h("li", {},
+            h("a", { href: opLink(context, index) }, words(head.ops[index]?.label)))))));
       return;
     }
     chooser.value = String(found);

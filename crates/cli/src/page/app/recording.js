@@ -33,8 +33,7 @@ export function recordingView({ head }) {
               h("td", { class: "text wide" }, prose(meaning)))))))),
     (head.price !== "" || head.priceParts !== "") &&
       panel("Price", "What the recording cost the program.",
-        head.price !== "" && h("div", {}, prose(head.price)),
-        head.priceParts !== "" && head.priceParts !== head.price && h("div", {}, prose(head.priceParts))),
+        h("div", {}, prose(head.priceParts === "" ? head.price : head.priceParts))),
     head.notes.length > 0 && panel("Notes", "",
       h("ul", { class: "notes" }, head.notes.map((line) => h("li", {}, prose(line))))));
   return { root, update() {} };

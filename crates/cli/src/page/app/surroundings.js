@@ -8,7 +8,7 @@
  * @typedef {import("./paint.js").Strip} Strip
  */
 
-import { COLORS, opParam } from "./context.js";
+import { COLORS, opParam, opsOfName } from "./context.js";
 import { h, nameOf } from "./dom.js";
 import { firstAfter, firstFrom } from "./lanes.js";
 import { LEVEL_HEIGHT, MAP_HEIGHT, SERIES_HEIGHT, STRIP_GAP } from "./paint.js";
@@ -124,9 +124,9 @@ export function stripsOf(timeline) {
  * @param {Timeline} timeline
  */
 export function nameColors(context, timeline) {
-  let next = context.colors.size;
-  return Uint8Array.from(timeline.names, (_, i) => {
-    const index = timeline.ops[i] ?? null;
+  let next = new Set(context.colors.values()).size;
+  return Uint8Array.from(timeline.names, (name, i) => {
+    const index = timeline.ops[i] ?? opsOfName(context.head, name)[0] ?? null;
     if (index !== null) return context.colors.get(index) ?? COLORS;
     return next < COLORS ? next++ : COLORS;
   });

@@ -18,6 +18,8 @@ import { MISSING, grouped, howMany, visible } from "./text.js";
 
 /** Rows that are made at once; the others are made when somebody asks for them. */
 const FIRST_ROWS = 500;
+/** Longer texts are cut in the middle where there is no room. */
+const LONG_CELL = 40;
 
 /**
  * The table with what chooses its rows.
@@ -184,7 +186,7 @@ function makeTable(context, table, shown, params, change) {
   const rest = table.rest;
   const foot = rest.length > 0 &&
     h("tfoot", {}, rest.map((cells) => h("tr", {}, restCells(table, cells, axis !== null))));
-  return h("table", {},
+  return h("table", { class: hasTwoNames(table) ? "two-names" : "" },
     h("caption", { class: "unseen" }, words(table.title)),
     h("thead", {}, h("tr", {}, heads)),
     h("tbody", {}, body),
@@ -215,6 +217,15 @@ function columnClass(table, i) {
   return `${kind}${column?.isMinor && i > 0 ? " minor" : ""}${i === table.share ? " share" : ""}`;
 }
 
+/**
+ * Whether names share the width with others.
+ * @param {Table} table
+ */
+function hasTwoNames(table) {
+  const isLong = (/** @type {Cell | undefined} */ cell) => (cellText(cell) ?? "").length > LONG_CELL;
+  return table.columns.some((column, i) => i > 0 && column.isText && table.rows.some((row) => isLong(row[i])));
+}
+
 /** @param {Cell | undefined} cell */
 function valueCell(cell) {
   const text = cellText(cell);
@@ -222,7 +233,7 @@ function valueCell(cell) {
   // What follows the value is about how well it is known.
   const at = text.search(/ ±|\*$/);
   if (at > 0) return [words(text.slice(0, at)), h("span", { class: "known" }, words(text.slice(at)))];
-  return text.length > 60 ? nameOf(text) : words(text);
+  return text.length > LONG_CELL ? nameOf(text) : words(text);
 }
 
 /**

@@ -9,13 +9,13 @@
  * @typedef {import("./state.js").Params} Params
  */
 
-import { opLink, opOfParam, opParam } from "./context.js";
+import { opLink, opOfParam, opParam, opsOfName } from "./context.js";
 import { h, nameOf, refill, words } from "./dom.js";
 import { handOver } from "./hands.js";
 import { callAt, callText, gapText, stepFrom } from "./calls.js";
 import { emptyRuns, firstAfter, levelsOf } from "./lanes.js";
 import { HEAD_HEIGHT, LEVEL_HEIGHT, STRIP_GAP, paint } from "./paint.js";
-import { numberOf } from "./state.js";
+import { fragment, numberOf } from "./state.js";
 import { commonStart, howMany, timeText, visible } from "./text.js";
 import { callsIn, colorLegend, mapOf, moveButtons, nameChooser, nameColors, paletteOf, stripsOf } from "./surroundings.js";
 
@@ -133,7 +133,7 @@ function canvasView(context, timeline, lanes, params, place) {
     const took = performance.now() - start;
     canvas.dataset.frame = took.toFixed(2);
     counted.textContent = `${howMany(callsIn(picture), "slice")} in view, ` +
-      `${timeText(picture.to - picture.from)} of ${timeText(span)}`;
+      `${timeText(picture.to - picture.from)} of ${timeText(span)} from the first call to the last`;
   };
   const draw = () => {
     if (frame === 0) frame = requestAnimationFrame(drawNow);
@@ -157,7 +157,11 @@ function canvasView(context, timeline, lanes, params, place) {
       const name = calls.names[chosen.call] ?? 0;
       const index = timeline.ops[name] ?? null;
       const label = nameOf(timeline.names[name] ?? "");
-      refill(line, index === null ? label : h("a", { href: opLink(context, index) }, label),
+      const whole = timeline.names[name] ?? "";
+      // Without its arguments, a name can stand for several ops, which its link lists.
+      const isSome = index !== null || opsOfName(context.head, whole).length > 0;
+      const href = index !== null ? opLink(context, index) : fragment("op", { op: whole });
+      refill(line, isSome ? h("a", { href }, label) : label,
         " ", words(callText(timeline, calls, chosen)));
     }
     draw();

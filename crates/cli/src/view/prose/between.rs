@@ -52,28 +52,23 @@ fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
     }
 }
 
-/// The gaps with the longest sum of the thread with the most time in calls, and the longest ones of all, for
-/// a line of a report. `None` if the threads were in calls for nearly all
+/// The gaps with the longest sum of the thread with the most time in calls, or those of all threads if that one
+/// has hardly any gaps, for a line of a report. `None` if the threads were in calls for nearly all
 /// of their time.
 pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
     let longest = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
-    let sides = Sides::new(profile, gaps);
     let threads = gaps.of_threads();
-    let busiest = threads.first().map(|of| of.most.thread);
-    let wanted =
-        threads.iter().filter(|of| [busiest, Some(longest.thread)].contains(&Some(of.most.thread)));
-    let each = wanted.map(|OfThread { total_ns, most, .. }| {
-        format!(
-            "{} of {} on {} in {} {}",
-            time(gaps.total_ns(most)),
-            time(*total_ns),
-            thread_label(profile, most.thread.0, most.thread.1),
-            plural(most.times.into(), "gap"),
-            place(&sides, most, IN_REPORT),
-        )
-    });
-    let each: Vec<String> = each.collect();
-    Some(format!("{}; all: report --by between", each.join("; ")))
+    let busiest = threads.first().filter(|of| of.total_ns >= WORTH * of.wall_ns);
+    let of = busiest.or(threads.iter().find(|of| of.most.thread == longest.thread))?;
+    let (thread, most) = (of.most.thread, of.most);
+    Some(format!(
+        "{} of {} on {} in {} {}; all: report --by between",
+        time(gaps.total_ns(most)),
+        time(of.total_ns),
+        thread_label(profile, thread.0, thread.1),
+        plural(most.times.into(), "gap"),
+        place(&Sides::new(profile, gaps), most, IN_REPORT),
+    ))
 }
 
 /// How much of its life each of the threads with the longest gaps was in no call, and where most of that is:

@@ -152,10 +152,13 @@ pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
     }
 }
 
-/// A thread's name and number. Linux calls the main thread as the program, and often all others, too, so the
-/// main thread is called that: its number is that of the process.
+/// A thread's name and number. Linux gives threads the name of the program unless they have one of their own.
+/// If another thread with calls has its name, too, the main thread is called that: its number is that of the
+/// process.
 fn named_thread(process: Option<&Process>, tid: u32, name: &str) -> String {
-    let is_main = process.is_some_and(|of| of.id.pid == tid) && name != "main";
+    let is_main = process
+        .filter(|of| of.id.pid == tid)
+        .is_some_and(|of| of.threads.iter().any(|other| other.tid != tid && other.name == name));
     format!("{}{} ({tid})", if is_main { "main, " } else { "" }, visible(name))
 }
 
