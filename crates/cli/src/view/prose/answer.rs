@@ -4,7 +4,6 @@ use analysis::{Counts, Outside, Summary, passes};
 
 use profile::Origin;
 
-use super::head::duration_ns;
 use super::overview::{Overview, name_of};
 use super::sampled;
 use crate::view::labels::{process_label, thread_label};
@@ -16,8 +15,8 @@ const WORTH_SAYING: f64 = 0.01;
 /// How long the calls took and where most of that went, and how much of its time the busiest thread spent
 /// outside of them: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops` and
 /// `worker-0 (4712), the busiest of 2 threads, spent 86.2 % of 455 ms outside of calls, 86.8 % of that off a
-/// CPU`.
-pub fn lines(overview: &Overview<'_>) -> Vec<String> {
+/// CPU`. `lasted_ns` is how long the recording took, if that is known.
+pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     let mut first = calls(overview);
     let are_all = overview.filter.is_none() && overview.places == [None; 3];
     if let Some(most) = overview.summary.most(overview.profile).filter(|_| are_all) {
@@ -27,8 +26,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<String> {
     }
     let manifest = &overview.profile.manifest;
     // The sum of calls is of all threads, and a thread's time begins with its first call.
-    let whole =
-        duration_ns(manifest).filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
+    let whole = lasted_ns.filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
     if let Some(ns) = whole {
         first.push_str(&format!("; the run took {}", time(ns as f64)));
     }

@@ -18,10 +18,13 @@ use crate::view::units::{moment, plural, shorten, time};
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let summary = overview.summary;
+    let manifest = &profile.manifest;
     let mut lines = Vec::new();
     // Without calls, a line below says why there are none.
     if summary.calls > 0 {
-        lines.extend(answer::lines(overview).into_iter().map(|text| ("", text)));
+        lines.extend(
+            answer::lines(overview, duration_ns(manifest)).into_iter().map(|text| ("", text)),
+        );
     }
     lines.extend(ranks::line(profile).map(|text| ("ranks", text)));
     lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
@@ -166,7 +169,7 @@ pub fn places(counts: Counts) -> String {
 
 /// The time between the first and the last snapshot of `run`. `None` if the recording did not
 /// finish.
-pub(super) fn duration_ns(manifest: &Manifest) -> Option<u64> {
+fn duration_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
     }
