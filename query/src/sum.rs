@@ -46,11 +46,18 @@ enum What {
 struct Exact {
     what: What,
     signature: Signature,
+    aliases: Vec<String>,
 }
 
 impl Exact {
     fn new(what: What) -> Self {
-        Self { what, signature: Signature::user_defined(Volatility::Immutable) }
+        // All names of the function that is replaced. A cluster hands on functions by the name that they have
+        // themselves, so what stays under one name would come back under the others.
+        let aliases = match what {
+            What::Sum => Vec::new(),
+            What::Mean => vec!["mean".to_owned()],
+        };
+        Self { what, signature: Signature::user_defined(Volatility::Immutable), aliases }
     }
 
     /// DataFusion's own, for floats.
@@ -76,6 +83,10 @@ impl AggregateUDFImpl for Exact {
             What::Sum => "sum",
             What::Mean => "avg",
         }
+    }
+
+    fn aliases(&self) -> &[String] {
+        &self.aliases
     }
 
     fn signature(&self) -> &Signature {
