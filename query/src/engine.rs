@@ -17,11 +17,14 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use dataset::schema::Kind;
 use dataset::{Dataset, Table};
 
-use crate::{functions, sum};
+use crate::addresses::Place;
+use crate::{cluster, functions};
 
 /// What a query may use.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Limits {
+    /// The scheduler of the cluster that does the work; `None` for this process.
+    pub cluster: Option<Place>,
     /// Threads, and the number of parts that rows are divided into.
     pub threads: usize,
     /// Bytes for sorting, joining and grouping; `None` for as many as there are.
@@ -45,10 +48,11 @@ pub fn size(text: &str) -> Result<usize, String> {
 pub fn run(
     dataset: &Dataset,
     sql: &str,
-    limits: Limits,
+    limits: &Limits,
 ) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(limits.threads)
+        .enable_all()
         .build()
         .map_err(|e| format!("start {} threads: {e}", limits.threads))?;
     quietly(|| runtime.block_on(answer(dataset, sql, limits)))?.map_err(|e| in_words(&e, limits))
@@ -70,7 +74,7 @@ pub fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
 async fn answer(
     dataset: &Dataset,
     sql: &str,
-    limits: Limits,
+    limits: &Limits,
 ) -> Result<(SchemaRef, Vec<RecordBatch>), DataFusionError> {
     let config = SessionConfig::new()
         .with_target_partitions(limits.threads)
@@ -81,15 +85,17 @@ async fn answer(
         // Texts are as datasets declare them.
         .set_bool("datafusion.execution.parquet.schema_force_view_types", false)
         .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
-    let mut runtime = RuntimeEnvBuilder::new();
-    if let Some(memory) = limits.memory {
-        runtime = runtime.with_memory_limit(memory, 1.0);
-    }
-    let session = SessionContext::new_with_config_rt(config, runtime.build_arc()?);
-    session.register_udaf(sum::checked_sum());
-    session.register_udaf(sum::exact_avg());
-    session.register_udf(functions::pearson());
-    session.register_udf(functions::bucket_ns());
+    let session = match &limits.cluster {
+        Some(at) => cluster::session(config, at)?,
+        None => {
+            let mut runtime = RuntimeEnvBuilder::new();
+            if let Some(memory) = limits.memory {
+                runtime = runtime.with_memory_limit(memory, 1.0);
+            }
+            SessionContext::new_with_config_rt(config, runtime.build_arc()?)
+        }
+    };
+    functions::register(&mut *session.state_ref().write())?;
     for table in Table::ALL {
         session.register_table(table.name(), provider(dataset, table)?)?;
     }
@@ -97,7 +103,11 @@ async fn answer(
         SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
     let frame = session.sql_with_options(sql, only_reads).await?;
     let schema = Arc::new(frame.schema().as_arrow().clone());
-    Ok((schema, frame.collect().await?))
+    let rows = match &limits.cluster {
+        Some(at) => cluster::collect(frame, at).await?,
+        None => frame.collect().await?,
+    };
+    Ok((schema, rows))
 }
 
 /// A table of the files that whole parts list.
@@ -144,13 +154,16 @@ fn data_type(kind: Kind) -> DataType {
 }
 
 /// An error without DataFusion's own words around it, if it is one of the limits.
-fn in_words(error: &DataFusionError, limits: Limits) -> String {
+fn in_words(error: &DataFusionError, limits: &Limits) -> String {
     let root = error.find_root();
     match (root, limits.memory) {
         (DataFusionError::ResourcesExhausted(why), Some(memory)) => {
             format!("the query needs more memory than --memory allows ({memory} bytes): {why}")
         }
-        (DataFusionError::Execution(why), _) => why.clone(),
+        (DataFusionError::Execution(why), _) => match &limits.cluster {
+            Some(at) => cluster::in_words(at, why),
+            None => why.clone(),
+        },
         _ => error.strip_backtrace(),
     }
 }

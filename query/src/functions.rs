@@ -5,13 +5,25 @@ use std::sync::Arc;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array};
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type, i256};
 use datafusion::common::Result;
+use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+
+use crate::sum;
 
 const WIDE: DataType = DataType::Decimal128(38, 0);
 
+/// Makes the functions of datasets known, in place of DataFusion's own of the same names.
+pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
+    registry.register_udaf(Arc::new(sum::checked_sum()))?;
+    registry.register_udaf(Arc::new(sum::exact_avg()))?;
+    registry.register_udf(Arc::new(pearson()))?;
+    registry.register_udf(Arc::new(bucket_ns()))?;
+    Ok(())
+}
+
 /// `pearson(n, Σx, Σy, Σx², Σxy, Σy²)`: the correlation, to within some 10⁻¹⁵. NULL if a variable is
 /// constant, or a sum is missing.
-pub fn pearson() -> ScalarUDF {
+fn pearson() -> ScalarUDF {
     let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(given)?;
         let columns: Vec<_> = arrays.iter().map(|a| a.as_primitive::<Decimal128Type>()).collect();
@@ -54,7 +66,7 @@ fn to_f64(number: i256) -> f64 {
 }
 
 /// `bucket_ns(bucket)`: the duration that a bucket of `hist` stands for. NULL if there is no such one.
-pub fn bucket_ns() -> ScalarUDF {
+fn bucket_ns() -> ScalarUDF {
     let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(given)?;
         let buckets = arrays[0].as_primitive::<Int64Type>();
@@ -87,6 +99,19 @@ mod tests {
         let of = [(0, Some(0)), (127, Some(127)), (128, Some(129)), (192, Some(258)), (-1, None)];
         of.iter().for_each(|(bucket, ns)| assert_eq!(middle(*bucket), *ns));
         assert!(middle(3711).is_some_and(|ns| ns > 0), "the last one below 2⁶³");
+    }
+
+    #[test]
+    fn nothing_that_is_replaced_stays_under_another_name() {
+        let session = datafusion::prelude::SessionContext::new();
+        register(&mut *session.state_ref().write()).unwrap();
+        let state = session.state();
+        let own = [sum::checked_sum(), sum::exact_avg()];
+        for own in own {
+            let mut known = state.aggregate_functions().iter();
+            let other = known.find(|(_, known)| known.name() == own.name() && ***known != own);
+            assert!(other.is_none(), "{other:?}");
+        }
     }
 
     #[test]

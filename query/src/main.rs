@@ -11,6 +11,8 @@
 //! | [`engine`] | tables, limits, and running a query |
 //! | [`sum`] | sums that are right or an error |
 //! | [`functions`] | correlations from sums, and what a bucket stands for |
+//! | [`addresses`] | addresses of a cluster, and the arguments of its programs |
+//! | [`cluster`] | queries on a cluster of Ballista; `no_cluster` is instead of it without the feature `ballista` |
 //! | [`kept`] | the queries that are kept, by name |
 //! | [`print`] | rows as text, CSV or JSON |
 //! | `footer` | checks what a Parquet file says of itself; a file of `dataset` |
@@ -19,6 +21,12 @@
 //! It reads and never writes: statements that would are refused, and paths are no tables.
 #![forbid(unsafe_code)]
 
+mod addresses;
+#[cfg(feature = "ballista")]
+mod cluster;
+#[cfg(not(feature = "ballista"))]
+#[path = "no_cluster.rs"]
+mod cluster;
 mod engine;
 #[path = "../../crates/dataset/src/footer.rs"]
 mod footer;
@@ -33,6 +41,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use addresses::Program;
 use clap::Parser;
 use dataset::Dataset;
 use hidden::visible;
@@ -45,8 +54,15 @@ const MOST_NAMED: usize = 20;
 /// Tables: stats, counters, hist, ops, processes, losses, calls (docs/datasets.md). Sums of whole numbers
 /// are right, or an error beyond 38 digits. Parts that are missing or damaged are named and left out.
 #[derive(Parser)]
-#[command(version)]
+#[command(
+    version,
+    disable_help_subcommand = true,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
 struct Args {
+    #[command(subcommand)]
+    program: Option<addresses::Program>,
     /// The dataset.
     #[arg(short, long, value_name = "DIR")]
     dataset: Option<PathBuf>,
@@ -69,6 +85,10 @@ struct Args {
     /// Threads. The rows do not depend on them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+    /// Run the query on a cluster of Ballista, with the scheduler at ballista://HOST:PORT (needs the feature
+    /// ballista). All of its programs must see the dataset under the same path.
+    #[arg(long, value_name = "URL", value_parser = addresses::engine, conflicts_with = "memory")]
+    engine: Option<addresses::Place>,
 }
 
 fn main() -> ExitCode {
@@ -88,6 +108,18 @@ fn lines_of(text: &str) -> String {
 }
 
 fn run(args: &Args) -> Result<ExitCode, String> {
+    if args.program.is_some() || args.engine.is_some() {
+        cluster::is_built()?;
+    }
+    match &args.program {
+        Some(Program::Scheduler(args)) => {
+            return cluster::scheduler(args).map(|()| ExitCode::SUCCESS);
+        }
+        Some(Program::Executor(args)) => {
+            return cluster::executor(args).map(|()| ExitCode::SUCCESS);
+        }
+        None => {}
+    }
     let kept = match &args.kept {
         None => None,
         Some(name) => Some(kept::find(name).ok_or_else(|| {
@@ -114,8 +146,8 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     let threads = args
         .threads
         .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let limits = engine::Limits { threads, memory: args.memory };
-    let (schema, rows) = engine::run(&dataset, sql, limits)?;
+    let limits = engine::Limits { cluster: args.engine.clone(), threads, memory: args.memory };
+    let (schema, rows) = engine::run(&dataset, sql, &limits)?;
     match print::print(&mut std::io::stdout().lock(), &schema, &rows, args.format) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.to_string()),
         _ => Ok(ExitCode::SUCCESS),
