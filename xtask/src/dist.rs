@@ -145,19 +145,28 @@ pub fn injecting(layout: &Layout, built: Built) -> Result<Dist> {
 /// Builds and tests `counterpoint-query`, which is a workspace of its own. The first time takes some seven minutes of
 /// a processor, and later ones some seconds: nothing of it is removed.
 pub fn query(layout: &Layout) -> Result<PathBuf> {
-    let target = layout.target.join("query");
-    let _lock = Lock::take(&layout.target, "query")?;
+    query_with(layout, "query", &[])
+}
+
+/// The same with Ballista, for queries on a cluster. The first time takes half an hour or more.
+pub fn query_ballista(layout: &Layout) -> Result<PathBuf> {
+    query_with(layout, "query-ballista", &["--features", "ballista"])
+}
+
+fn query_with(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> {
+    let target = layout.target.join(folder);
+    let _lock = Lock::take(&layout.target, folder)?;
     let cargo_at = |what: &str| {
         let mut command = cargo();
         command.args([what, "--quiet", "--locked", "--manifest-path", "query/Cargo.toml"]);
-        command.arg("--target-dir").arg(&target);
+        command.args(flags).arg("--target-dir").arg(&target);
         command
     };
-    timed("build counterpoint-query", || loud(&mut cargo_at("build"), "build counterpoint-query"))?;
+    let (build, tests) =
+        (format!("build counterpoint-{folder}"), format!("unit tests of counterpoint-{folder}"));
+    timed(&build, || loud(&mut cargo_at("build"), &build))?;
     // Its own crate once more, in two or three seconds of a processor.
-    timed("unit tests of counterpoint-query", || {
-        loud(&mut cargo_at("test"), "unit tests of counterpoint-query")
-    })?;
+    timed(&tests, || loud(&mut cargo_at("test"), &tests))?;
     Ok(target.join("debug/counterpoint-query"))
 }
 

@@ -8,6 +8,7 @@
 //! | `COUNTERPOINT_DIST` | folder with `bin/counterpoint` and `lib/libcounterpoint.so` |
 //! | `COUNTERPOINT_INJECT_DIST` | the same with a library that panics on demand |
 //! | `COUNTERPOINT_QUERY` | the program `counterpoint-query`; not set by `--quick` |
+//! | `COUNTERPOINT_QUERY_BALLISTA` | the same with Ballista; set by `--ballista` only |
 //! | `COUNTERPOINT_VENV` | virtual environment with IREE; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_V5` | one with IREE 3.7.0, whose executables are of version 5; not set by `--quick` |
 //! | `COUNTERPOINT_VENV_TORCH` | one with PyTorch 2.15; not set by `--quick`, nor if Python is older than 3.11 |
@@ -72,6 +73,10 @@ pub struct Args {
     /// Fail if a test that CI expects to run skips itself (xtask/src/test/skips.rs).
     #[arg(long, conflicts_with = "quick")]
     strict: bool,
+    /// Build counterpoint-query with Ballista as well, which takes half an hour or more the first time, and
+    /// run the tests of queries on a cluster.
+    #[arg(long)]
+    ballista: bool,
     /// Run only tests whose name contains this.
     filter: Option<String>,
 }
@@ -84,6 +89,7 @@ struct Surroundings<'a> {
     dist: Dist,
     inject: Dist,
     query: Option<PathBuf>,
+    query_ballista: Option<PathBuf>,
     from_npm: FromNpm,
     skip_log: &'a Path,
 }
@@ -121,6 +127,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             false => dist::release(layout),
         });
         let query = (!args.quick).then(|| scope.spawn(|| dist::query(layout)));
+        let query_ballista = args.ballista.then(|| scope.spawn(|| dist::query_ballista(layout)));
         let inject = dist::injecting(layout, Built::WithTests)?;
         let surroundings = Surroundings {
             layout,
@@ -129,6 +136,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             dist: join(dist)??,
             inject,
             query: query.map(join).transpose()?.transpose()?,
+            query_ballista: query_ballista.map(join).transpose()?.transpose()?,
             from_npm: join(downloads)??,
             skip_log: &skip_log,
         };
@@ -335,6 +343,7 @@ impl Surroundings<'_> {
             ("COUNTERPOINT_DIST", Some(self.dist.root.clone())),
             ("COUNTERPOINT_INJECT_DIST", Some(self.inject.root.clone())),
             ("COUNTERPOINT_QUERY", self.query.clone()),
+            ("COUNTERPOINT_QUERY_BALLISTA", self.query_ballista.clone()),
             ("COUNTERPOINT_SKIP_LOG", Some(self.skip_log.to_owned())),
             ("COUNTERPOINT_TRACE_PROCESSOR", self.from_npm.trace_processor.clone()),
             ("COUNTERPOINT_AXE", self.from_npm.axe.clone()),

@@ -75,6 +75,7 @@ mod programs;
 mod programs_alike;
 mod pty;
 mod query;
+mod query_cluster;
 mod readme;
 mod recover;
 mod report;

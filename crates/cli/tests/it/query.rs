@@ -11,7 +11,7 @@ use testkit::{CallScript, ProfileScript, Random, Scratch, python};
 use crate::support::query_engine;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-const KEPT: [&str; 12] = [
+pub const KEPT: [&str; 12] = [
     "totals",
     "imbalance",
     "stragglers",
@@ -26,14 +26,14 @@ const KEPT: [&str; 12] = [
     "hosts",
 ];
 
-fn ask(engine: &Path, dataset: &Path, args: &[&str]) -> Output {
+pub fn ask(engine: &Path, dataset: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(PROGRAM);
     command.args(["query", "--dataset"]).arg(dataset).args(args);
     command.env("COUNTERPOINT_QUERY", engine).output().unwrap()
 }
 
 /// The rows of an answer in CSV without its header.
-fn rows(output: &Output) -> Vec<Vec<String>> {
+pub fn rows(output: &Output) -> Vec<Vec<String>> {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
     let line = |line: &str| line.split(',').map(str::to_owned).collect();
@@ -41,7 +41,7 @@ fn rows(output: &Output) -> Vec<Vec<String>> {
 }
 
 /// Adds a rank of a run with so many ranks to a dataset.
-fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u32) {
+pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u32) {
     let (_scratch, path) = script.written();
     let options = Options {
         run: run.to_owned(),
@@ -55,7 +55,7 @@ fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u32) 
 }
 
 /// Some calls of five ops. Even ranks have two counters, odd ranks one of them and another one.
-fn rank(rank: u32, random: &mut Random) -> ProfileScript {
+pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 4);
     script.counter("instructions:u", 0);
