@@ -196,7 +196,7 @@ impl Thread {
     unsafe fn read_before(&mut self, at: usize) {
         // The call's end needs a little more of the stack than its begin does. If that is a page that was not
         // used before, or not since a fork, the page fault is not to be the call's.
-        own_image::touch_stack::<256>();
+        own_image::touch_stack::<160>();
         // A failed read leaves its mark in the readings, which `end` checks.
         // SAFETY: by contract.
         let _ = self.counters.read(unsafe { self.before.get_unchecked_mut(at) });
@@ -250,7 +250,7 @@ impl Thread {
         }
         while_busy!(self, {
             if self.counting && !self.draws.is_on() {
-                own_image::touch_stack::<256>();
+                own_image::touch_stack::<160>();
                 // A failed read leaves its mark in the readings.
                 let _ = self.counters.read(into);
             }
