@@ -32,7 +32,7 @@ unsafe extern "C" {
     static HEADER: u8;
 }
 
-/// Makes code and data present. Takes about 0.1 ms.
+/// Makes code and data present. Measured with `strace -T`: 0.2 to 0.4 ms.
 pub fn make_present() {
     let base = &raw const HEADER as usize;
     let Some(headers) = elf::program_headers(base) else { return };
@@ -58,7 +58,8 @@ pub fn make_present() {
     }
 }
 
-/// Makes the data writable without a fault again, after this process has forked. Takes about 0.1 ms.
+/// Makes the data writable without a fault again, after this process has forked. Measured with `strace -T`:
+/// about 0.25 ms.
 pub fn make_own() {
     let [start, end] = DATA.each_ref().map(|place| place.load(Ordering::Relaxed));
     if start < end {

@@ -91,6 +91,13 @@ impl Excess {
 }
 
 impl RunAcross {
+    /// The part that an op of this run has in the self time of all its ops, from 0 to 1. `None` if one of the two is
+    /// not known, or nothing took any time.
+    pub fn share(&self, op: &OpAcross) -> Option<f64> {
+        let (own, all) = (op.sums.own_ns?, self.sums.own_ns.filter(|ns| *ns > 0)?);
+        Some(own as f64 / all as f64)
+    }
+
     /// The ranks that stand out, those with the largest excess first.
     pub fn slow(&self) -> Vec<(&RankAcross, Excess)> {
         let mut found = self.by_excess();

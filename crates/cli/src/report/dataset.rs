@@ -337,10 +337,7 @@ fn of_ops(runs: &[RunAcross], filter: Option<&str>) -> Table {
         column(3, "calls", "calls", &|_, op| count(op.sums.calls)),
         column(2, "total_ns", "total", &|_, op| total(&op.sums)),
         Column { margin: Some(own_margin), ..column(1, "self_ns", "self", &|_, op| own(&op.sums)) },
-        column(2, "share", "share", &|run, op| {
-            let (own, all) = (op.sums.own_ns?, run.sums.own_ns.filter(|ns| *ns > 0)?);
-            Some(Value::Part(own as f64 / all as f64))
-        }),
+        column(2, "share", "share", &|run, op| run.share(op).map(Value::Part)),
         column(2, "imbalance", "imbalance", &|_, op| op.imbalance.map(Value::Number)),
         column(4, "most_rank", "most on rank", &|_, op| Some(Value::Count(op.most?.into()))),
         column(5, "p50_ns", "p50", &|_, op| ns(op.p50_ns)),

@@ -159,11 +159,8 @@ fn kept_queries_are_the_same_with_any_number_of_threads_and_in_duckdb() {
     assert_eq!(found, [["0", "800", "800", "0"], ["1", "800", "0", "800"]]);
 }
 
-#[test]
-fn sums_are_right_or_an_error() {
-    let Some(engine) = query_engine("sums of datasets") else { return };
-    let scratch = Scratch::new();
-    let dataset = scratch.join("dataset");
+/// Adds 16 ranks, whose sums are beyond 64 bits and whose squares are beyond 38 digits.
+pub fn add_huge_sums(dataset: &Path) {
     for number in 0..16 {
         let mut script = ProfileScript::monotonic();
         script.counter("bytes", 0);
@@ -172,8 +169,16 @@ fn sums_are_right_or_an_error() {
         // 16 · 2⁵⁹ ns = 2⁶³ ns. The square of each value has 38 digits.
         let call = CallScript::new(0, 1, 1 << 59).group(1, &[9_000_000_000_000_000_000]);
         process.thread("main").call(call);
-        add(&dataset, &script, "r", number, 16);
+        add(dataset, &script, "r", number, 16);
     }
+}
+
+#[test]
+fn sums_are_right_or_an_error() {
+    let Some(engine) = query_engine("sums of datasets") else { return };
+    let scratch = Scratch::new();
+    let dataset = scratch.join("dataset");
+    add_huge_sums(&dataset);
     let one = |sql: &str| rows(&ask(&engine, &dataset, &[sql, "--format", "csv"]));
     assert_eq!(one("SELECT sum(total_ns) FROM stats"), [["9223372036854775808"]]);
     assert_eq!(one("SELECT sum(sum_value) FROM counters"), [["144000000000000000000"]]);

@@ -11,9 +11,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use testkit::{CallScript, ProfileScript, Random, Scratch};
+use testkit::{Random, Scratch};
 
-use crate::query::{KEPT, add, ask, rank, rows};
+use crate::query::{KEPT, add, add_huge_sums, ask, rank, rows};
 use crate::support::{query_engine, skip};
 
 const TEST: &str = "queries on a cluster";
@@ -299,15 +299,7 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
     }
     // Sums are the checked ones in all three programs.
     let wide = scratch.join("wide");
-    for number in 0..16 {
-        let mut script = ProfileScript::monotonic();
-        script.counter("bytes", 0);
-        let process = script.process(1);
-        process.library("m", &["f"]);
-        let call = CallScript::new(0, 1, 1 << 59).group(1, &[9_000_000_000_000_000_000]);
-        process.thread("main").call(call);
-        add(&wide, &script, "r", number, 16);
-    }
+    add_huge_sums(&wide);
     let found = rows(&cluster.ask(&wide, &["SELECT sum(total_ns) FROM stats"]));
     assert_eq!(found, [["9223372036854775808"]]);
     let done = cluster.ask(&wide, &["SELECT sum(sum_value_value) FROM counters"]);
