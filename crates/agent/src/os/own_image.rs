@@ -83,8 +83,10 @@ fn populate(start: usize, end: usize, for_writing: bool) {
     let start = start / PAGE * PAGE;
     let bytes = end.next_multiple_of(PAGE) - start;
     // If there is no memory for it, a later use may fault, as it would have anyway. Before Linux 5.14, each
-    // page is touched instead.
-    if sys::populate(start, bytes, for_writing) == Err(libc::EINVAL) {
+    // page is touched instead. The kernel also says EINVAL where a page may not be used like this, and touching
+    // such a page would end the program; what is empty may always be used.
+    let is_invalid = |bytes| sys::populate(start, bytes, for_writing) == Err(libc::EINVAL);
+    if is_invalid(bytes) && is_invalid(0) {
         (start..end).step_by(PAGE).for_each(|at| touch(at, for_writing));
     }
 }
@@ -162,5 +164,16 @@ mod tests {
                 libc::waitpid(child, std::ptr::null_mut(), 0);
             }
         }
+    }
+
+    /// A page that somebody has made read-only, or unreadable.
+    #[test]
+    fn what_may_not_be_used_is_left_alone() {
+        let at = sys::map_zeros(PAGE).expect("a page") as usize;
+        for (protection, for_writing) in [(libc::PROT_READ, true), (libc::PROT_NONE, false)] {
+            sys::protect(at, PAGE, protection).expect("protection");
+            populate(at, at + PAGE, for_writing);
+        }
+        sys::unmap(at as *mut u8, PAGE);
     }
 }
