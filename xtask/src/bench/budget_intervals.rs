@@ -51,7 +51,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         let replay = case("replay", vec![REPLAYS.to_string(), test.display().to_string()]);
         let direct = case("direct", vec![FULL_RUNS.to_string()]);
         let mut figure = |label, reading: String| {
-            let formula = Formula::Value(Of::new(label, reading.clone()));
+            let formula = Formula::Rate(Of::new(label, reading.clone()));
             let name = format!("{label}: {reading}");
             figures.push(Figure { name, unit: "of the intervals", formula, at_most: None });
         };
@@ -70,9 +70,13 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         figures,
         rounds: ROUNDS,
         notes: vec![
-            format!("replay: {REPLAYS} draws in each round from the calls of a full run; held: the part of the intervals of all ops that hold the full run's total, worst-op: the same of the op with the fewest, unknown: the part of the estimates that state no interval (±?)"),
-            format!("direct: of the ops with at least 100 calls, the part whose mean per call lies so near to that of {FULL_RUNS} full runs as the interval and the spread of full runs allow; interval-alone: without that spread"),
-            "at least 0.90 is the goal; each round has new draws, so the mean over the rounds counts, and the median of few intervals is coarse".into(),
+            format!(
+                "replay: {REPLAYS} draws in each round from the calls of a full run; held: the part of the intervals of all ops that hold the full run's total, worst-op: the same of the op with the fewest, unknown: the part of the estimates that state no interval (±?)"
+            ),
+            format!(
+                "direct: of the ops with at least 100 calls, the part whose mean per call lies so near to that of {FULL_RUNS} full runs as the interval and the spread of full runs allow; interval-alone: without that spread"
+            ),
+            "at least 0.90 is the goal; each round has new draws".into(),
         ],
     })
 }

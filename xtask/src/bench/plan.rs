@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
+use super::stats::{Estimate, mean_estimate, median_estimate};
+
 /// Everything that defines a benchmark.
 pub struct Plan {
     pub cases: Vec<Case>,
@@ -108,6 +110,8 @@ pub enum Formula {
     Share { of: Of, minus: Of, under: Of },
     /// The reading itself.
     Value(Of),
+    /// The reading itself, whose mean over the rounds counts: 1 if something happened, else 0.
+    Rate(Of),
 }
 
 /// One line of the result.
@@ -180,9 +184,17 @@ impl Formula {
             Formula::Ratio { over, under } => value(over)? / value(under)?,
             Formula::Difference { of, minus, divide } => (value(of)? - value(minus)?) / divide,
             Formula::Share { of, minus, under } => (value(of)? - value(minus)?) / value(under)?,
-            Formula::Value(of) => value(of)?,
+            Formula::Value(of) | Formula::Rate(of) => value(of)?,
         };
         result.is_finite().then_some(result)
+    }
+
+    /// What the values of all rounds say: their median, or the mean of a rate. `None` if there are none.
+    pub fn estimate(&self, values: &[f64]) -> Option<Estimate> {
+        match self {
+            Formula::Rate(_) => mean_estimate(values),
+            _ => median_estimate(values),
+        }
     }
 }
 
@@ -196,6 +208,7 @@ impl std::fmt::Display for Formula {
             Formula::Difference { of, minus, divide } => write!(f, "({of} - {minus}) / {divide}"),
             Formula::Share { of, minus, under } => write!(f, "({of} - {minus}) / {under}"),
             Formula::Value(of) => write!(f, "{of}"),
+            Formula::Rate(of) => write!(f, "mean of {of}"),
         }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::machine;
 use super::plan::{Figure, Plan, Round};
-use super::stats::{Estimate, estimate};
+use super::stats::Estimate;
 use crate::layout::Layout;
 use crate::process::shell_form;
 
@@ -72,7 +72,9 @@ impl Verdict {
 impl Outcome {
     pub fn of(figure: &Figure, rounds: &[Round]) -> Result<Outcome> {
         let values: Vec<f64> = rounds.iter().filter_map(|round| figure.formula.of(round)).collect();
-        let estimate = estimate(&values)
+        let estimate = figure
+            .formula
+            .estimate(&values)
             .with_context(|| format!("{}: no round has both of {}", figure.name, figure.formula))?;
         Ok(Outcome {
             name: figure.name.clone(),
@@ -101,12 +103,12 @@ impl Report<'_> {
         let width = self.outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0);
         let _ = writeln!(text);
         for outcome in self.outcomes {
-            let Estimate { median, low, high, .. } = outcome.estimate;
+            let Estimate { middle, low, high, .. } = outcome.estimate;
             let _ = write!(
                 text,
                 "{:<width$}  {:>10} {}  95% [{}, {}]",
                 outcome.name,
-                digits(median),
+                digits(middle),
                 outcome.unit,
                 digits(low),
                 digits(high)
@@ -147,7 +149,7 @@ impl Report<'_> {
                     "name": outcome.name,
                     "unit": outcome.unit,
                     "formula": outcome.formula,
-                    "median": outcome.estimate.median,
+                    "estimate": outcome.estimate.middle,
                     "low95": outcome.estimate.low,
                     "high95": outcome.estimate.high,
                     "rounds": outcome.estimate.count,
@@ -250,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_target_inside_the_interval_is_inconclusive() {
-        let estimate = Estimate { median: 89.0, low: 85.0, high: 91.0, count: 15 };
+        let estimate = Estimate { middle: 89.0, low: 85.0, high: 91.0, count: 15 };
         assert_eq!(Verdict::of(&estimate, 90.0), Verdict::Inconclusive);
         assert_eq!(Verdict::of(&estimate, 91.0), Verdict::Met);
         assert_eq!(Verdict::of(&estimate, 84.0), Verdict::NotMet);

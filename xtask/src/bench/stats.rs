@@ -1,9 +1,9 @@
-//! The median and its bootstrap interval.
+//! The median or mean of readings, and its bootstrap interval.
 
-/// A median with the 95% interval of the percentile bootstrap.
+/// A median or mean with the 95% interval of the percentile bootstrap.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Estimate {
-    pub median: f64,
+    pub middle: f64,
     pub low: f64,
     pub high: f64,
     pub count: usize,
@@ -13,14 +13,23 @@ pub struct Estimate {
 /// last printed digit.
 const RESAMPLES: usize = 10_000;
 
-/// The median of `values`, or `None` if there are none. The resampling has a constant seed, so the
-/// same readings always give the same interval.
-pub fn estimate(values: &[f64]) -> Option<Estimate> {
-    let mut sorted = values.to_vec();
-    let median_of_all = median(&mut sorted)?;
+/// The median of `values`, or `None` if there are none.
+pub fn median_estimate(values: &[f64]) -> Option<Estimate> {
+    estimate(values, median)
+}
+
+/// The mean of `values`, or `None` if there are none.
+pub fn mean_estimate(values: &[f64]) -> Option<Estimate> {
+    estimate(values, |values| mean(values))
+}
+
+/// `statistic` of `values`, which it may sort. The resampling has a constant seed, so the same readings
+/// always give the same interval.
+fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<Estimate> {
+    let middle = statistic(&mut values.to_vec())?;
     let mut state = 0x9e37_79b9_7f4a_7c15;
     let mut resample = vec![0.0; values.len()];
-    let mut medians: Vec<f64> = (0..RESAMPLES)
+    let mut resampled: Vec<f64> = (0..RESAMPLES)
         .filter_map(|_| {
             for slot in &mut resample {
                 // The high half of the product is an index. This needs no division, and its bias
@@ -28,12 +37,16 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
                 let index = (u128::from(next(&mut state)) * values.len() as u128) >> 64;
                 *slot = values[index as usize];
             }
-            median(&mut resample)
+            statistic(&mut resample)
         })
         .collect();
-    medians.sort_by(f64::total_cmp);
-    let at = |share: f64| medians[((RESAMPLES - 1) as f64 * share).round() as usize];
-    Some(Estimate { median: median_of_all, low: at(0.025), high: at(0.975), count: values.len() })
+    resampled.sort_by(f64::total_cmp);
+    let at = |share: f64| resampled[((RESAMPLES - 1) as f64 * share).round() as usize];
+    Some(Estimate { middle, low: at(0.025), high: at(0.975), count: values.len() })
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// The median of `values`, which it sorts.
@@ -66,8 +79,8 @@ mod tests {
 
     #[test]
     fn a_constant_has_no_spread() {
-        let constant = estimate(&[7.0; 15]);
-        assert_eq!(constant, Some(Estimate { median: 7.0, low: 7.0, high: 7.0, count: 15 }));
+        let constant = median_estimate(&[7.0; 15]);
+        assert_eq!(constant, Some(Estimate { middle: 7.0, low: 7.0, high: 7.0, count: 15 }));
     }
 
     /// The interval of the median from order statistics: of 15 values, the 4th and the 12th enclose
@@ -76,10 +89,24 @@ mod tests {
     #[test]
     fn interval_agrees_with_order_statistics() {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();
-        let Some(found) = estimate(&values) else { panic!("no estimate") };
-        assert_eq!(found.median, 8.0);
+        let Some(found) = median_estimate(&values) else { panic!("no estimate") };
+        assert_eq!(found.middle, 8.0);
         assert!((4.0..=5.0).contains(&found.low), "{found:?}");
         assert!((11.0..=12.0).contains(&found.high), "{found:?}");
+    }
+
+    /// 12 of 200: the exact interval of a binomial share (Clopper and Pearson) is 0.0314 to 0.1025.
+    #[test]
+    fn rates_are_means() {
+        let mut values = [0.0; 200];
+        values[..12].fill(1.0);
+        let Some(found) = mean_estimate(&values) else { panic!("no estimate") };
+        assert_eq!(found.middle, 0.06);
+        assert!(
+            (0.03..0.04).contains(&found.low) && (0.09..0.1).contains(&found.high),
+            "{found:?}"
+        );
+        assert_eq!(mean_estimate(&[]), None);
     }
 
     #[test]
