@@ -124,13 +124,15 @@ impl ThreadTime {
         Some((self.wall_ns - self.cpu_ns? - off).clamp(0.0, self.dispatch_ns))
     }
 
-    fn preempted(&self) -> Option<Preempted<'_>> {
+    /// `computes`: its calls never wait by themselves.
+    fn preempted(&self, computes: bool) -> Option<Preempted<'_>> {
         let (usage, cpu_ns) = (self.usage?, self.cpu_ns.filter(|ns| *ns > 0.0)?);
         let in_calls_ns = self.away_in_calls_ns().filter(|_| self.dispatch_known)?;
         let times = usage.involuntary_switches;
         let per_second = times as f64 / (cpu_ns / 1e9);
-        // A thread that mostly waits by itself is off a CPU because of that.
-        let is_taken = times >= PREEMPTED && times > usage.voluntary_switches;
+        // A thread that mostly waits by itself is off a CPU because of that, unless it waits between calls
+        // only.
+        let is_taken = times >= PREEMPTED && (computes || times > usage.voluntary_switches);
         let is_often = is_taken && per_second >= PER_SECOND;
         let found = Preempted { thread: self, times, per_second, in_calls_ns };
         (is_often && in_calls_ns >= AWAY * self.dispatch_ns).then_some(found)
@@ -256,9 +258,16 @@ impl Summary {
 
     /// The threads whose calls took longer because the kernel took the CPU from them, those from which it
     /// took most in calls first.
-    pub fn preempted(&self) -> Vec<Preempted<'_>> {
-        let mut found: Vec<Preempted> =
-            self.threads.iter().filter_map(ThreadTime::preempted).collect();
+    pub fn preempted(&self, profile: &Profile) -> Vec<Preempted<'_>> {
+        // Workgroups of dispatches compute, and nothing else.
+        let computes: Vec<bool> = profile
+            .processes
+            .iter()
+            .map(|process| process.seen_hosts().all(|host| host.dispatches))
+            .collect();
+        let of = |thread: &'_ ThreadTime| computes.get(thread.process) == Some(&true);
+        let found = self.threads.iter().filter_map(|thread| thread.preempted(of(thread)));
+        let mut found: Vec<Preempted> = found.collect();
         found.sort_by(|a, b| b.in_calls_ns.total_cmp(&a.in_calls_ns));
         found
     }

@@ -251,6 +251,7 @@ mod tests {
             calibrated_per_call_ns: 900.0,
             probes: Estimate::within(1e6, 1e5),
             after: Estimate::exact(0.0),
+            hits: crate::probe::Hits::default(),
             only_counted: 0,
             counting: Estimate::exact(0.0),
             uncounted: 0,

@@ -6,6 +6,7 @@
 //!                     + only counted calls × count   runs with a budget
 //!                     + ops × way of the host        its own path to an instrument or observer
 //!                     + waiting                      threads that spin while another is in the recorder
+//!                     + hits of loops × hit           calibrated, with readings of counters
 //!                     + switches × switch            threads with counters, measured by `run`
 //!                     + flushes                      measured in the program
 //!                     + start                        measured: constructor, loading, attaching
@@ -34,11 +35,13 @@ use crate::threads::ThreadTime;
 
 mod announced;
 mod brackets;
+mod hits;
 mod in_place;
 mod price;
 mod steps;
 
 use brackets::{bracket, only_timed};
+pub use hits::Hits;
 pub(crate) use in_place::{InPlace, in_place};
 pub use price::Price;
 
@@ -102,6 +105,8 @@ pub struct ProbeCost {
     pub waiting: Option<Estimate>,
     /// Whether there are such threads, as far as the recorded and the counted calls tell.
     pub waits: bool,
+    /// Hits of instrumented loops.
+    pub hits: Hits,
     /// What counters add to the context switches of threads that have them; 0 without counters.
     /// `None` if there are counters and it was not measured.
     pub switched: Option<Estimate>,
@@ -153,7 +158,7 @@ impl ProbeCost {
     fn among_calls(&self) -> Estimate {
         let parts =
             [Some(self.probes), Some(self.counting), Some(self.after), self.way, self.switched];
-        sum(parts.into_iter().flatten().chain(self.waiting))
+        sum(parts.into_iter().flatten().chain(self.waiting).chain([self.hits.cost]))
     }
 
     /// The sum of everything that is known, over all threads.
@@ -173,7 +178,7 @@ impl ProbeCost {
         let part = ((all - (total - among)) / among).clamp(0.0, 1.0);
         let optional = [&mut self.way, &mut self.waiting, &mut self.switched];
         let known = optional.into_iter().filter_map(Option::as_mut);
-        for of in known.chain([&mut self.probes, &mut self.counting, &mut self.after]) {
+        for of in known.chain([&mut self.probes, &mut self.counting, &mut self.after, &mut self.hits.cost]) {
             *of = Estimate { low: of.low.max(0.0), ..*of }.times(part);
         }
         self.per_call_ns *= part;
@@ -221,7 +226,12 @@ pub(crate) fn costs(
     threads: &[ThreadTime],
 ) -> Vec<ProbeCost> {
     let processes = 0..profile.processes.len();
-    processes.filter_map(|process| cost(profile, process, in_place, threads)).collect()
+    // Views say why loops cannot be read.
+    let loops = profile.loops().unwrap_or_default();
+    let hits = |process| hits::hits(&loops, process);
+    processes
+        .filter_map(|process| cost(profile, process, in_place, threads, hits(process)))
+        .collect()
 }
 
 fn cost(
@@ -229,6 +239,7 @@ fn cost(
     process: usize,
     in_place: &InPlace,
     threads: &[ThreadTime],
+    hits: Hits,
 ) -> Option<ProbeCost> {
     let line = &profile.timeline;
     let of = &profile.processes[process];
@@ -268,8 +279,9 @@ fn cost(
         .filter(|of| of.process == process)
         .map(|of| of.seen().saturating_sub(of.timed))
         .fold(0, u64::saturating_add);
-    // With the budget 0, there are only counted calls, and there is nothing to be calibrated for them.
-    if calls == 0 && (of_calls > 0 || only_counted == 0) {
+    // With the budget 0, there are only counted calls, and there is nothing to be calibrated for them. Hits
+    // have a calibration of their own.
+    if calls == 0 && hits.is_empty() && (of_calls > 0 || only_counted == 0) {
         return None;
     }
     let calibrated_calls =
@@ -314,6 +326,7 @@ fn cost(
         way_by_steps,
         waiting: announced::waiting(process, in_place, threads, lengthened),
         waits: announced::waits(profile, process, in_place),
+        hits,
         switched,
         switches,
         flush_ns,

@@ -2,6 +2,7 @@
 //! part of the wall time that is at stake, which is the most that could be gained.
 //!
 //! A rule is silent if less than its threshold is at stake, or if what it needs was not recorded. Rules
+//! about dispatches are silent where other programs took the CPU from a thread ([`CROWDED`]).
 //! about dispatches of IREE look at sites ([`crate::sites()`]). Each site's idle time of workers counts
 //! for one rule only:
 //!
@@ -14,7 +15,7 @@
 
 use profile::{OpId, Profile};
 
-use crate::answer::passes;
+use crate::answer::{Preempted, passes};
 use crate::explain::fresh_faults;
 use crate::sites::{Site, Sites};
 use crate::summary::Summary;
@@ -39,6 +40,10 @@ pub const STALLED: f64 = 0.5;
 /// What a page fault takes at least, in ns. From measurements of others on Linux on x86-64 (0.25 µs for
 /// a page that only has to be cleared, much more in virtual machines); it is not measured here.
 pub const FAULT_NS: f64 = 250.0;
+
+/// From this part of a thread's time in calls that other programs took on, wall times say more about
+/// them than about this one.
+pub const CROWDED: f64 = 0.2;
 
 /// What holds a program back, with the evidence. Times are in ns; `efficiency` and `stalled` are parts from
 /// 0 to 1; `counter` is the place of a counter of the run; numbers that need not be whole are means.
@@ -86,7 +91,10 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     }
     let mut found = Vec::new();
     let ns_per_tick = profile.timeline.ns_per_tick();
-    if let Some(sites) = sites {
+    let taken = |of: &Preempted<'_>| of.in_calls_ns >= CROWDED * of.thread.dispatch_ns;
+    let crowded = summary.preempted(profile).iter().any(taken);
+    // Gaps and idle workers are then those of threads that had no CPU.
+    if let Some(sites) = sites.filter(|_| !crowded) {
         between(sites, wall, ns_per_tick, &mut found);
         workers(sites, wall, ns_per_tick, &mut found);
     }

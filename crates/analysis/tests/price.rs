@@ -10,7 +10,7 @@ use profile::{Calibration, Role, SwitchCost, Usage};
 use record::brackets::{Brackets, Histogram, bucket_of};
 use record::counts::CountsRow;
 use record::meta::{Leaving, ProcessCost, Spread};
-use testkit::{CallScript, Item, ProfileScript};
+use testkit::{CallScript, Item, ProfileScript, hosts};
 
 fn summary(script: &ProfileScript, options: &Options) -> Summary {
     let (_scratch, profile) = script.opened();
@@ -439,22 +439,29 @@ fn calls_without_counters_that_were_not_calibrated() {
 /// most the 90 ms between calls are not in calls.
 #[test]
 fn a_thread_is_preempted_if_it_lost_the_cpu_often() {
-    let preempted = |voluntary, involuntary, cpu_ms: u64| {
+    let preempted_of = |dispatches: bool, voluntary, involuntary, cpu_ms: u64| {
         let mut script = ProfileScript::monotonic();
         let process = script.process(1);
         process.library("m", &["f"]);
+        if !dispatches {
+            process.libraries[0].host = hosts::TVM;
+        }
         let thread = process.thread("t");
         let end = used(1_000_000_000, cpu_ms * 1_000_000, 0, voluntary, involuntary);
         thread.usages = vec![(Some(used(0, 0, 0, 0, 0)), Some(end))];
         for i in 0..10u64 {
             thread.call(CallScript::new(0, i * 100_000_000, 90_000_000));
         }
-        let summary = summary(&script, &Options::default());
-        summary.preempted().first().map(|one| (one.times, one.per_second, one.in_calls_ns))
+        let (_scratch, profile) = script.opened();
+        let summary = summarize(&profile, &Options::default());
+        summary.preempted(&profile).first().map(|one| (one.times, one.per_second, one.in_calls_ns))
     };
+    let preempted = |voluntary, involuntary, ms| preempted_of(false, voluntary, involuntary, ms);
     assert_eq!(preempted(5, 60, 500), Some((60, 120.0, 400e6)));
     assert_eq!(preempted(5, 49, 500), None, "seldom");
     assert_eq!(preempted(60, 60, 500), None, "it waited by itself");
+    let waits_between = preempted_of(true, 60, 60, 500);
+    assert_eq!(waits_between, Some((60, 120.0, 400e6)), "workgroups do not wait");
     // 40 ms are less than 5 % of the 900 ms in calls.
     assert_eq!(preempted(5, 60, 860), None, "hardly off the CPU");
 }

@@ -94,6 +94,9 @@ pub struct HitCost {
     pub timed: f64,
     /// The time that a hit takes which is only counted.
     pub counted: f64,
+    /// The time that reading counters at the begin and the end of a hit takes, in addition. No part of it
+    /// is in the time of the hit itself.
+    pub reading: f64,
 }
 
 /// What one thread counted for one id.

@@ -126,7 +126,8 @@ fn medians(values: &[Vec<Option<&Reading>>; 2]) -> Option<Compared> {
     let (interval, interval_90) = (None, None);
     let statistic = Statistic::Mean;
     let (p, deviation, t) = (None, None, None);
-    Some(Compared { statistic, medians, change, interval, interval_90, p, deviation, t })
+    let pairs = 0;
+    Some(Compared { statistic, medians, change, interval, interval_90, p, deviation, t, pairs })
 }
 
 /// The sum and the calls, if all runs have the same; of at least two runs.

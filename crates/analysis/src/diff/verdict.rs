@@ -42,6 +42,8 @@ pub struct Compared {
     pub deviation: Option<f64>,
     /// |t| of the winsorised differences.
     pub t: Option<f64>,
+    /// The pairs that have it on both sides; 0 if the runs are not paired.
+    pub pairs: usize,
 }
 
 /// A difference with its interval, as parts: 0.05 for 5 % more.
@@ -69,7 +71,7 @@ pub enum Verdict {
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,
-        /// A series of so many pairs would find a difference as large as the threshold in 4 of 5
+        /// A series of so many pairs, more than there are, would find a difference as large as the threshold in 4 of 5
         /// cases. `None`: more than 60, the machine is too noisy.
         pairs: Option<u32>,
     },
@@ -132,6 +134,7 @@ pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
                 p: p.filter(|_| exact.is_some()),
                 deviation: of_pairs.as_ref().and_then(|d| deviation(d)),
                 t: of_pairs.as_ref().map(|d| paired_t(&winsorised(d))),
+                pairs: of_pairs.as_ref().map_or(0, Vec::len),
             })
         })
         .collect()
@@ -181,14 +184,19 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     if known.iter().all(within) {
         return Verdict::Same(threshold);
     }
-    let quietest = known
-        .iter()
-        .min_by(|x, y| x.deviation.unwrap_or(f64::MAX).total_cmp(&y.deviation.unwrap_or(f64::MAX)));
-    let half_width = quietest
+    // The statistic because of which it cannot be told: of those that are not within the threshold, the
+    // noisiest.
+    let spread = |one: &Compared| one.deviation.unwrap_or(f64::INFINITY);
+    let open = known.iter().filter(|one| !within(one));
+    let noisiest = open.max_by(|x, y| spread(x).total_cmp(&spread(y)));
+    let half_width = noisiest
         .and_then(|one| one.interval)
         .map_or(f64::INFINITY, |[low, high]| ((high.ln_1p() - low.ln_1p()) / 2.0).exp_m1());
-    let deviation = quietest.and_then(|one| one.deviation).unwrap_or(f64::INFINITY);
+    let deviation = noisiest.map_or(f64::INFINITY, |one| spread(one));
+    // So many as there are did not tell.
+    let recorded = noisiest.map_or(0, |one| one.pairs);
     let pairs = (POWER * deviation / limit).powi(2).ceil() + 2.0;
+    let pairs = pairs.max((recorded + 1) as f64);
     let pairs = (pairs <= MOST_PAIRS).then_some(pairs as u32);
     Verdict::Unknown { half_width, pairs }
 }

@@ -56,6 +56,7 @@
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
+//!               + reading · hits with counters
 //!   self        the compensated inclusive time minus those of the loops directly inside
 //! ```
 //!
@@ -142,6 +143,7 @@ pub struct Overhead {
     inside: f64,
     timed: f64,
     counted: f64,
+    reading: f64,
 }
 
 impl Overhead {
@@ -150,9 +152,15 @@ impl Overhead {
         Self { inside: cost.inside * hits, ..Self::default() }
     }
 
-    /// What hits add to what is around them.
-    pub fn of_inner(cost: &HitCost, timed: f64, counted: f64) -> Self {
-        Self { inside: 0.0, timed: cost.timed * timed, counted: cost.counted * counted }
+    /// What hits add to what is around them: so many timed ones, only counted ones, and hits with readings
+    /// of counters.
+    pub fn of_inner(cost: &HitCost, timed: f64, counted: f64, read: f64) -> Self {
+        Self {
+            inside: 0.0,
+            timed: cost.timed * timed,
+            counted: cost.counted * counted,
+            reading: cost.reading * read,
+        }
     }
 
     /// The sum of this overhead and another one.
@@ -161,6 +169,7 @@ impl Overhead {
             inside: self.inside + other.inside,
             timed: self.timed + other.timed,
             counted: self.counted + other.counted,
+            reading: self.reading + other.reading,
         }
     }
 
@@ -170,15 +179,17 @@ impl Overhead {
             inside: self.inside - other.inside,
             timed: self.timed - other.timed,
             counted: self.counted - other.counted,
+            reading: self.reading - other.reading,
         }
     }
 
-    fn total(&self) -> f64 {
-        self.inside + self.timed + self.counted
+    /// All of it, in ticks.
+    pub fn total(&self) -> f64 {
+        self.inside + self.timed + self.counted + self.reading
     }
 
     fn length(&self) -> f64 {
-        self.inside.hypot(self.timed).hypot(self.counted)
+        self.inside.hypot(self.timed).hypot(self.counted).hypot(self.reading)
     }
 }
 
@@ -385,8 +396,8 @@ mod tests {
     /// wrong by 0.35 · √(30² + 20²) = 12.619. √(50² + 12.619²) = 51.568.
     #[test]
     fn compensation_adds_doubt() {
-        let cost = HitCost { inside: 10.0, timed: 5.0, counted: 1.0 };
-        let overhead = Overhead::of_own(&cost, 3.0).plus(&Overhead::of_inner(&cost, 4.0, 0.0));
+        let cost = HitCost { inside: 10.0, timed: 5.0, counted: 1.0, reading: 0.0 };
+        let overhead = Overhead::of_own(&cost, 3.0).plus(&Overhead::of_inner(&cost, 4.0, 0.0, 0.0));
         let found = Sum::exact(60.0).compensated(&overhead);
         assert_eq!(found.value, 10.0);
         assert!((found.margin.expect("a margin") - 51.568).abs() < 0.001, "{found:?}");

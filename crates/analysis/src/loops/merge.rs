@@ -188,7 +188,7 @@ impl<'a> Sums<'a> {
         self.damaged += u64::from(time == Err(NoTime::Damaged));
         let ended = time.map_or(0.0, |total| total.ended);
         let cost = module.cost.filter(|cost| {
-            [cost.inside, cost.timed, cost.counted].iter().all(|ticks| ticks.is_finite())
+            [cost.inside, cost.timed, cost.counted, cost.reading].iter().all(|ticks| ticks.is_finite())
         });
         let (timed, counted) = (row.begun as f64, row.hits.saturating_sub(row.begun) as f64);
         let numbers = Numbers {
@@ -208,8 +208,9 @@ impl<'a> Sums<'a> {
             time: time.ok().map(|total| total.time),
             ended,
             own: cost.map_or_else(Overhead::default, |cost| Overhead::of_own(&cost, ended)),
-            inner: cost
-                .map_or_else(Overhead::default, |cost| Overhead::of_inner(&cost, timed, counted)),
+            inner: cost.map_or_else(Overhead::default, |cost| {
+                Overhead::of_inner(&cost, timed, counted, row.counted as f64)
+            }),
             cost_known: cost.is_some(),
             probe: cost.map_or(0.0, |cost| cost.timed),
             squares: row.squares,

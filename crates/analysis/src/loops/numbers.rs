@@ -200,6 +200,7 @@ pub(super) fn of_scope(
     let whole = hold(&mut all, mode, around);
     shares(&mut all, &whole, around);
     allow_for_unseen(&mut all, &sampled, around);
+    fit(&mut all, &sampled, around);
     all
 }
 
@@ -334,6 +335,38 @@ fn allow_for_unseen(
     }
 }
 
+/// A row of which not all hits were timed, and for whose time no interval is known, takes no longer than
+/// what is around it, if all hits of that ended: where its few timed hits say more, they were slower
+/// than the others, and all its times are smaller in the same proportion.
+fn fit(
+    all: &mut BTreeMap<u32, Numbers>,
+    sampled: &BTreeSet<u32>,
+    around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
+) {
+    // What is around a row has a smaller id, so it fits already.
+    for id in sampled {
+        let Some(outer) = around(*id, all).and_then(|outer| all.get(&outer)) else { continue };
+        if outer.unended() > 0 {
+            continue;
+        }
+        let most = [outer.raw, outer.compensated].map(|times| Some(times?.inclusive.value));
+        let Some(numbers) = all.get_mut(id) else { continue };
+        for (times, most) in [&mut numbers.raw, &mut numbers.compensated].into_iter().zip(most) {
+            let Some((times, most)) = times.as_mut().zip(most) else { continue };
+            let whole = times.inclusive;
+            if whole.margin.is_some() || whole.value <= most || most < 0.0 {
+                continue;
+            }
+            let part = most / whole.value;
+            times.inclusive.value = most;
+            for other in [&mut times.own, &mut times.mean].into_iter().flatten() {
+                other.value *= part;
+            }
+            times.share = times.share.map(|share| Estimate { value: 1.0, ..share });
+        }
+    }
+}
+
 /// Differences of sums of up to 2⁵³ ticks are not exact.
 const ROUNDING: f64 = 1e-9;
 
@@ -464,6 +497,26 @@ mod tests {
         of_scope(cells, Some(parents), Mode::Timed)
     }
 
+    /// Both loops inside were timed seldom. The outer one's three hits stand for a time that is longer than
+    /// the function's, and the inner one for one that is longer still.
+    #[test]
+    fn few_timed_hits_take_no_longer_than_what_is_around_them() {
+        let seldom = |hits, ticks: f64| Cell {
+            time: Some(Sum { value: ticks, sampled: true, unknown: true, ..Sum::default() }),
+            ended: hits as f64,
+            ..cell(hits, 3, 3, 3)
+        };
+        let cells = vec![cell(2, 2, 2, 100), seldom(10, 150.0), seldom(40, 300.0)];
+        let cells = (0..).zip(cells).collect();
+        let rows = of_scope(cells, Some(&[None, Some(0), Some(1)]), Mode::Sampled);
+        for id in [1, 2] {
+            let times = rows[&id].raw.unwrap();
+            assert_eq!(times.inclusive, Estimate { value: 100.0, margin: None }, "{id}");
+            let hits = [10.0, 40.0][id as usize - 1];
+            assert_eq!(times.mean.unwrap().value, 100.0 / hits, "{id}");
+        }
+    }
+
     #[test]
     fn what_never_ended_has_no_time() {
         let rows = rows(vec![cell(5, 5, 0, 0), cell(5, 5, 5, 100)], &[None, Some(0)]);
@@ -488,7 +541,7 @@ mod tests {
     fn a_correction_that_breaks_what_must_be_true_is_not_used() {
         let with = |mut cell: Cell, inside: f64| {
             cell.own = Overhead::of_own(
-                &profile::loops::HitCost { inside, timed: 0.0, counted: 0.0 },
+                &profile::loops::HitCost { inside, ..Default::default() },
                 1.0,
             );
             cell

@@ -1,6 +1,6 @@
 //! What recording cost, of several processes together.
 
-use super::{ProbeCost, sum};
+use super::{Hits, ProbeCost, sum};
 use crate::estimate::Estimate;
 
 /// The cost of several processes together, in ns of processor time.
@@ -28,6 +28,8 @@ pub struct Price {
     pub waiting: Option<Estimate>,
     /// Whether threads waited of which it is not known what that took.
     pub waits_unknown: bool,
+    /// Hits of instrumented loops.
+    pub hits: Hits,
     /// Context switches with counters.
     pub switches: u64,
     /// What counters added to them; `None` if it is not known of some process.
@@ -84,6 +86,11 @@ impl Price {
             way_by_steps: probes.iter().any(|p| p.way_by_steps),
             waiting: some(|p| p.waiting),
             waits_unknown: probes.iter().any(|p| p.waits && p.waiting.is_none()),
+            hits: Hits {
+                hits: probes.iter().fold(0, |sum, p| sum.saturating_add(p.hits.hits)),
+                unknown: probes.iter().fold(0, |sum, p| sum.saturating_add(p.hits.unknown)),
+                cost: range(|p| p.hits.cost),
+            },
             switches: probes.iter().fold(0, |sum, p| sum.saturating_add(p.switches)),
             switched: some(|p| p.switched).filter(|_| is_known),
             flush_ns: add(|p| p.flush_ns),

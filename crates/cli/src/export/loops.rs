@@ -145,6 +145,7 @@ pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> 
     batch.real("cost_inside_ticks", of.iter().map(|o| Some(o.module.cost?.inside)));
     batch.real("cost_timed_ticks", of.iter().map(|o| Some(o.module.cost?.timed)));
     batch.real("cost_counted_ticks", of.iter().map(|o| Some(o.module.cost?.counted)));
+    batch.real("cost_reading_ticks", of.iter().map(|o| Some(o.module.cost?.reading)));
     let words: [(&str, Word); 13] = [
         ("hits", |row| row.hits),
         ("begun", |row| row.begun),

@@ -169,6 +169,7 @@ struct Found {
     events: BTreeMap<Key, LoopEvent>,
     moments: Vec<(u64, u64)>,
     codes: BTreeMap<u32, CodeFrame>,
+    reading: [f64; 3],
 }
 
 impl Found {
@@ -211,6 +212,10 @@ impl Found {
                     }
                 }
                 LoopFrame::Moment(ticks, ns) => self.moments.push((ticks, ns)),
+                LoopFrame::Reading(ticks) if ticks.iter().all(|one| one.is_finite()) => {
+                    self.reading = ticks;
+                }
+                LoopFrame::Reading(_) => {}
                 LoopFrame::Code(code) => drop(self.codes.entry(code.module).or_insert(code)),
             }
         }
@@ -222,7 +227,7 @@ impl Found {
         for (number, module) in self.modules {
             places.insert(number, loops.modules.len());
             let code = self.codes.remove(&number).map(code_of);
-            loops.modules.push(LoopModule { code, ..module_of(index, module) });
+            loops.modules.push(LoopModule { code, ..module_of(index, module, self.reading) });
         }
         let mut unknown = BTreeMap::new();
         for (key, (module, tid, row)) in self.rows {
@@ -249,13 +254,14 @@ impl Found {
     }
 }
 
-fn module_of(process: usize, frame: ModuleFrame) -> LoopModule {
+fn module_of(process: usize, frame: ModuleFrame, reading: [f64; 3]) -> LoopModule {
     let text = |text: String| Some(text).filter(|text| !text.is_empty());
     let rate = frame.ticks_per_second;
     let cost = |at: usize| {
         let Costs { inside, timed, counted } = frame.costs?;
         let one = |ticks: Option<[f64; 3]>| ticks.map_or(0.0, |ticks| ticks[at]);
-        Some(HitCost { inside: one(inside), timed: one(timed), counted: one(counted) })
+        let [inside, timed, counted] = [inside, timed, counted].map(one);
+        Some(HitCost { inside, timed, counted, reading: reading[at] })
     };
     LoopModule {
         process,

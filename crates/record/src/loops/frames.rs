@@ -122,6 +122,9 @@ pub enum LoopFrame {
     Code(CodeFrame),
     /// The iterations of single hits.
     Trips(TripsFrame),
+    /// What reading counters at the begin and the end of a hit takes together, in ticks: 10th percentile,
+    /// median and 90th percentile.
+    Reading([f64; 3]),
 }
 
 wire!(ModuleFrame {
@@ -211,6 +214,7 @@ frames!(LoopFrame {
     Moment(ticks, monotonic_ns) = 4,
     Code(code) = 5,
     Trips(trips) = 6,
+    Reading(ticks) = 7,
 });
 
 /// The frames of a file.

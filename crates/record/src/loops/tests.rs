@@ -163,6 +163,7 @@ fn frames_round_trip_and_every_truncation() {
         LoopFrame::Module(ModuleFrame { export: Some(0), ..module.clone() }),
         LoopFrame::Module(module),
         LoopFrame::Moment(1, u64::MAX),
+        LoopFrame::Reading([1.5, 2.0, 900.0]),
         LoopFrame::Code(CodeFrame {
             module: 3,
             descriptor: 0x4040,

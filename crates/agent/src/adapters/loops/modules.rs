@@ -257,7 +257,7 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
 }
 
 /// 10th percentile, median and 90th percentile.
-fn spread(mut all: Vec<f64>) -> Option<[f64; 3]> {
+pub fn spread(mut all: Vec<f64>) -> Option<[f64; 3]> {
     all.sort_unstable_by(f64::total_cmp);
     let at = |tenths: usize| all.get(all.len() * tenths / 10).copied();
     Some([at(1)?, at(5)?, at(9)?])

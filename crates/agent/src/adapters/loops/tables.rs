@@ -187,6 +187,7 @@ impl Owned {
         let counters = counters::count(self.run, known.mode);
         if counters > 0 {
             counters::prepare();
+            counters::tell(&self.process, counters);
         }
         let options = self.run.loops.unwrap_or_default();
         let logged = options.logged;

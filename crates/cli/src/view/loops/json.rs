@@ -61,6 +61,7 @@ fn module<'a>(
                 inside_ticks: cost.inside,
                 timed_ticks: cost.timed,
                 counted_ticks: cost.counted,
+                reading_ticks: cost.reading,
             }),
         }
     });

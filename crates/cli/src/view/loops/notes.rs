@@ -79,8 +79,11 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     }
     // A mode that has no hits of a kind has no cost of it.
     type OfCost = fn(&HitCost) -> f64;
-    let kinds: [(OfCost, &str); 2] =
-        [(|cost| cost.timed, "a timed hit"), (|cost| cost.counted, "a counted one")];
+    let kinds: [(OfCost, &str); 3] = [
+        (|cost| cost.timed, "a timed hit"),
+        (|cost| cost.counted, "a counted one"),
+        (|cost| cost.reading, "reading counters around a hit"),
+    ];
     let kinds = kinds.into_iter().filter(|(of, _)| costs.iter().any(|cost| of(cost) > 0.0));
     let cost: Vec<String> = kinds.map(|(of, what)| format!("{} for {what}", range(of))).collect();
     let cost = cost.join(", ");

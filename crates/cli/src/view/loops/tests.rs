@@ -76,7 +76,7 @@ fn recorded() -> Recorded {
         Entry { siblings: 1, file: None, ..entry(3, "matmul", Some(1), Some(1), 0) },
         entry(4, "unused", None, None, 30),
     ];
-    let cost = Some(HitCost { inside: 1.0, timed: 2.0, counted: 0.5 });
+    let cost = Some(HitCost { inside: 1.0, timed: 2.0, counted: 0.5, ..HitCost::default() });
     let modules = vec![
         LoopModule {
             cost,

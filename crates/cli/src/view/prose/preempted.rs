@@ -7,7 +7,7 @@ use crate::view::units::{grouped, number, percent, plural, time};
 /// Which thread was preempted, how often, and what that did to durations. `None` if none was often.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     let profile = overview.profile;
-    let all = overview.summary.preempted();
+    let all = overview.summary.preempted(profile);
     let most = all.first()?;
     let mut who = thread_label(profile, most.thread.process, most.thread.thread);
     if profile.processes.len() > 1 {

@@ -135,7 +135,7 @@ fn cost_text(totals: &Price) -> String {
         }
     };
     let mut parts = Vec::new();
-    if totals.of_calls > 0 || totals.only_counted == 0 {
+    if totals.of_calls > 0 || (totals.only_counted == 0 && totals.hits.is_empty()) {
         parts.push(format!("{calls} at {} each", time(totals.per_call_ns())));
     }
     if totals.only_counted > 0 {
@@ -144,6 +144,14 @@ fn cost_text(totals: &Price) -> String {
     }
     if totals.after.high > 0.0 {
         parts.push(format!("the program's code after readings {}", time(totals.after.value)));
+    }
+    if totals.hits.hits > 0 {
+        let hits = plural(totals.hits.hits.into(), "hit");
+        parts.push(format!("{hits} of loops {}", range(totals.hits.cost)));
+    }
+    if totals.hits.unknown > 0 {
+        let hits = plural(totals.hits.unknown.into(), "hit");
+        parts.push(format!("what {hits} of loops took is not known"));
     }
     if let Some(way) = totals.way {
         parts.push(format!("announcing ops to the recorder {}", range(way)));
@@ -257,6 +265,7 @@ fn probe_out(
             after_readings: totals.after,
             way: totals.way,
             waiting: totals.waiting,
+            hits: (!totals.hits.is_empty()).then_some(totals.hits.cost),
             switches: totals.switched,
             flush: Estimate::exact(totals.flush_ns),
             attach: Estimate::exact(totals.attach_ns),
@@ -312,6 +321,7 @@ mod tests {
             of_calls: 1,
             probes: Estimate::exact(1.0),
             calibrated_ns: 1.0,
+            hits: analysis::probe::Hits::default(),
             only_counted: 0,
             counting: Estimate::exact(0.0),
             after: Estimate::exact(0.0),
