@@ -178,7 +178,12 @@ impl ProbeCost {
         let part = ((all - (total - among)) / among).clamp(0.0, 1.0);
         let optional = [&mut self.way, &mut self.waiting, &mut self.switched];
         let known = optional.into_iter().filter_map(Option::as_mut);
-        for of in known.chain([&mut self.probes, &mut self.counting, &mut self.after, &mut self.hits.cost]) {
+        for of in known.chain([
+            &mut self.probes,
+            &mut self.counting,
+            &mut self.after,
+            &mut self.hits.cost,
+        ]) {
             *of = Estimate { low: of.low.max(0.0), ..*of }.times(part);
         }
         self.per_call_ns *= part;

@@ -188,7 +188,9 @@ impl<'a> Sums<'a> {
         self.damaged += u64::from(time == Err(NoTime::Damaged));
         let ended = time.map_or(0.0, |total| total.ended);
         let cost = module.cost.filter(|cost| {
-            [cost.inside, cost.timed, cost.counted, cost.reading].iter().all(|ticks| ticks.is_finite())
+            [cost.inside, cost.timed, cost.counted, cost.reading]
+                .iter()
+                .all(|ticks| ticks.is_finite())
         });
         let (timed, counted) = (row.begun as f64, row.hits.saturating_sub(row.begun) as f64);
         let numbers = Numbers {

@@ -540,10 +540,8 @@ mod tests {
     #[test]
     fn a_correction_that_breaks_what_must_be_true_is_not_used() {
         let with = |mut cell: Cell, inside: f64| {
-            cell.own = Overhead::of_own(
-                &profile::loops::HitCost { inside, ..Default::default() },
-                1.0,
-            );
+            cell.own =
+                Overhead::of_own(&profile::loops::HitCost { inside, ..Default::default() }, 1.0);
             cell
         };
         let cells = vec![
