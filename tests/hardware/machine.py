@@ -11,7 +11,6 @@ import struct
 import subprocess
 
 SYS_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
-HARDWARE, CYCLES, INSTRUCTIONS = 0, 0, 1
 
 
 def said(command: list[str], timeout: float = 20) -> str:
@@ -32,20 +31,89 @@ def first_line(path: str, begin: str) -> str:
     return ""
 
 
-def open_hardware(config: int) -> str:
-    """Opens a hardware counter of this thread in user mode. Returns why not, or nothing."""
+# perf's generic names: type and number of perf_event_open.
+GENERIC = {
+    "cycles": (0, 0),
+    "instructions": (0, 1),
+    "cache-references": (0, 2),
+    "cache-misses": (0, 3),
+    "branches": (0, 4),
+    "branch-misses": (0, 5),
+    "page-faults": (1, 2),
+    "minor-faults": (1, 5),
+    "L1-dcache-loads": (3, 0x00000),
+    "L1-dcache-load-misses": (3, 0x10000),
+    "L1-icache-load-misses": (3, 0x10001),
+    "LLC-loads": (3, 0x00002),
+    "LLC-load-misses": (3, 0x10002),
+    "dTLB-loads": (3, 0x00003),
+    "dTLB-load-misses": (3, 0x10003),
+    "iTLB-load-misses": (3, 0x10004),
+    "branch-loads": (3, 0x00005),
+    "branch-load-misses": (3, 0x10005),
+}
+# Bits of the word after read_format in perf_event_attr.
+DISABLED, INHERIT, NOT_KERNEL, NOT_HYPERVISOR, ON_EXEC = 1 << 0, 1 << 1, 1 << 5, 1 << 6, 1 << 12
+
+
+def opened(name: str, group: int = -1, flags: int = 0) -> tuple[int, str]:
+    """Opens a counter of this thread in user mode: its descriptor, or -1 and why not. This is not
+    Counterpoint's code, so that it can judge it."""
     number = SYS_PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
-        return f"not known how on {platform.machine()}"
-    # perf_event_attr up to version 5 (112 bytes): type, size, config; exclude_kernel is bit 5.
-    attributes = struct.pack("IIQQQQQ", HARDWARE, 112, config, 0, 0, 0, 1 << 5 | 1 << 6).ljust(112, b"\0")
+        return -1, f"not known how on {platform.machine()}"
+    kind, config = GENERIC[name]
+    # perf_event_attr up to version 5 (112 bytes): type, size, config, period, sample_type, read_format (times), bits.
+    bits = NOT_KERNEL | NOT_HYPERVISOR | flags
+    attributes = struct.pack("IIQQQQQ", kind, 112, config, 0, 0, 3, bits).ljust(112, b"\0")
     libc = ctypes.CDLL(None, use_errno=True)
-    opened = libc.syscall(number, attributes, 0, -1, -1, 0)
-    if opened < 0:
+    descriptor = libc.syscall(number, attributes, 0, -1, group, 0)
+    if descriptor < 0:
         code = ctypes.get_errno()
-        return f"{errno.errorcode.get(code, code)}: {os.strerror(code)}"
-    os.close(opened)
-    return ""
+        return -1, f"{errno.errorcode.get(code, code)}: {os.strerror(code)}"
+    os.set_inheritable(descriptor, False)
+    return descriptor, ""
+
+
+def why_not(names: list[str]) -> str:
+    """Why these counters cannot count as one group, or nothing if they can."""
+    descriptors: list[int] = []
+    try:
+        for name in names:
+            descriptor, why = opened(name, descriptors[0] if descriptors else -1)
+            if why:
+                return f"{name}: {why}"
+            descriptors.append(descriptor)
+        sum(range(100_000))
+        _, _, running = struct.unpack("QQQ", os.read(descriptors[0], 24))
+        return "" if running else "the group never runs"
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def counted(name: str, command: list[str]) -> int:
+    """How often this happens in a whole program, in user mode."""
+    descriptor, why = opened(name, flags=DISABLED | INHERIT | ON_EXEC)
+    if why:
+        raise RuntimeError(f"{name}: {why}")
+    try:
+        subprocess.run(command, check=True, capture_output=True, timeout=300)
+        return struct.unpack("QQQ", os.read(descriptor, 24))[0]
+    finally:
+        os.close(descriptor)
+
+
+def reads_without_kernel() -> str:
+    """Why counters cannot be read without the kernel, or nothing if they can."""
+    for path in ("/sys/bus/event_source/devices/cpu/rdpmc", "/proc/sys/kernel/perf_user_access"):
+        try:
+            with open(path, encoding="utf-8") as file:
+                value = file.read().strip()
+        except OSError:
+            continue
+        return "" if value != "0" else f"{path} is 0"
+    return "the kernel has neither rdpmc nor perf_user_access"
 
 
 def nvidia() -> list[str]:

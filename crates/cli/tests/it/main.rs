@@ -22,6 +22,7 @@ mod explain;
 mod foreign;
 mod foreign_text;
 mod half_written;
+mod hardware;
 mod hook;
 mod inject;
 mod interposers;

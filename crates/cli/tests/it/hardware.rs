@@ -1,0 +1,160 @@
+//! The checks of `cargo xtask hardware` (tests/hardware), where no machine has the hardware: what the kernel
+//! counts stands in for a PMU, so that each check has found that all is well, and, in a program that does
+//! not do what its source says, that it is not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::support::{counterpoint, skip};
+use testkit::Scratch;
+
+fn checks() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hardware")
+}
+
+/// Runs the checks. `None`, and says why: something that they need is not there.
+fn run(test: &str, arguments: &[&str]) -> Option<(Output, String)> {
+    let program = counterpoint(test)?;
+    let dist = program.parent()?.parent()?.to_owned();
+    let python = Command::new("python3").arg("--version").output();
+    if !python.is_ok_and(|output| output.status.success()) {
+        skip(test, "there is no python3");
+        return None;
+    }
+    let scratch = Scratch::new();
+    let page = scratch.join("page.txt");
+    let mut command = Command::new("python3");
+    command.arg(checks().join("run.py")).arg("--dist").arg(dist).arg("--out").arg(&page);
+    let output = command.args(arguments).env("PYTHONDONTWRITEBYTECODE", "1").output();
+    let output = output.expect("python3 starts");
+    let page = std::fs::read_to_string(&page).unwrap_or_else(|_| panic!("{output:?}"));
+    Some((output, page))
+}
+
+/// The status of each check, and what it said.
+fn rows(page: &str) -> BTreeMap<String, (String, String)> {
+    let rows = page.lines().filter_map(|line| {
+        let (status, rest) = line.split_once("  ")?;
+        let status = status.trim();
+        let (name, said) = rest.trim_start().split_once("  ").unwrap_or((rest.trim_start(), ""));
+        ["ok", "FAILED", "absent"]
+            .contains(&status)
+            .then(|| (name.trim().to_owned(), (status.to_owned(), said.trim().to_owned())))
+    });
+    rows.collect()
+}
+
+/// Whether a breakpoint opens here: some virtual machines have none.
+fn has_breakpoints(test: &str) -> bool {
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_counterpoint"));
+    let mut doctor = Command::new(program);
+    let opens = doctor.args(["doctor", "-e", "mem:0x1000/8:w:u,page-faults:u"]).output();
+    let opens = opens.is_ok_and(|output| output.status.success());
+    if !opens {
+        skip(test, "hardware breakpoints, or page faults, cannot be counted");
+    }
+    opens
+}
+
+/// Checks for which nothing stands in.
+const ABSENT: [&str; 3] = ["reading without system calls", "names: the vendor's", "PAPI itself"];
+
+#[test]
+fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
+    const TEST: &str = "hardware_stand_in";
+    if !has_breakpoints(TEST) {
+        return;
+    }
+    let arguments = ["--only", "pmu", "--stand-in", "kernel"];
+    let Some((output, page)) = run(TEST, &arguments) else { return };
+    let rows = rows(&page);
+    for (name, (status, said)) in &rows {
+        let without_perf = name.ends_with("perf stat") && status == "absent";
+        let is_absent = ABSENT.contains(&&**name) || without_perf;
+        let expected = if is_absent { "absent" } else { "ok" };
+        assert_eq!(status, expected, "{name}: {said}\n{page}");
+    }
+    assert_eq!(rows.len(), 19, "{page}");
+    assert!(output.status.success(), "{page}");
+    // What each of them found is said.
+    for (name, found) in [
+        ("reading by system calls", "page-faults:u 900.0 of 900 in loop"),
+        ("reading by system calls", "200 read(2) in 100 calls"),
+        ("a group that does not fit is refused", "5 of 6 fit and count together"),
+        ("counters that take turns", "20 to 20 of 30 calls have a value"),
+        ("more counters than fit, in passes", "2 passes"),
+        ("the default counters, ipc", "ipc 2.00"),
+    ] {
+        let said = &rows[name].1;
+        // The number of breakpoints is the processor's.
+        let is_x86 = cfg!(target_arch = "x86_64");
+        assert!(said.contains(found) || !is_x86, "{name}: {said}");
+    }
+}
+
+#[test]
+fn every_check_of_a_pmu_can_fail() {
+    const TEST: &str = "hardware_broken";
+    if !has_breakpoints(TEST) {
+        return;
+    }
+    let arguments = ["--only", "pmu", "--stand-in", "broken", "--quick"];
+    let Some((output, page)) = run(TEST, &arguments) else { return };
+    assert_eq!(output.status.code(), Some(1), "{page}");
+    for (name, (status, said)) in &rows(&page) {
+        let without_perf = name.ends_with("perf stat") && status == "absent";
+        let is_absent = ABSENT[1..].contains(&&**name) || without_perf;
+        let expected = match &**name {
+            "a PMU" | "cost of a bracket beside the floor" => "ok",
+            _ if is_absent => "absent",
+            _ => "FAILED",
+        };
+        assert_eq!(status, expected, "{name}: {said}\n{page}");
+    }
+}
+
+/// The counters of real processors can be named on any machine, whatever its processor is.
+#[test]
+fn counters_of_every_vendor_are_chosen() {
+    let script = "
+import events
+for vendor in ('intel', 'amd', 'arm', ''):
+    events.vendor = lambda: vendor
+    chosen = events.real()
+    assert chosen.many[-1] == 'branches:u', chosen
+    assert chosen.instructions.a_round() == 2 * 111_000 + 3 * 110_000
+    assert len(chosen.names[\"the vendor's\"]) == (3 if vendor else 0), chosen
+    assert bool(chosen.slots) == (vendor in ('intel', 'amd')), chosen
+print('done')
+";
+    let mut command = Command::new("python3");
+    command.args(["-B", "-c", script]).current_dir(checks());
+    let Ok(output) = command.output() else {
+        return skip("hardware_vendors", "there is no python3");
+    };
+    assert_eq!(output.stdout, b"done\n", "{output:?}");
+}
+
+/// On a machine without the hardware, the page names what is absent, part by part, with the command that
+/// shows it elsewhere, and that is no failure.
+#[test]
+fn what_a_machine_lacks_is_named() {
+    let Some((output, page)) = run("hardware_absent", &["--quick"]) else { return };
+    let rows = rows(&page);
+    for (name, command) in [
+        ("a PMU", "cargo xtask hardware --only pmu"),
+        ("a device of NVIDIA's", "cargo xtask hardware --only nvidia"),
+    ] {
+        let (status, said) = &rows[name];
+        match &**status {
+            "absent" => assert!(said.contains(command), "{name}: {said}"),
+            // This machine has it, so the other checks ran.
+            status => assert_eq!(status, "ok", "{name}: {said}"),
+        }
+    }
+    if rows.values().all(|(status, _)| status == "absent") {
+        assert!(output.status.success(), "{page}");
+        assert!(page.contains("0 ok, 0 failed, 2 absent"), "{page}");
+    }
+}

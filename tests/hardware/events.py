@@ -1,0 +1,185 @@
+"""What the checks of a PMU count, and how often it happens in programs/known.c. On a machine without a PMU,
+`run.py --stand-in` counts events of the kernel in place of instructions, branches and loads, so that the checks
+themselves are tested; `--stand-in broken` is a program that does not do what its source says, and each check
+must notice."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+
+import machine
+
+# Iterations that a call of loop_100000 has more than one of loop_10000; the same for load_….
+MORE = 90_000
+# Iterations of a round, in loop_… and in load_….
+LOOPS, LOADS = 111_000, 110_000
+
+
+@dataclass(frozen=True)
+class Counter:
+    """A counter, and how often it counts in an iteration of loop_… and of load_…."""
+
+    typed: str
+    in_loop: float
+    in_load: float
+    # What a processor may count more or less, as a part.
+    tolerance: float = 0.001
+
+    def named(self, typed: str) -> Counter:
+        """The same under another name."""
+        return Counter(typed, self.in_loop, self.in_load, self.tolerance)
+
+    def a_round(self) -> float:
+        """How often it counts in a round."""
+        return self.in_loop * LOOPS + self.in_load * LOADS
+
+
+@dataclass(frozen=True)
+class Events:
+    """The counters of a machine."""
+
+    instructions: Counter
+    branches: Counter
+    loads: Counter
+    # A name of `instructions` that is not merged with the first, for a second group.
+    again: Counter
+    # A counter with which a group is read by system calls.
+    beside: str
+    # More counters than one group has room for. The first are `instructions`, the last are `branches`.
+    many: list[str]
+    # What takes turns; by name, the counters of it whose counts are known.
+    turns: str
+    in_turns: list[Counter]
+    # Names by who gave them.
+    names: dict[str, list[Counter]]
+    # The counters of the price, one after the other.
+    priced: list[str]
+    # The judge's name of `instructions`.
+    judged: str
+    # Counters of top-down metrics in one group, and those of them that add up to the first.
+    slots: list[str]
+    parts: list[str]
+    stand_in: bool = False
+    environment: dict[str, str] = field(default_factory=dict)
+    # How programs/known.c is compiled.
+    flags: list[str] = field(default_factory=list)
+
+
+def vendor() -> str:
+    """The processor's: intel, amd, arm or nothing."""
+    if platform.machine() == "aarch64":
+        return "arm"
+    name = machine.first_line("/proc/cpuinfo", "vendor_id")
+    return {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(name, "")
+
+
+RAW = {"intel": ("rc0", "rc4"), "amd": ("rc0", "rc2"), "arm": ("r08", "r21")}
+VENDOR = {
+    "intel": ["inst_retired.any_p", "br_inst_retired.all_branches", "mem_inst_retired.all_loads"],
+    "amd": ["ex_ret_instr", "ex_ret_brn", "ls_dispatch.ld_dispatch"],
+    "arm": ["inst_retired", "br_retired", "ld_retired"],
+}
+INTEL_SLOTS = ["slots", "topdown-retiring", "topdown-bad-spec", "topdown-fe-bound", "topdown-be-bound"]
+ZEN4_SLOTS = [
+    "ls_not_halted_cyc",
+    "ex_ret_ops",
+    "de_src_op_disp.all",
+    "de_no_dispatch_per_slot.no_ops_from_frontend",
+    "de_no_dispatch_per_slot.backend_stalls",
+    "de_no_dispatch_per_slot.smt_contention",
+]
+
+
+def real() -> Events:
+    """The counters of a processor, in user mode."""
+    instructions = Counter("instructions:u", 2, 3)
+    branches = Counter("branches:u", 1, 1)
+    # Loads are counted when they are dispatched on some processors, also of instructions that do not retire.
+    loads = Counter("L1-dcache-loads:u", 0, 1, 0.01)
+    raw, raw_branches = RAW.get(vendor(), RAW["intel"])
+    those = [name for name in machine.GENERIC if name not in ("page-faults", "minor-faults", "branches")]
+    works = [name for name in those if not machine.why_not([name])]
+    works.sort(key=lambda name: name != "instructions")
+    many = [f"{name}:u" for name in works] + ["branches:u"]
+    names = {
+        "perf's": [
+            instructions,
+            branches,
+            instructions.named("cpu/instructions/u"),
+            branches.named("branch-instructions:u"),
+        ],
+        "raw numbers": [instructions.named(f"{raw}:u"), branches.named(f"{raw_branches}:u")],
+        "PAPI's": [
+            instructions.named("PAPI_TOT_INS:u"),
+            instructions.named("perf::INSTRUCTIONS:u"),
+            instructions.named("perf::PERF_COUNT_HW_INSTRUCTIONS:u"),
+            branches.named("PAPI_BR_INS:u"),
+        ],
+    }
+    if "L1-dcache-loads" in works:
+        names["perf's"].append(loads)
+        names["PAPI's"].append(loads.named("PAPI_L1_DCR:u"))
+    known = [instructions, branches, loads]
+    names["the vendor's"] = [
+        counter.named(f"{name}:u") for counter, name in zip(known, VENDOR.get(vendor(), []))
+    ]
+    if platform.machine() == "aarch64":
+        del names["perf's"][2]  # Its PMU is not called cpu.
+    slots = {"intel": INTEL_SLOTS, "amd": ZEN4_SLOTS}.get(vendor(), [])
+    return Events(
+        instructions=instructions,
+        branches=branches,
+        loads=loads,
+        again=instructions.named(f"{raw}:u"),
+        beside="page-faults:u",
+        many=many,
+        turns=",".join(many),
+        in_turns=[instructions, branches],
+        names=names,
+        priced=["instructions", "branches", "cycles", "branch-misses"],
+        judged="instructions",
+        slots=slots,
+        parts=INTEL_SLOTS[1:] if vendor() == "intel" else [],
+    )
+
+
+def stand_in(address: str, broken: bool) -> Events:
+    """What the kernel counts exactly without a PMU: page faults, and writes to an address."""
+    faults = Counter("page-faults:u", 0.01, 0.01)
+    writes = Counter(f"mem:{address}/8:w:u", 0.001, 0.001)
+    elsewhere = [f"mem:{int(address, 16) + 8 * i:#x}/8:w:u" for i in range(1, 5)]
+    # Three rounds of five calls: one with three scaled counts, an exact one, and one without a
+    # count. The last step stands first, because a call of `warm` is the first of all.
+    scaled = ["0:5@500", "0:50@500", "0:500@500", "0:100", "0:1000"]
+    exact = ["0:10", "0:100", "0:1000", "0:100", "0:1000"]
+    missing = ["0:7@0"] * 5
+    steps = ":".join([missing[0], *scaled, *exact, *missing[1:]])
+    if broken:
+        steps = steps.replace("1000", "1100").replace("500@", "550@")
+    turning = "turning"
+    ipc = "sim/cycles,readings=0:500/;sim/instructions,readings=0:" + ("0/" if broken else "1000/")
+    retiring = 700 if broken else 300
+    return Events(
+        instructions=faults,
+        branches=writes,
+        loads=faults.named("minor-faults:u"),
+        again=faults.named("minor-faults:u"),
+        beside="alignment-faults:u",
+        # A broken machine would not refuse a group that it has no room for.
+        many=[faults.typed, writes.typed] if broken else [faults.typed, *elsewhere, writes.typed],
+        turns=f"sim/{turning},readings={steps}/",
+        in_turns=[Counter(turning, 0.01, 0.01)],
+        names={
+            "perf's": [faults, faults.named("faults:u"), faults.named("minor-faults:u"), writes],
+            "PAPI's": [faults.named("perf::PAGE-FAULTS:u")],
+            "the vendor's": [faults.named("no_such.counter:u")],
+        },
+        priced=["page-faults", "minor-faults"],
+        judged="page-faults",
+        slots=[f"sim/{name},readings=0:{n}/" for name, n in zip(INTEL_SLOTS, (1000, retiring, 100, 200, 400))],
+        parts=INTEL_SLOTS[1:],
+        stand_in=True,
+        environment={"COUNTERPOINT_CPU_METRICS": ipc},
+        flags=["-DSTAND_IN", *(["-DBROKEN"] if broken else [])],
+    )

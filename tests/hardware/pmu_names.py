@@ -1,0 +1,96 @@
+"""Names, beside other programs that count: the kernel itself, `perf stat` and PAPI."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import TYPE_CHECKING
+
+import machine
+from events import MORE
+from result import Absent, expect
+
+import pmu
+
+if TYPE_CHECKING:
+    from pmu import Lab
+
+ROUNDS = 20
+
+
+def check(lab: Lab) -> None:
+    """All of them."""
+    for giver, counters in lab.events.names.items():
+        with lab.result.check(f"names: {giver}") as said:
+            unknown = []
+            for counter in counters:
+                done = lab.place.tried(["doctor", "-e", counter.typed])
+                # Only a vendor's names may be unknown: they are read from tables that a machine can lack.
+                if done.returncode and giver == "the vendor's":
+                    unknown.append(counter.typed)
+                    continue
+                pmu.compare(lab.record(["-e", counter.typed], str(ROUNDS)), counter, said)
+            if unknown or not counters:
+                names = ", ".join(unknown) or "those of this processor"
+                text = f"{names}: no table has them (perf 6.2 or later, or COUNTERPOINT_EVENTS_DIR)"
+                raise Absent("; ".join([text, *said]))
+    beside_others(lab)
+    papi(lab)
+
+
+def beside_others(lab: Lab) -> None:
+    """What 20 rounds more add to the whole program, without Counterpoint and with it."""
+    events = lab.events
+    expected = events.instructions.a_round() * ROUNDS
+    few, many = str(ROUNDS), str(2 * ROUNDS)
+
+    def judge(who: str, found: float, tolerance: float) -> str:
+        text = f"{who} {found:,.0f} of {expected:,.0f} in {ROUNDS} rounds"
+        expect(abs(found / expected - 1) <= tolerance, text)
+        return text
+
+    with lab.result.check("the whole program beside perf_event_open") as said:
+        counts = [machine.counted(events.judged, [str(lab.program), rounds]) for rounds in (few, many)]
+        said.append(judge("the kernel counts", counts[1] - counts[0], 0.002))
+        totals = []
+        for rounds in (few, many):
+            report = lab.record(["-e", events.instructions.typed], rounds)
+            totals.append(sum(pmu.counter_of(row, events.instructions.typed)["total"] for row in report.rows))
+        said.append(judge("the ops have", totals[1] - totals[0], 0.002))
+    with lab.result.check("the whole program beside perf stat") as said:
+        if lab.place.tools["perf"] is None:
+            raise Absent("perf is not installed")
+        counts = [perf(lab, events.judged, rounds) for rounds in (few, many)]
+        said.append(judge("perf stat counts", counts[1] - counts[0], 0.002))
+
+
+def perf(lab: Lab, name: str, rounds: str) -> int:
+    """What perf counts in the whole program."""
+    command = ["perf", "stat", "-x,", "-e", f"{name}:u", str(lab.program), rounds]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    found = re.search(r"^(\d+),", done.stderr, re.MULTILINE)
+    if found is None:
+        raise Absent(f"perf does not count {name}:u here: {done.stderr.strip()[-200:]!r}")
+    return int(found.group(1))
+
+
+def papi(lab: Lab) -> None:
+    """PAPI's count of the same loop, in a program of its own."""
+    with lab.result.check("PAPI itself") as said:
+        if lab.events.stand_in:
+            raise Absent("PAPI counts nothing without a PMU")
+        binary = lab.place.work / "known_papi"
+        source = pmu.PROGRAMS / "known_papi.c"
+        made = subprocess.run(["cc", "-O1", "-o", binary, source, "-lpapi"], capture_output=True, check=False)
+        if made.returncode:
+            raise Absent("papi.h or libpapi is not installed (Debian: libpapi-dev)")
+        names = {"PAPI_TOT_INS": lab.events.instructions, "PAPI_BR_INS": lab.events.branches}
+        done = subprocess.run([binary, *names], capture_output=True, text=True, check=False, timeout=60)
+        expect(done.returncode == 0, f"PAPI: {done.stderr.strip()}")
+        for (name, counter), count in zip(names.items(), done.stdout.split()):
+            report = lab.record(["-e", f"{name}:u"], str(ROUNDS))
+            ours = pmu.difference(report, counter.named(f"{name}:u"), "loop")
+            said.append(pmu.judge(counter, "loop", ours))
+            text = f"{name}: PAPI {int(count):,}, ours {ours:,.1f}"
+            expect(abs(int(count) - ours) <= 0.001 * MORE * counter.in_loop, text)
+            said.append(text)
