@@ -41,7 +41,7 @@ PLAIN = [
     ("Stream Sync", "cuda_sync", 2),
 ]
 # How the programs end.
-STATUS = {"plain": 7, "torch": 3, "cupy": 4, "jax": 5, "triton": 6}
+STATUS = {"plain": 7, "nvtx": 8, "torch": 3, "cupy": 4, "jax": 5, "triton": 6}
 # The bytes of one copy or fill of plain.cu.
 BYTES = 1 << 20
 
@@ -59,10 +59,12 @@ def check(place: Place, result: Result) -> None:
     unharmed(place, result, programs)
     if "plain" in programs:
         plugin(place, result, programs["plain"])
+        counters(place, result, programs["plain"])
     if "torch" in programs:
         kineto(place, result, programs["torch"])
         judged = beside_kineto(place, result, programs["torch"])
         left_to_torch(place, result, programs["torch"], judged)
+        ranges(place, result, programs["torch"][0])
     named(place, result, programs)
     telemetry(place, result)
     if not place.quick:
@@ -172,6 +174,53 @@ def plugin(place: Place, result: Result, program: list[str]) -> None:
         said.append(f"{trace.stat().st_size:,} and {pftrace.stat().st_size:,} bytes; trace check is content")
     with result.check("plugin cuda: reports add up") as said:
         reports_add_up(place, profile, said)
+
+
+# Counters of the device whose relation is known: cycles in which it worked, and all cycles.
+ACTIVE, ELAPSED = "gr__cycles_active.avg", "gr__cycles_elapsed.max"
+
+
+def counters(place: Place, result: Result, program: list[str]) -> None:
+    """Counters that the device samples, and what else the plugin records meanwhile."""
+    with result.check("plugin cuda: counters of the device") as said:
+        profile = place.fresh("counters.cpt")
+        options = ["-e", "none", "--plugin", "cuda", "--plugin-config", f"cuda.counters={ACTIVE}+{ELAPSED}"]
+        command = ["run", *options, "-o", profile, "--", program[0], "400"]
+        done = place.counterpoint(command, status=STATUS["plain"])
+        if "root may read counters" in done.stderr:
+            raise Absent("this user may not read counters of the device (NVreg_RestrictProfilingToAdminUsers)")
+        expect("were not sampled" not in done.stderr, done.stderr.strip()[-400:])
+        report = json.loads(place.counterpoint(["report", profile, "--format", "json"]).stdout)
+        tracks = {(track["track"], track["name"]): track for track in report["tracks"]}
+        found = {name: tracks.get((name, "gpu0")) for name in (ACTIVE, ELAPSED)}
+        expect(None not in found.values(), f"the tracks are {sorted(tracks)}")
+        active, elapsed = (found[name]["mean"] for name in (ACTIVE, ELAPSED))
+        expect(0 < active <= 1.01 * elapsed, f"{active:,.0f} of {elapsed:,.0f} cycles were active")
+        samples = found[ACTIVE]["samples"]
+        expect(samples > 100, f"{samples} samples")
+        said.append(f"{samples} samples; {active:,.0f} of {elapsed:,.0f} cycles were active")
+        work = traces.work_of(place, profile)
+        kernels = sum(count for name, (count, _) in work.items() if "saxpy" in name)
+        # Others report that CUPTI gives none meanwhile; the plugin says so then.
+        silent = "CUPTI gave no kernel" in done.stderr
+        expect(kernels == 1600 or (kernels == 0 and silent), f"{kernels} of 1600 kernels beside the counters")
+        said.append(f"{kernels} of 1600 kernels beside them")
+
+
+def ranges(place: Place, result: Result, python: str) -> None:
+    """Ranges that a program marks with NVTX, around their kernels."""
+    with result.check("plugin cuda: ranges of NVTX") as said:
+        profile = record(place, "nvtx", [python, str(PROGRAMS / "with_nvtx.py")], *ON)
+        trace = place.fresh("nvtx.json")
+        place.counterpoint(["trace", "export", profile, "-o", trace])
+        marked = [event for event in traces.slices(trace) if event["cat"] == "user_annotation"]
+        count = {name: sum(event["name"] == name for event in marked) for name in ("outer", "inner")}
+        expect(count == {"outer": 5, "inner": 5}, f"ranges: {count}")
+        outer = [event for event in marked if event["name"] == "outer"]
+        for event in (event for event in marked if event["name"] == "inner"):
+            inside = [o for o in outer if o["ts"] <= event["ts"] and event["ts"] + event["dur"] <= o["ts"] + o["dur"]]
+            expect(len(inside) == 1, f"an inner range is in {len(inside)} outer ones")
+        said.append("5 outer ranges, each with an inner one")
 
 
 def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:

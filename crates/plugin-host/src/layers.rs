@@ -12,11 +12,17 @@ pub const OPENCL_LAYERS: &str = "OPENCL_LAYERS";
 /// The variable with the file that CUDA's driver loads.
 pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 
+/// The variable with the file that NVTX loads when a program marks its first range.
+pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
+
 /// The name of what a layer exports, as in its table of names.
 const LAYER: &[&[u8]] = &[b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
 
 /// What CUDA's driver calls in the file that it loads.
 const INJECTION: &[&[u8]] = &[b"\0InitializeInjection\0"];
+
+/// What NVTX calls in the file that it loads.
+const NVTX: &[&[u8]] = &[b"\0InitializeInjectionNvtx2\0"];
 
 /// The value of [`OPENCL_LAYERS`] with which a program loads those of `files` that are layers, besides
 /// those of the value `before`. `None`: none of them is a layer, so the variable stays as it is.
@@ -61,11 +67,27 @@ pub fn cuda_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,
 ) -> Option<OsString> {
+    injected(files, before, INJECTION)
+}
+
+/// The same for [`NVTX_INJECTION`].
+pub fn nvtx_injection<'a>(
+    files: impl IntoIterator<Item = &'a Path>,
+    before: Option<&OsStr>,
+) -> Option<OsString> {
+    injected(files, before, NVTX)
+}
+
+fn injected<'a>(
+    files: impl IntoIterator<Item = &'a Path>,
+    before: Option<&OsStr>,
+    names: &[&[u8]],
+) -> Option<OsString> {
     if before.is_some_and(|before| !before.is_empty()) {
         return None;
     }
     let absolute = files.into_iter().filter_map(|file| std::path::absolute(file).ok());
-    absolute.into_iter().find(|file| exports(file, INJECTION)).map(Into::into)
+    absolute.into_iter().find(|file| exports(file, names)).map(Into::into)
 }
 
 fn exports(file: &Path, names: &[&[u8]]) -> bool {
@@ -126,5 +148,12 @@ mod tests {
         assert_eq!(cuda_injection(files, Some(OsStr::new(""))).as_deref(), Some(path));
         assert_eq!(cuda_injection(files, Some(OsStr::new("/theirs.so"))), None);
         assert_eq!(cuda_injection([&*absent], None), None);
+        assert_eq!(nvtx_injection(files, None), None, "CUDA's is not NVTX's");
+        fs::write(&source, "int InitializeInjectionNvtx2(void *t) { return t != 0; }\n")
+            .expect("writes");
+        c::shared("cc", source.to_str().expect("UTF-8"), &file, &["-Wno-pedantic"])
+            .expect("as before");
+        assert_eq!(nvtx_injection(files, None).as_deref(), Some(path));
+        assert_eq!(nvtx_injection(files, Some(OsStr::new("/theirs.so"))), None);
     }
 }

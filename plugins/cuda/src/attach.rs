@@ -12,7 +12,7 @@
 //! it to PyTorch's profiler where PyTorch is loaded, because `torch.profiler` would lose the events of
 //! the device otherwise.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +22,7 @@ use plugin::{Clock, Kind};
 use crate::cupti::{self, Cupti, MULTIPLE_SUBSCRIBERS};
 use crate::records::kind;
 use crate::settings::Settings;
-use crate::{collect, find};
+use crate::{collect, find, sampler};
 
 /// The variable that names this file to CUDA's driver.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
@@ -33,7 +33,8 @@ const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATIO
 
 /// The kinds of records that are events. CUPTI's work for each call of the program is most of what
 /// recording costs, so that what nobody asked for is not collected.
-const ASKED: [(Kind, &[u32]); 7] = [
+const ASKED: [(Kind, &[u32]); 8] = [
+    (Kind::USER_ANNOTATION, &[kind::MARKER]),
     (Kind::MEMCPY, &[kind::MEMCPY, kind::MEMCPY_PEER]),
     (Kind::MEMSET, &[kind::MEMSET]),
     (Kind::KERNEL, &[kind::CONCURRENT_KERNEL]),
@@ -115,6 +116,49 @@ pub extern "C" fn InitializeInjection() -> c_int {
     1
 }
 
+/// What NVTX calls when a program marks its first range, because `NVTX_INJECTION64_PATH` names this file. CUPTI
+/// gets what NVTX gives, so that it sees the ranges. Returns 0, with which NVTX does nothing from now on,
+/// if nothing is recorded.
+#[unsafe(no_mangle)]
+pub extern "C" fn InitializeInjectionNvtx2(table: *const c_void) -> c_int {
+    catch_unwind(AssertUnwindSafe(|| ranges(table).unwrap_or(0))).unwrap_or(0)
+}
+
+fn ranges(table: *const c_void) -> Option<c_int> {
+    if is_forked() {
+        return None;
+    }
+    let cupti = match &*lock(&STATE) {
+        State::On { kinds, .. } if kinds.contains(&kind::MARKER) => cupti::in_use()?,
+        State::Waiting(settings, requested) if requested.contains(&Kind::USER_ANNOTATION) => {
+            if is_left_to_torch(settings) {
+                return None;
+            }
+            found(settings).ok()?
+        }
+        _ => return None,
+    };
+    let initialize = cupti.symbol("InitializeInjectionNvtx2")?;
+    // SAFETY: NVTX calls a function with this name with its table, whose address is passed on.
+    let initialize = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_void) -> c_int>(initialize)
+    };
+    // SAFETY: as above.
+    Some(unsafe { initialize(table) })
+}
+
+fn is_left_to_torch(settings: &Settings) -> bool {
+    !settings.beside_torch && find::is_loaded(&["libtorch_cpu.so", "libkineto.so"])
+}
+
+/// The process's CUPTI.
+fn found(settings: &Settings) -> Result<&'static Cupti, String> {
+    match cupti::in_use() {
+        Some(cupti) => Ok(cupti),
+        None => find::cupti(settings.cupti.as_deref()).map(cupti::use_for_good),
+    }
+}
+
 /// Turns the waiting state into on or off.
 fn attach(state: &mut State) {
     let State::Waiting(settings, requested) = &*state else { return };
@@ -132,7 +176,7 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
     if CLOSED.load(Ordering::Acquire) {
         return Err("the process was ending".to_owned());
     }
-    if !settings.beside_torch && find::is_loaded(&["libtorch_cpu.so", "libkineto.so"]) {
+    if is_left_to_torch(settings) {
         return Err(
             "PyTorch is loaded, so CUPTI is left to torch.profiler, whose recordings `run` \
                     takes over; --plugin-config cuda.torch=on records all the same, and \
@@ -140,12 +184,9 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
                 .to_owned(),
         );
     }
-    let cupti = match cupti::in_use() {
-        Some(cupti) => cupti,
-        None => cupti::use_for_good(find::cupti(settings.cupti.as_deref())?),
-    };
+    let cupti = found(settings)?;
     let failed = |what: &str, code| format!("{what} of {}: {}", cupti.file, cupti.said(code));
-    let subscriber = cupti.subscribe().map_err(|code| match code {
+    let subscriber = cupti.subscribe(sampler::made).map_err(|code| match code {
         MULTIPLE_SUBSCRIBERS => {
             "another profiler uses CUPTI in this process, and CUPTI has room for one".to_owned()
         }
@@ -175,6 +216,7 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
         return Err(failed("cuptiActivityEnable", last));
     }
     at_exit();
+    sampler::begin(cupti, &settings.counters, subscriber);
     Ok((subscriber, kinds))
 }
 
@@ -184,6 +226,9 @@ fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {
             flush(true);
+            if is_on() {
+                sampler::end();
+            }
             CLOSED.store(true, Ordering::Release);
             IS_ON.store(false, Ordering::Release);
         }));
@@ -206,6 +251,7 @@ fn is_on() -> bool {
 pub fn flush(forced: bool) {
     let Some(cupti) = cupti::in_use().filter(|_| is_on()) else { return };
     compare_clocks(cupti);
+    sampler::fetch(None);
     // If it fails, the records are missing, and CUPTI counts them as dropped or not at all.
     let _ = cupti.flush(if forced { cupti::FORCED } else { 0 });
     collect::add_dropped(cupti.dropped());
@@ -216,6 +262,7 @@ pub fn pause() {
     flush(true);
     if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
     {
+        sampler::fetch(Some(false));
         kinds.iter().for_each(|kind| cupti.disable(*kind));
     }
 }
@@ -227,6 +274,7 @@ pub fn go_on() {
         for kind in kinds {
             let _ = cupti.enable(*kind);
         }
+        sampler::fetch(Some(true));
     }
 }
 
@@ -236,6 +284,7 @@ pub fn end() {
     if let (State::On { kinds, subscriber, .. }, Some(cupti), true) =
         (&*state, cupti::in_use(), is_on())
     {
+        sampler::end();
         kinds.iter().for_each(|kind| cupti.disable(*kind));
         cupti.unsubscribe(*subscriber);
     }

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::cupti::{self, Cupti, NO_MORE};
 use crate::functions;
 use crate::records::{self, Bytes, Record, Unreadable};
+use crate::sampler;
 
 /// Bytes of a buffer. CUPTI needs one for each thread that calls CUDA, and for each context.
 pub const BUFFER: usize = 1 << 20;
@@ -30,6 +31,19 @@ const MOST_NAMES: usize = 100_000;
 /// A record, and the name that it pointed to.
 pub type Named = (Record, Option<Arc<str>>);
 
+/// A value of a counter of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// CUPTI's clock at the begin of the interval that it is about.
+    pub time: u64,
+    /// The device.
+    pub device: u32,
+    /// The counter's place among those that were asked for.
+    pub counter: u32,
+    /// The value.
+    pub value: f64,
+}
+
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
 /// What CUPTI gave and was not handed over yet.
@@ -37,6 +51,8 @@ static STORE: Mutex<Store> = Mutex::new(Store::new());
 pub struct Store {
     /// The records in the order in which their buffers came back.
     pub records: Vec<Named>,
+    /// Values of counters.
+    values: Vec<Value>,
     /// Buffers that CUPTI has.
     lent: BTreeSet<usize>,
     limit: u64,
@@ -62,6 +78,7 @@ impl Store {
     const fn new() -> Self {
         Self {
             records: Vec::new(),
+            values: Vec::new(),
             lent: BTreeSet::new(),
             limit: DEFAULT_LIMIT,
             names: None,
@@ -71,12 +88,17 @@ impl Store {
 
     /// Bytes in use.
     fn taken(&self) -> u64 {
-        (self.lent.len() * BUFFER + self.records.len() * size_of::<Named>()) as u64
+        (self.lent.len() * BUFFER) as u64 + self.kept()
+    }
+
+    /// Bytes of what is kept.
+    fn kept(&self) -> u64 {
+        let values = self.values.len() * size_of::<Value>();
+        (self.records.len() * size_of::<Named>() + values) as u64
     }
 
     fn push(&mut self, record: Named) {
-        let size = (self.records.len() * size_of::<Named>()) as u64;
-        if size >= self.limit {
+        if self.kept() >= self.limit {
             self.missing.beyond += 1;
             return;
         }
@@ -137,10 +159,21 @@ pub fn add_dropped(count: u64) {
     store().missing.dropped += count;
 }
 
-/// Takes what was recorded so far.
-pub fn take() -> (Vec<Named>, Missing) {
+/// Keeps a value of a counter.
+pub fn add_value(value: Value) {
     let mut store = store();
-    (std::mem::take(&mut store.records), std::mem::take(&mut store.missing))
+    if store.kept() >= store.limit {
+        store.missing.beyond += 1;
+    } else {
+        store.values.push(value);
+    }
+}
+
+/// Takes what was recorded so far.
+pub fn take() -> (Vec<Named>, Vec<Value>, Missing) {
+    let mut store = store();
+    let values = std::mem::take(&mut store.values);
+    (std::mem::take(&mut store.records), values, std::mem::take(&mut store.missing))
 }
 
 /// CUPTI asks for a buffer. Without one it drops records and counts them.
@@ -255,12 +288,25 @@ unsafe fn keep(store: &mut Store, bytes: Bytes<'_>) {
     match records::read(bytes) {
         Ok(record) => {
             let address = match record {
-                Record::Kernel { name, .. } | Record::Device { name, .. } => name,
+                Record::Kernel { name, .. }
+                | Record::Device { name, .. }
+                | Record::Marker { name, .. } => name,
                 Record::Call(call) if functions::is_small_talk(&call) => return,
+                Record::Context { device, .. } => {
+                    sampler::used(device);
+                    0
+                }
                 _ => 0,
             };
             // SAFETY: the caller's promise.
-            let name = unsafe { store.name(address) };
+            let mut name = unsafe { store.name(address) };
+            if let Record::Marker { domain, .. } = record {
+                // SAFETY: as above.
+                let domain = unsafe { store.name(domain) };
+                if let (Some(text), Some(domain)) = (&name, domain) {
+                    name = Some(Arc::from(format!("{domain}: {text}")));
+                }
+            }
             store.push((record, name));
         }
         Err(Unreadable::Unknown(_)) => store.missing.unknown += 1,

@@ -13,11 +13,15 @@ pub const SUCCESS: Code = 0;
 pub const NO_MORE: Code = 12;
 /// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
 pub const MULTIPLE_SUBSCRIBERS: Code = 39;
+/// `CUPTI_ERROR_UNKNOWN`.
+const UNKNOWN: Code = 999;
 
 /// `CUPTI_CB_DOMAIN_DRIVER_API`.
 pub const DOMAIN_DRIVER: u32 = 1;
 /// `CUPTI_CB_DOMAIN_RUNTIME_API`.
 pub const DOMAIN_RUNTIME: u32 = 2;
+/// `CUPTI_CB_DOMAIN_RESOURCE`.
+pub const DOMAIN_RESOURCE: u32 = 3;
 /// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0`, for ids of ops.
 pub const EXTERNAL_OP: u32 = 3;
 /// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1`, for ranges that the program marks.
@@ -93,6 +97,8 @@ functions! {
         result_text "cuptiGetResultString" (Code, *mut *const c_char);
         push "cuptiActivityPushExternalCorrelationId" (u32, u64);
         pop "cuptiActivityPopExternalCorrelationId" (u32, *mut u64);
+        enable_callback "cuptiEnableCallback" (u32, *mut c_void, u32, u32);
+        device_id "cuptiGetDeviceId" (*mut c_void, *mut u32);
     }
 }
 
@@ -107,6 +113,8 @@ fn symbol(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
 #[derive(Debug)]
 pub struct Cupti {
     functions: Functions,
+    /// What the dynamic linker gave, as a number.
+    handle: usize,
     /// The library's file, as it was named when it was loaded.
     pub file: String,
     /// `CUPTI_API_VERSION`: 130001 is that of CUDA 13.0, update 1.
@@ -152,7 +160,7 @@ impl Cupti {
         let mut version = 0;
         // SAFETY: CUPTI's function, with a variable of ours.
         let code = unsafe { (functions.version)(&raw mut version) };
-        let cupti = Self { functions, file: file.to_owned(), version };
+        let cupti = Self { functions, handle: handle as usize, file: file.to_owned(), version };
         match code {
             SUCCESS => Ok(cupti),
             code => Err(format!("{file}: cuptiGetVersion: {}", cupti.said(code))),
@@ -182,18 +190,40 @@ impl Cupti {
         (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
     }
 
-    /// Becomes the only user of CUPTI's callbacks in this process. The callback is not called, because
-    /// none is enabled.
+    /// Becomes the only user of CUPTI's callbacks in this process. The function is called for what
+    /// [`Self::say_contexts`] asks for.
     ///
     /// # Errors
     /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
-    pub fn subscribe(&self) -> Result<usize, Code> {
-        unsafe extern "C" fn nothing(_: *mut c_void, _: u32, _: u32, _: *const c_void) {}
+    pub fn subscribe(&self, callback: Callback) -> Result<usize, Code> {
         let mut handle = std::ptr::null_mut();
         // SAFETY: CUPTI's function, with a variable and a function of ours.
         let code =
-            unsafe { (self.functions.subscribe)(&raw mut handle, nothing, std::ptr::null_mut()) };
+            unsafe { (self.functions.subscribe)(&raw mut handle, callback, std::ptr::null_mut()) };
         checked(code).map(|()| handle as usize)
+    }
+
+    /// Has CUPTI call the subscriber's function when the program has made a context; `id` says so there.
+    ///
+    /// # Errors
+    /// CUPTI's code.
+    pub fn say_contexts(&self, subscriber: usize, id: u32) -> Result<(), Code> {
+        let enable = self.functions.enable_callback.ok_or(UNKNOWN)?;
+        // SAFETY: CUPTI's function, with a handle that it gave out.
+        checked(unsafe { enable(1, subscriber as *mut c_void, DOMAIN_RESOURCE, id) })
+    }
+
+    /// The device of a context.
+    pub fn device_of(&self, context: *mut c_void) -> Option<u32> {
+        let mut device = 0;
+        // SAFETY: CUPTI's function, with a context that it named and a variable of ours.
+        let code = unsafe { (self.functions.device_id?)(context, &raw mut device) };
+        (code == SUCCESS).then_some(device)
+    }
+
+    /// A function of this library's.
+    pub fn symbol(&self, name: &str) -> Option<*mut c_void> {
+        symbol(self.handle as *mut c_void, name)
     }
 
     /// Ends what [`Self::subscribe`] began.

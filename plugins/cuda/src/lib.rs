@@ -1,6 +1,7 @@
 //! A profiler plugin that records CUDA programs with CUPTI's activity interface: kernels, copies, fills
-//! and waits of devices, and the calls of CUDA's runtime and driver, with arrows from each launch to
-//! what it launched. It is for programs without a profiler of their own. CUDA's driver loads the same
+//! and waits of devices, counters that devices sample, ranges of NVTX, and the calls of CUDA's runtime
+//! and driver, with arrows from each launch to what it launched. It is for programs without a profiler of
+//! their own. CUDA's driver loads the same
 //! shared object, named by `CUDA_INJECTION64_PATH`, when the program initialises CUDA.
 //!
 //! ```text
@@ -18,6 +19,8 @@
 //! | `collect` | the buffers that CUPTI fills |
 //! | `records` | the layout of CUPTI's records |
 //! | `names` | names of kernels |
+//! | `pm` | counters that the device samples |
+//! | `sampler` | the thread that fetches them |
 //! | `output` | records as events |
 //! | `settings` | what the user says |
 //!
@@ -33,7 +36,9 @@ mod find;
 mod functions;
 mod names;
 mod output;
+mod pm;
 mod records;
+mod sampler;
 mod settings;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,6 +62,10 @@ pub struct Recording {
     output: Mutex<Output>,
 }
 
+/// Reported of CUDA 12.8 on an H100, and not seen here.
+const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
+     while it samples counters; record the program once with and once without cuda.counters";
+
 static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
 impl Profiler for Cuda {
@@ -69,6 +78,7 @@ impl Profiler for Cuda {
         Kind::RUNTIME,
         Kind::DRIVER,
         Kind::SYNC,
+        Kind::USER_ANNOTATION,
         Kind::OVERHEAD,
     ];
     type Session = Recording;
@@ -93,9 +103,14 @@ impl Recording {
             return Ok(());
         }
         attach::flush(last);
-        let (records, missing) = collect::take();
+        let (records, values, missing) = collect::take();
+        let counters = lock(&self.settings).counters.names.clone();
         let mut output = lock(&self.output);
         output.hand_over(&records, last, trace);
+        output.counters(&values, &counters, trace);
+        if last && !counters.is_empty() && output.lacks_work() {
+            plugin::log(Level::Warning, NO_WORK);
+        }
         let untimed = output.take_untimed();
         let counts = [
             (plugin::Missing::Overflow, missing.beyond + missing.dropped),
@@ -127,7 +142,9 @@ impl Session for Recording {
 
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
         self.hand_over(true, trace)?;
-        match (!attach::is_forked()).then(attach::why_off).flatten() {
+        let unsampled = || Some(format!("counters were not sampled: {}", sampler::why()?));
+        let why = || attach::why_off().or_else(unsampled);
+        match (!attach::is_forked()).then(why).flatten() {
             Some(text) => Err(Error(text)),
             None => Ok(()),
         }

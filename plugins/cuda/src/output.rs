@@ -5,16 +5,17 @@
 //! its work has come, or the recording ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use plugin::{Event, Kind, Trace};
 
 use crate::attach;
-use crate::collect::Named;
+use crate::collect::{Named, Value};
 use crate::cupti::{self, EXTERNAL_OP, EXTERNAL_RANGE};
 use crate::functions;
 use crate::names::Names;
-use crate::records::{Call, Record, Work};
+use crate::records::{Call, Mark, Record, Work};
 
 /// Correlations whose op or work is remembered. A launch is older than its work by as many at most.
 const MOST: usize = 1 << 20;
@@ -24,8 +25,8 @@ const MOST: usize = 1 << 20;
 pub struct Output {
     requested: Vec<Kind>,
     names: Names,
-    /// Devices by number: name, memory, multiprocessors, capability.
-    devices: BTreeMap<u32, (Arc<str>, u64, u32, [u32; 2])>,
+    /// Name and label of each device, by its number. The label lacks what is known at the end.
+    devices: BTreeMap<u32, (Arc<str>, String)>,
     /// The device of each context.
     contexts: HashMap<u32, u32>,
     /// The thread of each call of these records, by correlation: of waits, which do not say it.
@@ -40,8 +41,13 @@ pub struct Output {
     waiting: BTreeMap<u32, Call>,
     /// Correlations whose work has come.
     worked: BTreeSet<u32>,
+    /// Ranges of NVTX that have not ended: begin, thread and name, by id.
+    open: BTreeMap<u32, (u64, Option<u32>, Arc<str>)>,
     /// Work of which CUPTI does not know the times.
     untimed: u64,
+    /// Whether a call launched something, and whether CUPTI gave anything that was launched.
+    launched: bool,
+    given: bool,
 }
 
 impl Output {
@@ -58,7 +64,10 @@ impl Output {
             ops: BTreeMap::new(),
             waiting: BTreeMap::new(),
             worked: BTreeSet::new(),
+            open: BTreeMap::new(),
             untimed: 0,
+            launched: false,
+            given: false,
         }
     }
 
@@ -84,9 +93,17 @@ impl Output {
                 Record::Call(call) => {
                     self.callers.insert(call.correlation, call.thread);
                 }
-                Record::Device { id, memory, multiprocessors, capability, .. } => {
+                Record::Device { id, memory, multiprocessors, capability, mig, .. } => {
                     let name = name.clone().unwrap_or_else(|| Arc::from("CUDA device"));
-                    self.devices.insert(id, (name, memory, multiprocessors, capability));
+                    let [major, minor] = capability;
+                    let mut label = format!(
+                        "compute capability {major}.{minor}, {multiprocessors} multiprocessors, {} MiB",
+                        memory >> 20
+                    );
+                    if let Some([gpu, compute]) = mig {
+                        let _ = write!(label, ", MIG instance {gpu} of the GPU, {compute} of it");
+                    }
+                    self.devices.insert(id, (name, label));
                 }
                 Record::Context { context, device } => {
                     self.contexts.insert(context, device);
@@ -109,6 +126,13 @@ impl Output {
             self.record(record, name.as_ref(), trace);
         }
         self.release(last, trace);
+        if last {
+            // What is still open ends with the recording.
+            let now = cupti::in_use().and_then(|cupti| cupti.timestamp()).unwrap_or(0);
+            for (begin, thread, name) in std::mem::take(&mut self.open).into_values() {
+                self.range(begin, now.max(begin), thread, &name, trace);
+            }
+        }
         self.describe(trace);
         forget(&mut self.ops);
         while self.worked.len() > MOST {
@@ -119,6 +143,21 @@ impl Output {
     /// Work without times that was not counted yet.
     pub fn take_untimed(&mut self) -> u64 {
         std::mem::take(&mut self.untimed)
+    }
+
+    /// Hands over values of counters: each from the begin of its interval, where tools draw it to the next.
+    pub fn counters(&self, values: &[Value], counters: &[String], trace: &mut Trace<'_>) {
+        for Value { time, device, counter, value } in values {
+            let Some(name) = counters.get(*counter as usize) else { continue };
+            let Some(time_ns) = attach::utc(*time) else { continue };
+            let series = format!("gpu{device}");
+            trace.counter(time_ns, Some(*device as i32), name, &series, unit_of(name), *value);
+        }
+    }
+
+    /// Whether the program launched something, and CUPTI gave nothing of it.
+    pub fn lacks_work(&self) -> bool {
+        self.wants_work() && self.launched && !self.given
     }
 
     fn record(&mut self, record: &Record, name: Option<&Arc<str>>, trace: &mut Trace<'_>) {
@@ -155,6 +194,10 @@ impl Output {
             Record::Wait { what, start, end, context, stream, correlation } => {
                 self.wait(what, (start, end), context, stream, correlation, trace);
             }
+            Record::Marker { what, time, id, thread, .. } => {
+                let name = name.cloned().unwrap_or_else(|| Arc::from("range without a name"));
+                self.marker(what, time, id, thread, name, trace);
+            }
             Record::Overhead { what, start, end, thread } => {
                 self.overhead(overhead_name(what), (start, end), thread, trace);
             }
@@ -176,6 +219,7 @@ impl Output {
         if !self.wants(if call.is_driver { Kind::DRIVER } else { Kind::RUNTIME }) {
             return;
         }
+        self.launched |= call.code == 0 && launches(&functions::name_of(&call));
         if self.worked.remove(&call.correlation) {
             self.add_call(&call, true, trace);
         } else if call.code == 0 && self.wants_work() && launches(&functions::name_of(&call)) {
@@ -240,6 +284,7 @@ impl Output {
         if !self.wants(kind) {
             return;
         }
+        self.given = true;
         let Some((start, end)) = times(work.start, work.end) else {
             self.untimed += 1;
             return;
@@ -293,6 +338,40 @@ impl Output {
         }
     }
 
+    /// A range or a moment that the program marked. It ends where a marker with the same id says.
+    fn marker(
+        &mut self,
+        what: Mark,
+        time: u64,
+        id: u32,
+        thread: Option<u32>,
+        name: Arc<str>,
+        trace: &mut Trace<'_>,
+    ) {
+        match what {
+            Mark::Moment => self.range(time, time, thread, &name, trace),
+            Mark::Begin => {
+                self.open.insert(id, (time, thread, name));
+                forget(&mut self.open);
+            }
+            // One that began before the recording has no begin.
+            Mark::End => {
+                if let Some((begin, thread, name)) = self.open.remove(&id) {
+                    self.range(begin, time, thread, &name, trace);
+                }
+            }
+        }
+    }
+
+    fn range(&self, begin: u64, end: u64, thread: Option<u32>, name: &str, trace: &mut Trace<'_>) {
+        let Some(thread) = thread.filter(|_| self.wants(Kind::USER_ANNOTATION)) else { return };
+        let Some((start, end)) = times(begin, end) else { return };
+        let process = std::process::id() as i32;
+        trace
+            .event(&Event::new(Kind::USER_ANNOTATION, start, end).thread(process, thread as i32))
+            .name(name);
+    }
+
     fn overhead(
         &self,
         name: &str,
@@ -314,12 +393,8 @@ impl Output {
             None => "clock unknown".to_owned(),
         };
         let version = cupti::in_use().map_or(0, |cupti| cupti.version);
-        for (id, (name, memory, multiprocessors, [major, minor])) in &self.devices {
-            let label = format!(
-                "compute capability {major}.{minor}, {multiprocessors} multiprocessors, {} MiB, \
-                 CUPTI {version}, {accuracy}",
-                memory >> 20
-            );
+        for (id, (name, label)) in &self.devices {
+            let label = format!("{label}, CUPTI {version}, {accuracy}");
             trace.device(i64::from(*id), name, &label);
         }
         for (device, stream) in &self.streams {
@@ -350,6 +425,18 @@ fn times(start: u64, end: u64) -> Option<(i64, i64)> {
 /// Whether a function gives work to a device.
 fn launches(name: &str) -> bool {
     ["Launch", "Memcpy", "Memset", "Prefetch"].iter().any(|part| name.contains(part))
+}
+
+/// The unit of a counter, as its name says it.
+fn unit_of(counter: &str) -> &'static str {
+    let is_part = |part: &str| part == "pct" || part.starts_with("pct_of_");
+    match counter {
+        _ if counter.split('.').any(is_part) => "%",
+        _ if counter.contains("bytes") && counter.ends_with(".per_second") => "B/s",
+        _ if counter.ends_with(".per_second") => "/s",
+        _ if counter.contains("bytes") => "B",
+        _ => "",
+    }
 }
 
 /// `CUpti_ActivityMemcpyKind` and `CUpti_ActivityMemoryKind`, in the words of PyTorch's traces.
@@ -414,6 +501,20 @@ fn overhead_name(what: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn units_are_in_the_names_of_counters() {
+        for (counter, unit) in [
+            ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+            ("sm__inst_executed.avg.pct", "%"),
+            ("dram__bytes_read.sum.per_second", "B/s"),
+            ("dram__bytes_read.sum", "B"),
+            ("sm__inst_executed.sum.per_second", "/s"),
+            ("sm__cycles_active.avg", ""),
+        ] {
+            assert_eq!(unit_of(counter), unit, "{counter}");
+        }
+    }
 
     #[test]
     fn names_are_those_of_other_traces() {

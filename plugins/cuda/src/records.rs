@@ -19,6 +19,7 @@ pub mod kind {
     pub const DEVICE: u32 = 8;
     pub const CONTEXT: u32 = 9;
     pub const CONCURRENT_KERNEL: u32 = 10;
+    pub const MARKER: u32 = 12;
     pub const OVERHEAD: u32 = 17;
     pub const MEMCPY_PEER: u32 = 22;
     pub const SYNCHRONIZATION: u32 = 38;
@@ -27,6 +28,9 @@ pub mod kind {
 
 /// `CUPTI_SYNCHRONIZATION_INVALID_VALUE`: a wait for no stream in particular.
 const NO_STREAM: u32 = u32::MAX;
+
+/// `CUPTI_ACTIVITY_OBJECT_THREAD`.
+const OBJECT_THREAD: u32 = 2;
 
 /// The bytes of one record.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +96,14 @@ pub struct Work {
     pub graph_node: u64,
 }
 
+/// What a marker of NVTX is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    Moment,
+    Begin,
+    End,
+}
+
 /// A record that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
@@ -142,6 +154,8 @@ pub enum Record {
         memory: u64,
         multiprocessors: u32,
         capability: [u32; 2],
+        /// The instance of a device that MIG divides: of the GPU, and of its compute units.
+        mig: Option<[u32; 2]>,
     },
     Context {
         context: u32,
@@ -151,6 +165,16 @@ pub enum Record {
         kind: u32,
         id: u64,
         correlation: u32,
+    },
+    Marker {
+        what: Mark,
+        time: u64,
+        /// The same for a begin and its end.
+        id: u32,
+        thread: Option<u32>,
+        /// The addresses of its name, which an end has not, and of its domain's.
+        name: usize,
+        domain: usize,
     },
 }
 
@@ -180,6 +204,7 @@ pub fn read(bytes: Bytes<'_>) -> Result<Record, Unreadable> {
         kind::DEVICE => device(bytes),
         kind::CONTEXT => context(bytes),
         kind::EXTERNAL_CORRELATION => external(bytes),
+        kind::MARKER => marker(bytes),
         unknown => return Err(Unreadable::Unknown(unknown)),
     };
     record.ok_or(Unreadable::Short)
@@ -266,8 +291,7 @@ fn wait(bytes: Bytes<'_>) -> Option<Record> {
 
 /// `CUpti_ActivityOverhead` and later.
 fn overhead(bytes: Bytes<'_>) -> Option<Record> {
-    const THREAD: u32 = 2;
-    let of_thread = bytes.u32(8)? == THREAD;
+    let of_thread = bytes.u32(8)? == OBJECT_THREAD;
     Some(Record::Overhead {
         what: bytes.u32(4)?,
         // `CUpti_ActivityObjectKindId`: process, thread.
@@ -285,6 +309,10 @@ fn device(bytes: Bytes<'_>) -> Option<Record> {
         memory: bytes.u64(16)?,
         multiprocessors: bytes.u32(44)?,
         capability: [bytes.u32(104)?, bytes.u32(108)?],
+        mig: match bytes.array::<1>(145)? {
+            [0] => None,
+            _ => Some([bytes.u32(152)?, bytes.u32(156)?]),
+        },
     })
 }
 
@@ -296,6 +324,26 @@ fn context(bytes: Bytes<'_>) -> Option<Record> {
 /// `CUpti_ActivityExternalCorrelation`.
 fn external(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::External { kind: bytes.u32(4)?, id: bytes.u64(8)?, correlation: bytes.u32(16)? })
+}
+
+/// `CUpti_ActivityMarker2`.
+fn marker(bytes: Bytes<'_>) -> Option<Record> {
+    // `CUPTI_ACTIVITY_FLAG_MARKER_…`.
+    let what = match bytes.u32(4)? & 7 {
+        1 => Mark::Moment,
+        2 => Mark::Begin,
+        4 => Mark::End,
+        _ => return None,
+    };
+    let of_thread = bytes.u32(20)? == OBJECT_THREAD;
+    Some(Record::Marker {
+        what,
+        time: bytes.u64(8)?,
+        id: bytes.u32(16)?,
+        thread: if of_thread { Some(bytes.u32(28)?) } else { None },
+        name: bytes.u64(40)? as usize,
+        domain: bytes.u64(48)? as usize,
+    })
 }
 
 #[cfg(test)]
@@ -369,6 +417,7 @@ mod tests {
             stream: Some(32),
         };
         assert_eq!(wait, Ok(expected));
+        // Byte 145 is 0 there, as where there is no MIG.
         let device = read(Bytes(&places(kind::DEVICE, 184)));
         let expected = Record::Device {
             id: 112,
@@ -376,12 +425,29 @@ mod tests {
             memory: both(16),
             multiprocessors: 44,
             capability: [104, 108],
+            mig: None,
         };
         assert_eq!(device, Ok(expected));
+        let mut bytes = places(kind::DEVICE, 184);
+        bytes[145] = 1;
+        let device = read(Bytes(&bytes));
+        assert!(matches!(device, Ok(Record::Device { mig: Some([152, 156]), .. })), "{device:?}");
         let context = read(Bytes(&places(kind::CONTEXT, 32)));
         assert_eq!(context, Ok(Record::Context { context: 4, device: 8 }));
         let external = read(Bytes(&places(kind::EXTERNAL_CORRELATION, 24)));
         assert_eq!(external, Ok(Record::External { kind: 4, id: both(8), correlation: 16 }));
+        let mut bytes = places(kind::MARKER, 56);
+        bytes[20..24].copy_from_slice(&2_u32.to_ne_bytes());
+        let marker = read(Bytes(&bytes));
+        let expected = Record::Marker {
+            what: Mark::End,
+            time: both(8),
+            id: 16,
+            thread: Some(28),
+            name: both(40) as usize,
+            domain: both(48) as usize,
+        };
+        assert_eq!(marker, Ok(expected));
     }
 
     /// The sizes of the structs of CUDA 11.8, the oldest whose fields are used.
@@ -399,6 +465,7 @@ mod tests {
             (kind::DEVICE, 176),
             (kind::CONTEXT, 16),
             (kind::EXTERNAL_CORRELATION, 24),
+            (kind::MARKER, 56),
         ] {
             let bytes = places(kind, size);
             assert!(read(Bytes(&bytes)).is_ok(), "{kind}");

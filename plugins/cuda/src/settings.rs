@@ -1,4 +1,6 @@
-//! What the user says: `--plugin-config cuda.torch=on,cuda.cupti=/opt/cuda/lib64/libcupti.so`.
+//! What the user says: `--plugin-config cuda.torch=on,cuda.counters=sm__cycles_active.avg+…`.
+
+use std::time::Duration;
 
 use plugin::Error;
 
@@ -9,6 +11,40 @@ pub struct Settings {
     pub beside_torch: bool,
     /// The file of CUPTI.
     pub cupti: Option<String>,
+    /// Counters of the devices, which are sampled.
+    pub counters: Counters,
+}
+
+/// What is sampled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// CUPTI's names.
+    pub names: Vec<String>,
+    /// The time between two samples.
+    pub interval: Duration,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self { names: Vec::new(), interval: Duration::from_micros(100) }
+    }
+}
+
+/// Intervals that the device's buffers are made for.
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_micros(20)..=Duration::from_secs(1);
+
+/// `100us`, `5ms` or `1s`.
+fn interval(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let unit = match unit {
+        "us" => Duration::from_micros(1),
+        "ms" => Duration::from_millis(1),
+        "s" => Duration::from_secs(1),
+        _ => return None,
+    };
+    let interval = unit.checked_mul(number.parse().ok()?)?;
+    INTERVALS.contains(&interval).then_some(interval)
 }
 
 impl Settings {
@@ -26,15 +62,28 @@ impl Settings {
                 Some(("cupti", file)) if !file.is_empty() => {
                     settings.cupti = Some(file.to_owned());
                 }
+                Some(("counters", list)) if list.split('+').all(is_name) => {
+                    settings.counters.names = list.split('+').map(str::to_owned).collect();
+                }
+                Some(("counters-interval", time)) if interval(time).is_some() => {
+                    settings.counters.interval = interval(time).unwrap_or_default();
+                }
                 _ => {
                     return Err(Error(format!(
-                        "configuration {part:?}: known are cuda.torch=on|off and cuda.cupti=FILE"
+                        "configuration {part:?}: known are cuda.torch=on|off, cuda.cupti=FILE, \
+                         cuda.counters=NAME+NAME and cuda.counters-interval=TIME (20us to 1s)"
                     )));
                 }
             }
         }
         Ok(settings)
     }
+}
+
+/// Whether it can be a name of CUPTI's: `dram__bytes_read.sum.per_second`.
+fn is_name(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
+    !text.is_empty() && text.chars().all(is_part)
 }
 
 #[cfg(test)]
@@ -46,9 +95,30 @@ mod tests {
         let parsed = |text: &str| Settings::parse(text).ok();
         assert_eq!(parsed("interval=5ms"), Some(Settings::default()));
         let all = parsed("interval=5ms, cuda.torch=on,cuda.cupti=/x/libcupti.so");
-        let expected = Settings { beside_torch: true, cupti: Some("/x/libcupti.so".to_owned()) };
+        let expected = Settings {
+            beside_torch: true,
+            cupti: Some("/x/libcupti.so".to_owned()),
+            ..Settings::default()
+        };
         assert_eq!(all, Some(expected));
-        for wrong in ["cuda.torch=yes", "cuda.cupti=", "cuda.kernels=1", "cuda.torch"] {
+        let counters =
+            parsed("cuda.counters=a__b.sum+c.avg.pct,cuda.counters-interval=5ms").unwrap();
+        assert_eq!(counters.counters.names, ["a__b.sum", "c.avg.pct"]);
+        assert_eq!(counters.counters.interval, Duration::from_millis(5));
+        assert_eq!(Counters::default().interval, Duration::from_micros(100));
+        for wrong in [
+            "cuda.torch=yes",
+            "cuda.cupti=",
+            "cuda.kernels=1",
+            "cuda.torch",
+            "cuda.counters=",
+            "cuda.counters=a+",
+            "cuda.counters=a b",
+            "cuda.counters-interval=19us",
+            "cuda.counters-interval=2s",
+            "cuda.counters-interval=ms",
+            "cuda.counters-interval=5",
+        ] {
             assert_eq!(parsed(wrong), None, "{wrong}");
         }
     }

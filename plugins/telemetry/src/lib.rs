@@ -26,6 +26,8 @@
 //! | gpu clock | gpu0 sm, gpu0 memory, … | MHz | nvmlDeviceGetClockInfo |
 //! | gpu pcie | gpu0 to host, gpu0 from host, … | MB/s | fields 197 and 198, over the interval |
 //!
+//! Instances of MIG are `gpu0 mig2` in place of `gpu0`, and answer some of these questions.
+//!
 //! Configuration, separated by commas: `interval=20ms` (1ms to 10s; 20ms), `root=DIR` (another
 //! directory in the place of `/`, for tests and containers), `nvml=FILE` (another library in the place
 //! of the driver's, or `off`). Keys with a dot are other plugins'.

@@ -110,6 +110,8 @@ functions! {
     shutdown "nvmlShutdown" ();
     count "nvmlDeviceGetCount_v2" (*mut u32);
     by_index "nvmlDeviceGetHandleByIndex_v2" (u32, *mut Handle);
+    most_mig "nvmlDeviceGetMaxMigDeviceCount" (Handle, *mut u32);
+    mig_by_index "nvmlDeviceGetMigDeviceHandleByIndex" (Handle, u32, *mut Handle);
     power "nvmlDeviceGetPowerUsage" (Handle, *mut u32);
     clock "nvmlDeviceGetClockInfo" (Handle, c_int, *mut u32);
     memory "nvmlDeviceGetMemoryInfo" (Handle, *mut Memory);
@@ -206,16 +208,40 @@ impl Nvml {
             let mut handle = std::ptr::null_mut();
             // SAFETY: as above.
             if unsafe { by_index(index, &raw mut handle) } == SUCCESS && !handle.is_null() {
-                let device = nvml.device(index, handle, series);
+                let gpu = format!("gpu{index}");
+                let device = nvml.device(&gpu, handle, series);
                 nvml.devices.push(device);
+                for (part, handle) in nvml.parts(handle) {
+                    let device = nvml.device(&format!("{gpu} mig{part}"), handle, series);
+                    nvml.devices.push(device);
+                }
             }
         }
         (!nvml.devices.is_empty()).then_some(nvml)
     }
 
+    /// The instances into which MIG divides a device, by NVML's number. There may be gaps.
+    fn parts(&self, device: Handle) -> Vec<(u32, Handle)> {
+        let (Some(most), Some(by_index)) = (self.functions.most_mig, self.functions.mig_by_index)
+        else {
+            return Vec::new();
+        };
+        let mut count = 0;
+        // SAFETY: NVML's function, with a handle that it gave out and a variable of ours.
+        if unsafe { most(device, &raw mut count) } != SUCCESS {
+            return Vec::new();
+        }
+        let part = |index| {
+            let mut handle = std::ptr::null_mut();
+            // SAFETY: as above.
+            let code = unsafe { by_index(device, index, &raw mut handle) };
+            (code == SUCCESS && !handle.is_null()).then_some((index, handle))
+        };
+        (0..count.min(MOST)).filter_map(part).collect()
+    }
+
     /// Asks everything once: what has no answer now has no series.
-    fn device(&self, index: u32, handle: Handle, series: &mut Vec<Series>) -> Device {
-        let gpu = format!("gpu{index}");
+    fn device(&self, gpu: &str, handle: Handle, series: &mut Vec<Series>) -> Device {
         let clocks = CLOCKS.map(|(clock, name)| {
             (Question::Clock(clock), vec![("gpu clock", format!("{gpu} {name}"), "MHz")])
         });
@@ -226,10 +252,10 @@ impl Nvml {
             .map(|name| ("gpu utilization", format!("{gpu} {name}"), "%"))
             .to_vec();
         let all = [
-            (Question::Power, vec![("gpu power", gpu.clone(), "W")]),
+            (Question::Power, vec![("gpu power", gpu.to_owned(), "W")]),
             (Question::Memory, vec![("gpu memory", format!("{gpu} used"), "MiB")]),
             (Question::Utilization, utilization),
-            (Question::Temperature, vec![("gpu temperature", gpu.clone(), "C")]),
+            (Question::Temperature, vec![("gpu temperature", gpu.to_owned(), "C")]),
         ];
         let mut device =
             Device { handle: handle as usize, questions: Vec::new(), before: Vec::new() };
@@ -412,6 +438,26 @@ mod tests {
         // The half second is more on a busy machine, so the rate is less.
         assert!(*sent > 0.0 && *sent <= 6.0, "{sent}");
         assert!(!all.iter().any(|(name, _)| name.contains("gpu1")), "missing is not 0: {all:?}");
+    }
+
+    #[test]
+    fn instances_of_a_divided_device_have_series_of_their_own() {
+        let scratch = Scratch::new();
+        let Some(file) = double(&scratch, &["-DMIG"]) else {
+            return testkit::skip("nvml", "no cc");
+        };
+        let mut series = Vec::new();
+        let mut nvml = Nvml::open(&file, &mut series).expect("two devices");
+        let mut values = Vec::new();
+        nvml.sample(&mut values);
+        let all = named(&series, &values);
+        // The numbers stand at the top of nvml.c: instances answer about memory only.
+        let parts: Vec<_> = all.iter().filter(|(name, _)| name.contains("mig")).collect();
+        let expected =
+            [("gpu memory/gpu0 mig0 used MiB", 256.0), ("gpu memory/gpu0 mig2 used MiB", 512.0)];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(parts, expected.iter().collect::<Vec<_>>());
+        assert!(all.contains(&("gpu power/gpu0 W".to_owned(), 70.5)), "{all:?}");
     }
 
     #[test]

@@ -4,6 +4,10 @@
  *
  *   normal   what the table below says
  *   flood    20,000 calls of cudaStreamSynchronize
+ *   ranges   what NVTX marks, if InitializeInjectionNvtx2 was called: `step` of 1 us, in it `inner` of the
+ *            domain CCCL, 300 ns, and the moment `now`; an end without a begin; `open`, which does not end
+ *   two      two devices, each with a kernel of 100 ns on its stream 7, and a copy of 512 bytes from the first to
+ *            the second; the second is instance 3 of a GPU that MIG divides, and instance 1 of that
  *   garbage  buffers and records that no CUPTI should give
  *
  *   correlation  calls                                      work
@@ -18,7 +22,7 @@
  *   11           cudaLaunchKernel                           a kernel without times
  *
  * -DBUSY: another profiler was first. -DLOST: kernels cannot be collected. -DOLD: a function that is
- * needed is missing. -DREFUSED: not even the version. */
+ * needed is missing. -DREFUSED: not even the version. -DCUDA11: records have the sizes of CUDA 11.8. */
 #define _GNU_SOURCE
 #include <stddef.h>
 #include <stdint.h>
@@ -27,6 +31,13 @@
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+/* The size of a record in CUDA 13.0, and in 11.8. */
+#ifdef CUDA11
+#define OF(now, then) (then)
+#else
+#define OF(now, then) (now)
+#endif
 
 enum { SUCCESS = 0, INVALID = 1, MAX_LIMIT = 12, INVALID_KIND = 21, BUSY_CODE = 39, UNKNOWN = 999 };
 
@@ -47,6 +58,7 @@ int cuptiGetCallbackName(uint32_t domain, uint32_t function, const char **name);
 int cuptiSetThreadIdType(uint32_t type);
 int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id);
 int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t *last);
+int InitializeInjectionNvtx2(const void *table);
 int double_run(const char *scenario);
 int double_collects(uint32_t kind);
 
@@ -54,6 +66,8 @@ static requested ask;
 static completed give;
 static uint8_t kinds[64];
 static int subscribers;
+/* What the subscriber wants to be called. */
+static void (*called)(void *, uint32_t, uint32_t, const void *);
 static size_t dropped;
 static uint64_t op;
 
@@ -85,12 +99,13 @@ int cuptiGetTimestamp(uint64_t *out) {
 }
 
 int cuptiSubscribe(void **subscriber, void *callback, void *user) {
-    (void)callback, (void)user;
+    (void)user;
 #ifdef BUSY
-    (void)subscriber;
+    (void)callback, (void)subscriber, (void)called;
     return BUSY_CODE;
 #else
     if (subscribers++) return BUSY_CODE;
+    called = (void (*)(void *, uint32_t, uint32_t, const void *))(size_t)callback;
     *subscriber = &subscribers;
     return SUCCESS;
 #endif
@@ -233,10 +248,10 @@ static void call(uint32_t correlation, uint32_t function, uint64_t start, uint32
     put32(out + 36, code);
 }
 
-static void kernel(uint32_t correlation, uint32_t stream, const char *name, uint64_t start,
+static uint8_t *kernel(uint32_t correlation, uint32_t stream, const char *name, uint64_t start,
                    uint64_t length, uint64_t node) {
-    uint8_t *out = record(10, 216);
-    if (out == NULL) return;
+    uint8_t *out = record(10, OF(216, 200));
+    if (out == NULL) return NULL;
     put16(out + 6, 32);
     put64(out + 16, start);
     put64(out + 24, start == 0 ? 0 : start + length);
@@ -252,21 +267,57 @@ static void kernel(uint32_t correlation, uint32_t stream, const char *name, uint
     put32(out + 92, correlation);
     put64(out + 104, (uint64_t)(uintptr_t)name);
     put64(out + 144, node);
+    return out;
+}
+
+static void device(uint32_t id, uint32_t context, const char *name) {
+    uint8_t *out = record(8, OF(184, 176));
+    put64(out + 16, 1ull << 30);
+    put32(out + 44, 7);
+    put32(out + 104, 9);
+    put32(out + 108, 0);
+    put32(out + 112, id);
+    put64(out + 136, (uint64_t)(uintptr_t)name);
+    out[145] = id == 0 ? 0 : 1;
+    put32(out + 152, 3);
+    put32(out + 156, 1);
+    out = record(9, OF(32, 16));
+    put32(out + 4, context);
+    put32(out + 8, id);
+}
+
+static void two(void) {
+    uint64_t begin = now();
+    for (uint32_t id = 0; id < 2; id++) {
+        device(id, 10 + id, id == 0 ? "NVIDIA First" : "NVIDIA Second");
+        call(1 + id, 0, begin + 1000 * id, 0);
+    }
+    call(3, 1, begin + 2000, 0);
+    for (uint32_t id = 0; id < 2; id++) {
+        uint8_t *out = kernel(1 + id, 7, "of_each", begin + 1000 * id + 500, 100, 0);
+        put32(out + 40, id);
+        put32(out + 44, 10 + id);
+    }
+    uint8_t *out = record(22, 96);
+    out[4] = 10, out[5] = 3, out[6] = 3;
+    put64(out + 8, 512);
+    put64(out + 16, begin + 2500);
+    put64(out + 24, begin + 2600);
+    put32(out + 32, 0);
+    put32(out + 36, 10);
+    put32(out + 40, 9);
+    put32(out + 44, 0);
+    put32(out + 52, 1);
+    put32(out + 60, 3);
+    put64(out + 72, 0);
+    hand_over(0);
 }
 
 static void normal(void) {
     static char gone[] = "_Z5saxpyfPKfPf";
     uint64_t begin = now();
-    uint8_t *out = record(8, 184);
-    put64(out + 16, 1ull << 30);
-    put32(out + 44, 7);
-    put32(out + 104, 9);
-    put32(out + 108, 0);
-    put32(out + 112, 0);
-    put64(out + 136, (uint64_t)(uintptr_t) "NVIDIA Double");
-    out = record(9, 32);
-    put32(out + 4, 1);
-    put32(out + 8, 0);
+    uint8_t *out;
+    device(0, 1, "NVIDIA Double");
     for (uint32_t i = 1; i <= 3; i++) call(i, 0, begin + 1000 * i, 0);
     op = 0;
     call(4, 1, begin + 4000, 0);
@@ -279,7 +330,7 @@ static void normal(void) {
     call(11, 0, begin + 11000, 0);
     hand_over(0);
     for (uint32_t i = 1; i <= 3; i++) kernel(i, 7, gone, begin + 1000 * i + 500, 250, 0);
-    out = record(1, 96);
+    out = record(1, OF(96, 88));
     out[4] = 1, out[5] = 2, out[6] = 3;
     put64(out + 8, 1 << 20);
     put64(out + 16, begin + 4500);
@@ -299,7 +350,7 @@ static void normal(void) {
     put32(out + 44, 5);
     put16(out + 50, 3);
     put64(out + 64, 0);
-    out = record(38, 56);
+    out = record(38, OF(56, 40));
     put32(out + 4, 3);
     put64(out + 8, begin + 6005);
     put64(out + 16, begin + 6095);
@@ -312,6 +363,39 @@ static void normal(void) {
     hand_over(0);
     /* CUPTI may free a name after the buffer with it was given back. */
     memset(gone, 'x', sizeof gone - 1);
+}
+
+static int sees_ranges;
+
+int InitializeInjectionNvtx2(const void *table) {
+    sees_ranges = table != NULL;
+    return 1;
+}
+
+static void mark(uint32_t what, uint32_t id, uint64_t time, const char *name, const char *domain) {
+    uint8_t *out = record(12, 56);
+    if (out == NULL) return;
+    put32(out + 4, what);
+    put64(out + 8, time);
+    put32(out + 16, id);
+    put32(out + 20, 2);
+    put32(out + 24, (uint32_t)getpid());
+    put32(out + 28, (uint32_t)syscall(SYS_gettid));
+    put64(out + 40, (uint64_t)(uintptr_t)name);
+    put64(out + 48, (uint64_t)(uintptr_t)domain);
+}
+
+static void ranges(void) {
+    uint64_t begin = now();
+    if (!sees_ranges) return;
+    mark(2, 1, begin + 1000, "step", NULL);
+    mark(2, 2, begin + 1200, "inner", "CCCL");
+    mark(4, 2, begin + 1500, NULL, "CCCL");
+    mark(1, 3, begin + 1600, "now", NULL);
+    mark(4, 1, begin + 2000, NULL, NULL);
+    mark(4, 9, begin + 2100, NULL, NULL);
+    mark(2, 4, begin + 3000, "open", NULL);
+    hand_over(0);
 }
 
 static void garbage(void) {
@@ -335,11 +419,20 @@ static void garbage(void) {
     give(NULL, 0, NULL, 0, 0);
 }
 
+#ifdef WITH_COUNTERS
+static void counters(const char *scenario);
+#endif
+
 int double_collects(uint32_t kind) { return kinds[kind % 64]; }
 
 int double_run(const char *scenario) {
     if (ask == NULL || give == NULL) return -1;
+#ifdef WITH_COUNTERS
+    if (strcmp(scenario, "counters") == 0 || strcmp(scenario, "silent") == 0) counters(scenario);
+#endif
     if (strcmp(scenario, "normal") == 0) normal();
+    if (strcmp(scenario, "ranges") == 0) ranges();
+    if (strcmp(scenario, "two") == 0) two();
     if (strcmp(scenario, "garbage") == 0) garbage();
     if (strcmp(scenario, "flood") == 0) {
         uint64_t begin = now();

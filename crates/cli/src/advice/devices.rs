@@ -7,7 +7,8 @@ use names::defaults::Skipped;
 pub(super) fn for_device(component: &str) -> Option<&'static str> {
     match component.to_ascii_lowercase().as_str() {
         "cuda" => Some(
-            "NVIDIA's driver keeps its counters for root unless the module option \
+            "run --plugin cuda --plugin-config cuda.counters=NAME samples the device's counters over \
+             time, by CUPTI's names; NVIDIA's driver keeps them for root unless the module option \
              NVreg_RestrictProfilingToAdminUsers is 0: put `options nvidia \
              NVreg_RestrictProfilingToAdminUsers=0` into a file below /etc/modprobe.d, rebuild the \
              initramfs if it loads the driver, and reboot",

@@ -68,6 +68,7 @@ fn about_a_list() {
     }
     let cuda = of_list(&bare, "cuda:::event:elapsed_cycles_sm:device=0");
     assert!(cuda.contains("NVreg_RestrictProfilingToAdminUsers=0"), "{cuda}");
+    assert!(cuda.contains("cuda.counters=NAME"), "{cuda}");
 }
 
 /// On a machine with a PMU, a tracepoint and a processor that is not AMD's.

@@ -9,7 +9,9 @@ use counters::{Plan, ThreadCounters};
 use machine::Machine;
 use machine::files::parse_cpus;
 use model::{Counter, Loss};
-use plugin_host::layers::{CUDA_INJECTION, OPENCL_LAYERS, cuda_injection, opencl_layers};
+use plugin_host::layers::{
+    CUDA_INJECTION, NVTX_INJECTION, OPENCL_LAYERS, cuda_injection, nvtx_injection, opencl_layers,
+};
 use profile::ProfileId;
 use profile::live::{ProcessId, boot_id};
 use profile::manifest::{CounterInfo, Manifest, Origin, State};
@@ -205,10 +207,11 @@ pub fn make(
     let preload = preload(&library, &pool_directory)?;
     let python = crate::python::path(&pool_directory);
     // The OpenCL loader of the program loads these plugins a second time, as its layers, and CUDA's
-    // driver loads the one for CUDA.
+    // driver and NVTX load the one for CUDA.
     let files = || run_file.plugins.iter().flat_map(|plugins| &plugins.files).map(Path::new);
     let layers = opencl_layers(files(), std::env::var_os(OPENCL_LAYERS).as_deref());
     let injection = cuda_injection(files(), std::env::var_os(CUDA_INJECTION).as_deref());
+    let ranges = nvtx_injection(files(), std::env::var_os(NVTX_INJECTION).as_deref());
     made.directories.clear();
     Ok(Prepared {
         directory,
@@ -219,6 +222,7 @@ pub fn make(
             .chain(python.map(|path| (crate::python::PATH_VARIABLE, path)))
             .chain(layers.map(|layers| (OPENCL_LAYERS, layers)))
             .chain(injection.map(|file| (CUDA_INJECTION, file)))
+            .chain(ranges.map(|file| (NVTX_INJECTION, file)))
             .chain(recording.job_variables())
             .chain(recording.shapes.then(|| (crate::python::SHAPES_VARIABLE, "1".into())))
             .collect(),

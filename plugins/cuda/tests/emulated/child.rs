@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use plugin_host::session::Stack;
 use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink, platform::Library};
 
-use crate::{DRIVER, KERNEL, MEMCPY, MEMSET, RUNTIME, SYNC};
+use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, RUNTIME, SYNC};
 
 #[derive(Default)]
 struct Lines {
@@ -50,7 +50,12 @@ impl Sink for Lines {
     fn missing(&mut self, what: u32, count: u64) {
         let _ = writeln!(self.text, "missing\t{what}\t{count}");
     }
-    fn counter(&mut self, _counter: &Counter<'_>) {}
+    fn counter(&mut self, counter: &Counter<'_>) {
+        let Counter { time_ns, device, track, series, unit, value } = counter;
+        let (track, series, unit) = (text(track), text(series), text(unit));
+        let _ =
+            writeln!(self.text, "counter\t{time_ns}\t{device}\t{track}\t{series}\t{unit}\t{value}");
+    }
 }
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -76,11 +81,16 @@ fn child() {
     assert_eq!(plugin.problems.all(), []);
     let own = Library::open(Path::new(&file)).expect("it is loaded");
     let injected: extern "C" fn() -> c_int = call(&own, c"InitializeInjection");
-    assert_eq!(injected(), 1, "without a recording, too");
+    // A program may mark a range before it uses CUDA.
+    if variable("CUDA_TEST_NVTX") != "early" {
+        assert_eq!(injected(), 1, "without a recording, too");
+    }
+    let ranges: extern "C" fn(*const c_char) -> c_int = call(&own, c"InitializeInjectionNvtx2");
+    assert_eq!(ranges(c"table".as_ptr()), 0, "nothing is recorded");
 
     let configuration = format!("interval=1ms,cuda.cupti={cupti},{}", variable("CUDA_TEST_CONFIG"));
     let configuration = CString::new(configuration.trim_end_matches(',')).expect("no zero byte");
-    let mut types = vec![MEMCPY, MEMSET, KERNEL, RUNTIME, DRIVER, SYNC];
+    let mut types = vec![MEMCPY, MEMSET, KERNEL, RUNTIME, DRIVER, SYNC, ANNOTATION];
     if let Ok(only) = variable("CUDA_TEST_TYPES").parse() {
         types = vec![only];
     }
@@ -114,7 +124,13 @@ fn child() {
     assert!(plugin.profilers[0].create(&setup).is_none(), "one recording at a time");
     let correlation = session.correlation();
     assert!(session.start());
+    if variable("CUDA_TEST_NVTX") != "late" {
+        let _ = writeln!(lines.text, "ranges\t{}", ranges(c"table".as_ptr()));
+    }
     assert_eq!(injected(), 1);
+    if variable("CUDA_TEST_NVTX") == "late" {
+        let _ = writeln!(lines.text, "ranges\t{}", ranges(c"table".as_ptr()));
+    }
     if variable("CUDA_TEST_CYCLES") == "3" {
         session.toggle(false);
         program_of(c"flood");
@@ -157,6 +173,12 @@ fn child() {
     session.stop();
     session.process(&mut lines);
     drop(session);
+    if let Ok(library) = Library::open(Path::new(&cupti))
+        && library.symbol(c"double_left").is_some()
+    {
+        let left: extern "C" fn() -> c_int = call(&library, c"double_left");
+        let _ = writeln!(lines.text, "left\t{}", left());
+    }
     for said in
         SAID.lock().expect("not poisoned").iter().filter(|text| !text.contains("another recording"))
     {

@@ -6,6 +6,7 @@
 //! host of the plugin. It does what CUDA's driver would do, and writes down what the plugin hands over.
 
 mod child;
+mod counters;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ const KERNEL: u32 = 6;
 const RUNTIME: u32 = 8;
 const DRIVER: u32 = 9;
 const SYNC: u32 = 16;
+const ANNOTATION: u32 = 2;
 
 /// An event that came back.
 #[derive(Clone, Debug)]
@@ -30,6 +32,7 @@ struct Seen {
     start_ns: i64,
     end_ns: i64,
     id: i64,
+    device: i64,
     resource: i64,
     /// Positive where an arrow begins.
     flow: i64,
@@ -64,8 +67,12 @@ fn plugin() -> PathBuf {
 }
 
 fn double(scratch: &Scratch, flags: &[&str]) -> Option<PathBuf> {
+    double_of(scratch, "plugins/cupti.c", flags)
+}
+
+fn double_of(scratch: &Scratch, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let file = scratch.join("libcupti.so.13");
-    let compiled = c::shared("cc", "plugins/cupti.c", &file, flags);
+    let compiled = c::shared("cc", source, &file, flags);
     if compiled.is_none() {
         testkit::skip("cuda", "there is no C compiler");
     }
@@ -102,6 +109,7 @@ fn run(cupti: &Path, scenario: &str, more: &[(&str, &str)]) -> Recorded {
             start_ns: number(3),
             end_ns: number(4),
             id: number(5),
+            device: number(6),
             resource: number(7),
             flow: number(8),
             arguments: pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect(),
@@ -238,7 +246,80 @@ fn only_what_is_asked_for_is_collected() {
     assert_eq!(waits.events.len(), 1);
     assert_eq!((waits.events[0].resource, &*waits.events[0].arguments["stream"]), (7, "7"));
     let all = run(&cupti, "normal", &[]);
-    assert_eq!(all.rows("collected"), [["1 2 4 5 8 9 10 22 38 39"]], "no overhead, as asked");
+    assert_eq!(all.rows("collected"), [["1 2 4 5 8 9 10 12 22 38 39"]], "no overhead, as asked");
+}
+
+#[test]
+fn several_devices_and_a_part_of_one_have_rows_of_their_own() {
+    for flags in [&[][..], &["-DCUDA11"]] {
+        let scratch = Scratch::new();
+        let Some(cupti) = double(&scratch, flags) else { return };
+        let recorded = run(&cupti, "two", &[]);
+        // The table at the top of cupti.c.
+        let kernels = recorded.of_type(KERNEL);
+        let places: Vec<(i64, i64, i64)> = kernels
+            .iter()
+            .map(|one| (one.device, one.resource, one.end_ns - one.start_ns))
+            .collect();
+        assert_eq!(places, [(0, 7, 100), (1, 7, 100)]);
+        let copies = recorded.of_type(MEMCPY);
+        assert_eq!((copies.len(), copies[0].device, copies[0].resource), (1, 0, 9));
+        assert_eq!(copies[0].name, "Memcpy PtoP (Device -> Device)");
+        let argument = |key: &str| copies[0].arguments[key].as_str();
+        assert_eq!(["bytes", "from device", "to device"].map(argument), ["512", "0", "1"]);
+        let devices = recorded.rows("device");
+        assert_eq!([&*devices[0][1], &*devices[1][1]], ["NVIDIA First", "NVIDIA Second"]);
+        let part = "MIG instance 3 of the GPU, 1 of it";
+        assert_eq!(
+            [0, 1].map(|at: usize| devices[at][2].contains(part)),
+            [false, true],
+            "{devices:?}"
+        );
+        let mut rows: Vec<(&str, &str)> =
+            recorded.rows("resource").iter().map(|row| (&*row[0], &*row[2])).collect();
+        rows.sort_unstable();
+        assert_eq!(rows, [("0", "stream 7"), ("0", "stream 9"), ("1", "stream 7")]);
+        assert_eq!(recorded.rows("problem").len(), 0, "{recorded:?}");
+    }
+}
+
+#[test]
+fn shorter_records_of_cuda_11_say_the_same() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &["-DCUDA11"]) else { return };
+    let recorded = run(&cupti, "normal", &[]);
+    let count = |event_type: u32| recorded.of_type(event_type).len();
+    assert_eq!([KERNEL, MEMCPY, MEMSET, SYNC, RUNTIME, DRIVER].map(count), [5, 1, 1, 1, 10, 0]);
+    assert_eq!(recorded.rows("problem").len(), 0, "{recorded:?}");
+    assert_eq!(recorded.rows("device")[0][..2], ["0", "NVIDIA Double"]);
+}
+
+#[test]
+fn ranges_of_nvtx_are_on_their_threads() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double(&scratch, &[]) else { return };
+    // A program may mark its first range before it uses CUDA, or after.
+    for when in ["early", "late"] {
+        let recorded = run(&cupti, "ranges", &[("CUDA_TEST_NVTX", when)]);
+        assert_eq!(recorded.rows("ranges"), [["1"]], "CUPTI's answer");
+        let ranges = recorded.of_type(ANNOTATION);
+        let named: Vec<(&str, i64)> =
+            ranges.iter().map(|one| (&*one.name, one.end_ns - one.start_ns)).collect();
+        // The table at the top of cupti.c; the last ends with the recording.
+        assert_eq!(named[..3], [("CCCL: inner", 300), ("now", 0), ("step", 1_000)]);
+        assert_eq!((named.len(), named[3].0), (4, "open"), "{named:?}");
+        let (step, inner) = (ranges[2], ranges[0]);
+        assert!(step.start_ns <= inner.start_ns && inner.end_ns <= step.end_ns);
+        assert!(ranges[3].end_ns >= ranges[3].start_ns, "{ranges:?}");
+        assert!(ranges.iter().all(|one| one.resource == step.resource), "one thread");
+    }
+    let torch = scratch.join("libtorch_cpu.so");
+    c::shared("cc", "plugins/empty.c", &torch, &[]).expect("there is a cc");
+    let load = ("CUDA_TEST_LOAD", torch.to_str().expect("UTF-8"));
+    let left = run(&cupti, "ranges", &[load]);
+    assert_eq!(left.rows("ranges"), [["0"]], "CUPTI is not even loaded");
+    let only = ("CUDA_TEST_TYPES", &*KERNEL.to_string());
+    assert_eq!(run(&cupti, "ranges", &[only]).rows("ranges"), [["0"]], "nobody asked for ranges");
 }
 
 #[test]

@@ -1,0 +1,226 @@
+//! The thread that samples counters of devices (`cuda.counters=…`). A device is sampled from the moment at
+//! which the program makes a context on it: CUPTI says so in the thread that makes it, where little may be
+//! done, so a thread of the plugin's begins the sampling and fetches the samples from then on.
+//!
+//! ```text
+//!  program ── context made ──► CUPTI ── made ──► Message::Device ─┐
+//!  host ── flush, pause, stop ──────────────────► Message::…  ────┴─► thread: pm::Sampling of each device
+//!                                                                       │ each PASS
+//!                                                     collect ◄─ values ┘
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::collect::{self, Value};
+use crate::cupti::{self, Cupti};
+use crate::pm::{self, Sample, Sampling};
+use crate::settings::Counters;
+
+/// Time between two fetches of samples.
+const PASS: Duration = Duration::from_millis(50);
+/// How long a flush, and the end of a recording, wait for the thread.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
+const CONTEXT_CREATED: u32 = 1;
+
+enum Message {
+    /// The program uses this device.
+    Device(u32),
+    /// Fetch what there is, go on or pause if that is said, and answer.
+    Fetch { goes_on: Option<bool>, done: Sender<()> },
+}
+
+static THREAD: Mutex<Option<Sender<Message>>> = Mutex::new(None);
+static WHY: Mutex<Option<String>> = Mutex::new(None);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts the thread, if there are counters to sample.
+pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize) {
+    *lock(&WHY) = None;
+    if counters.names.is_empty() {
+        return;
+    }
+    if let Err(why) = pm::check(cupti) {
+        return note(why);
+    }
+    let (send, receive) = channel();
+    let counters = counters.clone();
+    // A new thread has the signals of the one that starts it.
+    let blocked = Blocked::new();
+    let started = std::thread::Builder::new().name("cuda counters".to_owned()).spawn(move || {
+        let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive)));
+    });
+    drop(blocked);
+    match started {
+        Ok(_) => *lock(&THREAD) = Some(send),
+        Err(error) => return note(format!("no thread: {error}")),
+    }
+    if let Err(code) = cupti.say_contexts(subscriber, CONTEXT_CREATED) {
+        note(format!("cuptiEnableCallback: {}", cupti.said(code)));
+    }
+}
+
+/// What CUPTI calls in the thread that made a context.
+///
+/// # Safety
+/// CUPTI calls this, with data of its own.
+pub unsafe extern "C" fn made(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
+    if (domain, id) != (cupti::DOMAIN_RESOURCE, CONTEXT_CREATED) || data.is_null() {
+        return;
+    }
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: `CUpti_ResourceData`, whose first word is the context.
+        let context = unsafe { *data.cast::<*mut c_void>() };
+        if let Some(device) = cupti::in_use().and_then(|cupti| cupti.device_of(context)) {
+            used(device);
+        }
+    }));
+}
+
+/// The program uses a device.
+pub fn used(device: u32) {
+    if let Some(thread) = &*lock(&THREAD) {
+        let _ = thread.send(Message::Device(device));
+    }
+}
+
+/// Has the thread hand over what was sampled. `goes_on`: it samples from now on, it does not, or as before.
+pub fn fetch(goes_on: Option<bool>) {
+    let Some(thread) = lock(&THREAD).clone() else { return };
+    let (done, answer) = channel();
+    if thread.send(Message::Fetch { goes_on, done }).is_ok() {
+        // After this time, CUPTI hangs, and the program should not.
+        let _ = answer.recv_timeout(PATIENCE);
+    }
+}
+
+/// Ends the thread.
+pub fn end() {
+    fetch(Some(false));
+    *lock(&THREAD) = None;
+}
+
+/// Why counters were not sampled, if they were asked for and could not be.
+pub fn why() -> Option<String> {
+    lock(&WHY).clone()
+}
+
+fn note(why: String) {
+    lock(&WHY).get_or_insert(why);
+}
+
+fn work(cupti: &'static Cupti, counters: &Counters, messages: &Receiver<Message>) {
+    let mut used = BTreeSet::new();
+    let mut running: BTreeMap<u32, Sampling> = BTreeMap::new();
+    let mut is_on = true;
+    loop {
+        let mut done = None;
+        match messages.recv_timeout(PASS) {
+            Ok(Message::Device(device)) if !used.insert(device) => continue,
+            Ok(Message::Device(device)) => {
+                if is_on {
+                    start(cupti, counters, device, &mut running);
+                }
+                continue;
+            }
+            Ok(Message::Fetch { goes_on, done: answer }) => {
+                let goes_on = goes_on.unwrap_or(is_on);
+                if !goes_on {
+                    running.values_mut().for_each(Sampling::stop);
+                }
+                done = Some((goes_on, answer));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        running.retain(|device, sampling| match sampling.decode(|sample| keep(*device, &sample)) {
+            Ok(lost) => {
+                collect::add_dropped(lost);
+                true
+            }
+            Err(why) => {
+                note(format!("device {device}: {why}"));
+                false
+            }
+        });
+        let Some((goes_on, answer)) = done else { continue };
+        if !goes_on {
+            running.clear();
+        } else if !is_on {
+            for device in &used {
+                start(cupti, counters, *device, &mut running);
+            }
+        }
+        is_on = goes_on;
+        let _ = answer.send(());
+    }
+}
+
+fn start(
+    cupti: &'static Cupti,
+    counters: &Counters,
+    device: u32,
+    running: &mut BTreeMap<u32, Sampling>,
+) {
+    match Sampling::begin(cupti, device, &counters.names, counters.interval, PASS) {
+        Ok(sampling) => _ = running.insert(device, sampling),
+        Err(why) => note(format!("device {device}: {why}")),
+    }
+}
+
+fn keep(device: u32, sample: &Sample<'_>) {
+    for (counter, value) in sample.values.iter().enumerate() {
+        // CUPTI gives NaN where a ratio has no divisor: a missing value is none.
+        if value.is_finite() {
+            let value =
+                Value { time: sample.start, device, counter: counter as u32, value: *value };
+            collect::add_value(value);
+        }
+    }
+}
+
+/// Blocks the program's signals until dropped: they are none of the thread's business. Those that a
+/// thread's own instructions cause stay as they are.
+struct Blocked {
+    before: libc::sigset_t,
+}
+
+impl Blocked {
+    fn new() -> Self {
+        const OWN: [i32; 7] = [
+            libc::SIGSEGV,
+            libc::SIGBUS,
+            libc::SIGILL,
+            libc::SIGFPE,
+            libc::SIGTRAP,
+            libc::SIGSYS,
+            libc::SIGABRT,
+        ];
+        // SAFETY: plain calls on sets of our own, for which zeros are a value.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before = std::mem::zeroed();
+            libc::sigfillset(&mut all);
+            for signal in OWN {
+                libc::sigdelset(&mut all, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+            Self { before }
+        }
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        // SAFETY: the set that the thread had.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
