@@ -402,6 +402,45 @@ fn a_forked_child_hands_over_nothing_and_takes_nothing_away() {
 }
 
 #[test]
+fn counters_and_ranges_are_in_the_profile() {
+    let Some(dist) = std::env::var_os("COUNTERPOINT_DIST") else {
+        return testkit::skip("cuda", "COUNTERPOINT_DIST is not set");
+    };
+    let scratch = Scratch::new();
+    let Some(cupti) = double_of(&scratch, "plugins/cupti_pm.c", &[]) else { return };
+    let (program, profile) = (scratch.join("program"), scratch.join("p.cpt"));
+    c::compile("cc", "plugins/cuda_program.c", &program, &["-ldl"]).expect("there is a cc");
+    let counterpoint = || Command::new(Path::new(&dist).join("bin/counterpoint"));
+    let mut run = counterpoint();
+    run.env_remove("CUDA_INJECTION64_PATH").env_remove("NVTX_INJECTION64_PATH");
+    run.args(["run", "-e", "none", "--plugin"]).arg(plugin()).arg("--plugin-config");
+    run.arg(format!("cuda.cupti={},cuda.counters=sm__cycles_active.avg", cupti.display()));
+    run.arg("-o").arg(&profile).arg("--").arg(&program).arg(&cupti).args(["counters", "ranges"]);
+    let ran = run.output().expect("starts");
+    assert_eq!(ran.status.code(), Some(5), "{ran:?}");
+    let mut report = counterpoint();
+    let reported = report.arg("report").arg(&profile).args(["--format", "json"]).output();
+    let text = String::from_utf8(reported.expect("starts").stdout).expect("UTF-8");
+    // The table at the top of cupti_pm.c: six samples of each device, 0 to 50 and 1000 to 1050. A mean is over
+    // time, so the last, with which the time ends, is not in it.
+    for (device, mean) in [(0, "20.0"), (1, "1020.0")] {
+        let name = format!("\"track\":\"sm__cycles_active.avg\",\"name\":\"gpu{device}\"");
+        let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
+        let track = plain.split("{\"tracks\":").find(|track| track.contains(&name));
+        let track = track.unwrap_or_else(|| panic!("{name}: {text}"));
+        assert!(track.contains("\"samples\":6,"), "{track}");
+        assert!(track.contains(&format!("\"mean\":{mean}")), "{track}");
+    }
+    let mut export = counterpoint();
+    export.args(["export", "--format", "csv"]).arg(&profile);
+    let exported = export.output().expect("starts");
+    let text = String::from_utf8_lossy(&exported.stdout);
+    for name in ["step", "CCCL: inner", "open"] {
+        assert_eq!(text.matches(&format!(",{name},")).count(), 1, "{name}: {text}");
+    }
+}
+
+#[test]
 fn run_brings_the_plugin_into_the_program() {
     let Some(dist) = std::env::var_os("COUNTERPOINT_DIST") else {
         return testkit::skip("cuda", "COUNTERPOINT_DIST is not set");
@@ -414,7 +453,8 @@ fn run_brings_the_plugin_into_the_program() {
     assert_eq!((alone.status.code(), &*alone.stdout), (Some(6), &b"done\n"[..]));
     let counterpoint = || Command::new(Path::new(&dist).join("bin/counterpoint"));
     let mut run = counterpoint();
-    run.env_remove("CUDA_INJECTION64_PATH").args(["run", "-e", "none", "--plugin"]).arg(plugin());
+    run.env_remove("CUDA_INJECTION64_PATH").env_remove("NVTX_INJECTION64_PATH");
+    run.args(["run", "-e", "none", "--plugin"]).arg(plugin());
     run.arg("--plugin-config").arg(format!("cuda.cupti={}", cupti.display()));
     let ran = run.arg("-o").arg(&profile).arg("--").arg(&program).arg(&cupti).output();
     let ran = ran.expect("starts");
