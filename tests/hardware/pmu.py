@@ -6,6 +6,7 @@ and loads, so a difference of two of them must be exact where the counter is exa
 |---|---|
 | pmu_counts.py | both ways of reading, budgets, groups, turns, passes, threads, forks |
 | pmu_names.py | names beside other programs that count |
+| pmu_hosts.py | ops of PyTorch and TVM |
 | pmu_metrics.py | default counters, ipc, top-down; cost |"""
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 import events
 import machine
 import pmu_counts
+import pmu_hosts
 import pmu_metrics
 import pmu_names
 from events import MORE, Counter, Events
@@ -47,6 +49,7 @@ def check(place: Place, result: Result) -> None:
     lab = Lab(place, result)
     pmu_counts.check(lab)
     pmu_names.check(lab)
+    pmu_hosts.check(lab)
     pmu_metrics.check(lab)
 
 

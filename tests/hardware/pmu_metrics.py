@@ -14,7 +14,8 @@ from pmu_counts import group
 if TYPE_CHECKING:
     from pmu import Lab
 
-ROUNDS = 200
+# Rounds of a recording, and of one with events that stand in, which cost more.
+ROUNDS, FEW = 200, 20
 PRICED = 20_000
 
 
@@ -39,7 +40,7 @@ def plain(name: str) -> str:
 def defaults(lab: Lab) -> None:
     """Without -e, there are cycles and instructions, and ipc is their ratio."""
     with lab.result.check("the default counters, ipc") as said:
-        row = lab.record([], str(ROUNDS)).op("loop_100000")
+        row = lab.record([], str(FEW if lab.events.stand_in else ROUNDS)).op("loop_100000")
         totals = {plain(counter["name"]): counter["total"] for counter in row["counters"]}
         if "instructions" not in totals and not lab.events.stand_in and machine.reads_without_kernel():
             raise Absent(f"by default only times are recorded: {machine.reads_without_kernel()}")
@@ -62,7 +63,7 @@ def top_down(lab: Lab) -> None:
         tried = lab.place.tried(["doctor", "-e", group(*names)])
         if tried.returncode:
             raise Absent(f"{group(*names)} does not count here: {tried.stdout.strip()[-300:]}")
-        row = lab.record(["-e", group(*names)], str(ROUNDS)).op("loop_100000")
+        row = lab.record(["-e", group(*names)], str(FEW if lab.events.stand_in else ROUNDS)).op("loop_100000")
         values = metrics_of(row)
         first = ["retiring", "bad-speculation", "frontend-bound", "backend-bound"]
         missing = [name for name in first if values.get(name) is None]
@@ -90,7 +91,7 @@ def price(lab: Lab) -> None:
 
     def ns(options: list[str]) -> float:
         prices = []
-        for _ in range(3):
+        for _ in range(1 if lab.events.stand_in else 3):
             printed = lab.place.counterpoint(
                 ["run", *options, "-o", lab.place.fresh("price.cpt"), "--", lab.program, rounds, "price"],
                 lab.events.environment,

@@ -84,6 +84,10 @@ __attribute__((noinline)) static void load(unsigned long n) {
 #endif
 }
 
+/* For programs that load this file as a library. */
+void known_loop(unsigned long n);
+void known_loop(unsigned long n) { loop(n); }
+
 static const struct op {
   const char* name;
   void (*run)(unsigned long);
