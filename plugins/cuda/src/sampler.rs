@@ -55,7 +55,7 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize) {
     let counters = counters.clone();
     // A new thread has the signals of the one that starts it.
     let blocked = Blocked::new();
-    let started = std::thread::Builder::new().name("cuda counters".to_owned()).spawn(move || {
+    let started = std::thread::Builder::new().name("cp-cuda-pm".to_owned()).spawn(move || {
         let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive)));
     });
     drop(blocked);
