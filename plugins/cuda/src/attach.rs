@@ -216,7 +216,8 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
         return Err(failed("cuptiActivityEnable", last));
     }
     at_exit();
-    sampler::begin(cupti, &settings.counters, subscriber);
+    let taker = sampler::Taker { value: collect::add_value, lost: collect::add_dropped };
+    sampler::begin(cupti, &settings.counters, subscriber, taker);
     Ok((subscriber, kinds))
 }
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::cupti::{self, Cupti, NO_MORE};
 use crate::functions;
 use crate::records::{self, Bytes, Record, Unreadable};
-use crate::sampler;
+use crate::sampler::{self, Value};
 
 /// Bytes of a buffer. CUPTI needs one for each thread that calls CUDA, and for each context.
 pub const BUFFER: usize = 1 << 20;
@@ -30,19 +30,6 @@ const MOST_NAMES: usize = 100_000;
 
 /// A record, and the name that it pointed to.
 pub type Named = (Record, Option<Arc<str>>);
-
-/// A value of a counter of a device.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Value {
-    /// CUPTI's clock at the begin of the interval that it is about.
-    pub time: u64,
-    /// The device.
-    pub device: u32,
-    /// The counter's place among those that were asked for.
-    pub counter: u32,
-    /// The value.
-    pub value: f64,
-}
 
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 

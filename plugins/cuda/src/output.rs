@@ -11,11 +11,12 @@ use std::sync::Arc;
 use plugin::{Event, Kind, Trace};
 
 use crate::attach;
-use crate::collect::{Named, Value};
+use crate::collect::Named;
 use crate::cupti::{self, EXTERNAL_OP, EXTERNAL_RANGE};
 use crate::functions;
 use crate::names::Names;
 use crate::records::{Call, Mark, Record, Work};
+use crate::sampler::Value;
 
 /// Correlations whose op or work is remembered. A launch is older than its work by as many at most.
 const MOST: usize = 1 << 20;

@@ -6,7 +6,7 @@
 //!  program ── context made ──► CUPTI ── made ──► Message::Device ─┐
 //!  host ── flush, pause, stop ──────────────────► Message::…  ────┴─► thread: pm::Sampling of each device
 //!                                                                       │ each PASS
-//!                                                     collect ◄─ values ┘
+//!                                                       taker ◄─ values ┘
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::collect::{self, Value};
 use crate::cupti::{self, Cupti};
 use crate::pm::{self, Sample, Sampling};
 use crate::settings::Counters;
@@ -27,6 +26,28 @@ const PASS: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
 const CONTEXT_CREATED: u32 = 1;
+
+/// A value of a counter of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Value {
+    /// CUPTI's clock at the begin of the interval that it is about.
+    pub time: u64,
+    /// The device.
+    pub device: u32,
+    /// The counter's place among those that were asked for.
+    pub counter: u32,
+    /// The value.
+    pub value: f64,
+}
+
+/// Who takes what was sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct Taker {
+    /// Takes a value.
+    pub value: fn(Value),
+    /// Counts how often samples were lost.
+    pub lost: fn(u64),
+}
 
 enum Message {
     /// The program uses this device.
@@ -43,7 +64,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Starts the thread, if there are counters to sample.
-pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize) {
+pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, taker: Taker) {
     *lock(&WHY) = None;
     if counters.names.is_empty() {
         return;
@@ -56,7 +77,7 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize) {
     // A new thread has the signals of the one that starts it.
     let blocked = Blocked::new();
     let started = std::thread::Builder::new().name("cp-cuda-pm".to_owned()).spawn(move || {
-        let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive)));
+        let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive, taker)));
     });
     drop(blocked);
     match started {
@@ -117,7 +138,7 @@ fn note(why: String) {
     lock(&WHY).get_or_insert(why);
 }
 
-fn work(cupti: &'static Cupti, counters: &Counters, messages: &Receiver<Message>) {
+fn work(cupti: &'static Cupti, counters: &Counters, messages: &Receiver<Message>, taker: Taker) {
     let mut used = BTreeSet::new();
     let mut running: BTreeMap<u32, Sampling> = BTreeMap::new();
     let mut is_on = true;
@@ -141,14 +162,16 @@ fn work(cupti: &'static Cupti, counters: &Counters, messages: &Receiver<Message>
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        running.retain(|device, sampling| match sampling.decode(|sample| keep(*device, &sample)) {
-            Ok(lost) => {
-                collect::add_dropped(lost);
-                true
-            }
-            Err(why) => {
-                note(format!("device {device}: {why}"));
-                false
+        running.retain(|device, sampling| {
+            match sampling.decode(|sample| keep(*device, &sample, taker)) {
+                Ok(lost) => {
+                    (taker.lost)(lost);
+                    true
+                }
+                Err(why) => {
+                    note(format!("device {device}: {why}"));
+                    false
+                }
             }
         });
         let Some((goes_on, answer)) = done else { continue };
@@ -176,13 +199,13 @@ fn start(
     }
 }
 
-fn keep(device: u32, sample: &Sample<'_>) {
+fn keep(device: u32, sample: &Sample<'_>, taker: Taker) {
     for (counter, value) in sample.values.iter().enumerate() {
         // CUPTI gives NaN where a ratio has no divisor: a missing value is none.
         if value.is_finite() {
             let value =
                 Value { time: sample.start, device, counter: counter as u32, value: *value };
-            collect::add_value(value);
+            (taker.value)(value);
         }
     }
 }
