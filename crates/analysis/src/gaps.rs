@@ -15,17 +15,22 @@
 //! Pages are gathered in any order. Each flat page, and each cluster of nested pages, adds its inner gaps at
 //! once and remembers its edges; the gaps between these are added when all pages were read. Memory: some
 //! 100 bytes for each pair of ops that follow one another on a thread (at most `MOST_PAIRS` for each
-//! worker), and 64 bytes for each page.
+//! worker) and up to 512 bytes for the lengths of its gaps (of more than `FEW` gaps some kilobytes: 512 bytes
+//! for each doubling between the shortest and the longest), and 64 bytes for each page.
 
 use std::collections::{BTreeMap, HashMap};
 
 use profile::{Columns, Profile};
 
+use crate::exact::Histogram;
 use crate::table::{Key, devices};
 use crate::threads::ThreadTime;
 
 /// More pairs than this are not told apart.
 const MOST_PAIRS: usize = 100_000;
+
+/// The lengths of so many gaps of a pair are kept; of more, how many there are of about each length.
+const FEW: usize = 64;
 
 /// What is at an end of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,7 +44,7 @@ pub enum Side {
 }
 
 /// All gaps on one thread after the same op and before the same op. Times are in ticks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gap {
     /// Process index and thread index.
     pub thread: (usize, usize),
@@ -51,6 +56,8 @@ pub struct Gap {
     pub times: u64,
     /// The sum of the gaps, in ticks.
     pub total: u64,
+    /// The median of them, in ticks: of more than 64, at most 1/128 away from it.
+    pub median: f64,
     /// The longest of them.
     pub longest: u64,
     /// When that one began.
@@ -85,9 +92,20 @@ impl Gaps {
         self.total_ns(row) / row.times as f64
     }
 
+    /// The median of a row's gaps, in ns.
+    pub fn p50_ns(&self, row: &Gap) -> f64 {
+        row.median * self.ns_per_tick
+    }
+
     /// The longest of a row's gaps, in ns.
     pub fn max_ns(&self, row: &Gap) -> f64 {
         row.longest as f64 * self.ns_per_tick
+    }
+
+    /// The sum of the gaps right after and right before the calls of an op, in ns.
+    pub fn around_ns(&self, op: Key) -> f64 {
+        let is_beside = |row: &&Gap| [row.after, row.before].contains(&Side::Op(op));
+        self.rows.iter().filter(is_beside).map(|row| self.total_ns(row)).sum()
     }
 
     /// A row's part of all time between calls.
@@ -148,6 +166,9 @@ pub struct OfThread<'a> {
     pub most: &'a Gap,
 }
 
+/// A thread, and what is at both ends of a gap.
+type Beside = ((usize, usize), Side, Side);
+
 /// A call's op before names are looked up: process index and export.
 type Place = (u32, u32);
 
@@ -159,13 +180,14 @@ struct Pair {
     ops: Option<(Place, Place)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Sum {
     pair: Pair,
     times: u64,
     total: u64,
     longest: u64,
     longest_at: u64,
+    lengths: Lengths,
     /// The pair that came after it the last time. A model makes the same calls in each of its runs, so
     /// that it is usually the next one again.
     then: usize,
@@ -175,8 +197,68 @@ impl Sum {
     fn add(&mut self, from: u64, ticks: u64) {
         self.times += 1;
         self.total = self.total.saturating_add(ticks);
+        self.lengths.add(ticks);
         if ticks > self.longest || (ticks == self.longest && from < self.longest_at) {
             (self.longest, self.longest_at) = (ticks, from);
+        }
+    }
+}
+
+/// How long gaps are, for their median. Which form it has depends on their number only, so that it does not
+/// depend on the order of merging.
+#[derive(Clone, Debug)]
+enum Lengths {
+    /// Each of them.
+    Few(Vec<u64>),
+    Many(Histogram),
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Lengths {
+    fn add(&mut self, ticks: u64) {
+        match self {
+            Self::Few(all) if all.len() < FEW => all.push(ticks),
+            Self::Few(_) => self.many().add(ticks),
+            Self::Many(all) => all.add(ticks),
+        }
+    }
+
+    /// The histogram that they become.
+    fn many(&mut self) -> &mut Histogram {
+        if let Self::Few(few) = self {
+            let mut all = Histogram::default();
+            few.iter().for_each(|ticks| all.add(*ticks));
+            *self = Self::Many(all);
+        }
+        match self {
+            Self::Many(all) => all,
+            Self::Few(_) => unreachable!("it was made above"),
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        match other {
+            Self::Few(few) => few.into_iter().for_each(|ticks| self.add(ticks)),
+            Self::Many(all) => self.many().merge(&all),
+        }
+    }
+
+    /// The median, in ticks; 0 without any. The middle of a bucket may be above the longest one.
+    fn median(self, longest: u64) -> f64 {
+        match self {
+            Self::Few(mut all) if !all.is_empty() => {
+                all.sort_unstable();
+                let middle = all.len() / 2;
+                let low = all[middle - usize::from(all.len() % 2 == 0)];
+                (low as f64 + all[middle] as f64) / 2.0
+            }
+            Self::Few(_) => 0.0,
+            Self::Many(all) => all.quantile(0.5).unwrap_or(0).min(longest) as f64,
         }
     }
 }
@@ -231,7 +313,8 @@ impl Gathered {
         }
         let at = self.sums.len();
         let (longest, longest_at, then) = (0, u64::MAX, usize::MAX);
-        self.sums.push(Sum { pair, times: 0, total: 0, longest, longest_at, then });
+        let lengths = Lengths::default();
+        self.sums.push(Sum { pair, times: 0, total: 0, longest, longest_at, lengths, then });
         self.places.insert(pair, at);
         at
     }
@@ -253,6 +336,7 @@ impl Gathered {
             let own = &mut self.sums[at];
             own.times += sum.times;
             own.total = own.total.saturating_add(sum.total);
+            own.lengths.merge(sum.lengths);
             if (sum.longest, own.longest_at) > (own.longest, sum.longest_at) {
                 (own.longest, own.longest_at) = (sum.longest, sum.longest_at);
             }
@@ -283,23 +367,29 @@ impl Gathered {
         let on_device = devices(profile);
         let is_thread = |process: usize| on_device.get(process) == Some(&false);
         // Several exports can be one op.
-        let mut rows: BTreeMap<((usize, usize), Side, Side), Gap> = BTreeMap::new();
-        let mut put = |gap: Gap| {
+        let mut rows: BTreeMap<Beside, (Gap, Lengths)> = BTreeMap::new();
+        let mut put = |gap: Gap, lengths: Lengths| {
             let known = rows.entry((gap.thread, gap.after, gap.before));
-            let row = known.or_insert(Gap { times: 0, total: 0, longest: 0, ..gap });
+            let none = || (Gap { times: 0, total: 0, longest: 0, ..gap }, Lengths::default());
+            let (row, all) = known.or_insert_with(none);
+            all.merge(lengths);
             row.times += gap.times;
             row.total = row.total.saturating_add(gap.total);
             if gap.longest > row.longest {
                 (row.longest, row.longest_at) = (gap.longest, gap.longest_at);
             }
         };
-        for Sum { pair, times, total, longest, longest_at, .. } in self.sums {
+        for Sum { pair, times, total, longest, longest_at, lengths, .. } in self.sums {
             let (after, before) = match pair.ops {
                 Some((after, before)) => (Side::Op(key(after)), Side::Op(key(before))),
                 None => (Side::Any, Side::Any),
             };
             if is_thread(pair.thread.0) {
-                put(Gap { thread: pair.thread, after, before, times, total, longest, longest_at });
+                let (thread, median) = (pair.thread, 0.0);
+                put(
+                    Gap { thread, after, before, times, total, median, longest, longest_at },
+                    lengths,
+                );
             }
         }
         let mut found = Gaps { ns_per_tick, ..Gaps::default() };
@@ -314,10 +404,18 @@ impl Gathered {
             if rest > 0 {
                 let (after, before) = (Side::Op(key(last.last)), Side::End);
                 let (total, longest, longest_at) = (rest, rest, last.end);
-                put(Gap { thread, after, before, times: 1, total, longest, longest_at });
+                let median = 0.0;
+                put(
+                    Gap { thread, after, before, times: 1, total, median, longest, longest_at },
+                    Lengths::Few(vec![rest]),
+                );
             }
         }
-        found.rows = rows.into_values().collect();
+        let finished = |(gap, lengths): (Gap, Lengths)| {
+            let median = lengths.median(gap.longest);
+            Gap { median, ..gap }
+        };
+        found.rows = rows.into_values().map(finished).collect();
         found.rows.sort_by_key(|row| std::cmp::Reverse(row.total));
         let sum: f64 = found.rows.iter().map(|row| found.total_ns(row)).sum();
         found.recorder_ns = (found.between_ns - sum).max(0.0);
@@ -391,6 +489,32 @@ mod tests {
         two.merge(gathered(&[&calls[2..]]));
         assert_eq!(sums(&two), [(1, 2, 2, 12, 7, 40)]);
         assert_eq!(two.edges.len(), 2);
+    }
+
+    #[test]
+    fn medians() {
+        let of = |all: &[u64]| {
+            let mut lengths = Lengths::default();
+            all.iter().for_each(|ticks| lengths.add(*ticks));
+            lengths
+        };
+        assert_eq!(of(&[]).median(0), 0.0);
+        assert_eq!(of(&[900, 100, 200]).median(900), 200.0);
+        assert_eq!(of(&[900, 100, 300, 200]).median(900), 250.0);
+        // Of many, to 1/128, and however they were merged.
+        let all: Vec<u64> = (0..1_000).map(|n| (n * 7_919) % 1_000 * 1_000 + 1_000).collect();
+        let median = of(&all).median(1_000_000);
+        assert!((median / 500_000.0 - 1.0).abs() <= 1.0 / 128.0, "{median}");
+        for parts in [40, 64, 65, 990] {
+            let (a, b) = all.split_at(parts);
+            for (first, second) in [(a, b), (b, a)] {
+                let mut merged = of(first);
+                merged.merge(of(second));
+                assert_eq!(merged.median(1_000_000), median);
+            }
+        }
+        // No median is longer than the longest.
+        assert_eq!(of(&[129_025; 100]).median(129_025), 129_025.0);
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub const WORTH: f64 = 0.1;
 pub const MOST: f64 = 0.5;
 /// The part that waiting for data must take.
 pub const LOADING: f64 = 0.05;
-/// The part that calls of `.item()` must take, and how many there must be.
+/// The part that calls of `.item()` must take without the gaps around them, and how many there must be.
 pub const ITEMS: f64 = 0.01;
 /// See [`ITEMS`].
 pub const ITEM_CALLS: u64 = 1_000;
@@ -69,8 +69,9 @@ pub enum Rule {
     FreshMemory { op: Key, counter: usize, median: f64, faults: f64 },
     /// The program waits for its data loader: how often.
     DataLoader { op: Key, calls: u64, mean_ns: f64 },
-    /// `.item()` is called thousands of times.
-    Items { op: Key, calls: u64, mean_ns: f64 },
+    /// `.item()` is called thousands of times; the gaps right before and after its calls take `around_ns` in all.
+    /// They are at stake as well, as far as they are known: what Python does for the call is in them.
+    Items { op: Key, calls: u64, mean_ns: f64, around_ns: f64 },
 }
 
 /// A rule that holds.
@@ -103,7 +104,8 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
         let total_ns = row.total.value * ns_per_tick / passes;
         let own_ns = row.own.value * ns_per_tick / passes;
         let calls = row.calls / passes as u64;
-        named(profile, row, calls, total_ns, wall, &mut found);
+        let around_ns = || summary.gaps.as_ref().map_or(0.0, |gaps| gaps.around_ns(row.key));
+        named(profile, row, calls, [total_ns, wall], around_ns, &mut found);
         memory_bound(profile, row, own_ns, wall, &mut found);
     }
     fresh_memory(profile, summary, wall * passes, &mut found);
@@ -202,16 +204,18 @@ fn named(
     profile: &Profile,
     row: &Row,
     calls: u64,
-    total_ns: f64,
-    wall: f64,
+    [total_ns, wall]: [f64; 2],
+    around_ns: impl Fn() -> f64,
     found: &mut Vec<Fired>,
 ) {
     let Key::Op(op) = row.key else { return };
     let Some(op) = profile.ops.get(op) else { return };
     let mean_ns = total_ns / calls.max(1) as f64;
     match op.name.as_str() {
-        "aten::item" if calls >= ITEM_CALLS => {
-            fire(Rule::Items { op: row.key, calls, mean_ns }, total_ns, wall, ITEMS, found);
+        "aten::item" if calls >= ITEM_CALLS && total_ns >= ITEMS * wall => {
+            let around_ns = around_ns();
+            let rule = Rule::Items { op: row.key, calls, mean_ns, around_ns };
+            fire(rule, total_ns + around_ns, wall, ITEMS, found);
         }
         name if name.starts_with("enumerate(DataLoader)#") => {
             let rule = Rule::DataLoader { op: row.key, calls, mean_ns };

@@ -35,6 +35,7 @@ fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
         before,
         times: 1,
         total: ticks,
+        median: ticks as f64,
         longest: ticks,
         longest_at,
     };

@@ -220,3 +220,29 @@ fn items() {
     assert_eq!(fired(&torch("aten::item", 500, 500, 10_000)), [], "too few");
     assert_eq!(fired(&torch("aten::item", 5_000, 50, 10_000)), [], "0.5 % of the time");
 }
+
+/// What Python does for a call is in the gaps before and after it.
+#[test]
+fn items_with_the_gaps_around_them() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    let machine = process.machine("torch");
+    let [item, linear] =
+        ["aten::item", "aten::linear"].map(|name| process.op(machine, Role::Op, name, ""));
+    let of = process.thread("python3");
+    // 500 ns in `.item()`, 1 µs before it and 2 µs after it, in 10 µs.
+    for step in 0..5_000 {
+        let at = 1_000 + step * 10_000;
+        of.call(CallScript::op(item, at, 500));
+        of.call(CallScript::op(linear, at + 2_500, 6_500));
+    }
+    let (_scratch, profile) = script.opened();
+    let summary = summarize(&profile, &Options { gaps: true, ..Options::default() });
+    let all = rules(&profile, &summary, None);
+    let [Fired { rule: Rule::Items { calls: 5_000, around_ns, .. }, share }] = all.as_slice()
+    else {
+        panic!("{all:?}")
+    };
+    assert_eq!(*around_ns, 5_000.0 * 2_000.0 + 4_999.0 * 1_000.0);
+    assert!((share - 0.35).abs() < 0.001, "{share}");
+}

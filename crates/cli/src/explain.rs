@@ -135,7 +135,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let mut profile = open(&path, &Needs::default())?;
     args.ranks.choose(&mut profile)?;
-    let summary = summarize(&profile, &Options { raw: args.raw, ..Options::default() });
+    let summary = summarize(&profile, &Options { raw: args.raw, gaps: true, ..Options::default() });
     let mut ops = ops(&profile, &summary, glob);
     if ops.is_empty() {
         match glob {

@@ -28,13 +28,14 @@ const SCHEMA: &str = "counterpoint.between/1";
 const BEFORE: usize = 36;
 
 /// Columns, and what they mean.
-pub const EXPLAINED: [(&str, &str); 3] = [
+pub const EXPLAINED: [(&str, &str); 4] = [
     ("after: ", "the op whose call ended last on the thread; before: the op that began next"),
     ("(end): ", "the last moment that is known of the thread"),
     (
         "share: ",
         "of the time of all threads in no call; what the recorder does between calls is in it",
     ),
+    ("p50: ", "half of the gaps are at most so long; of more than 64 gaps it is known to 0.8 %"),
 ];
 
 /// The gaps for a page: the table, and the op after which each row is. `None` if they are not known, or
@@ -116,6 +117,7 @@ fn out_of(profile: &Profile, gaps: &Gaps, row: &Gap, sides: &Sides) -> impl Seri
         total_ns: gaps.total_ns(row),
         share: gaps.share(row),
         mean_ns: gaps.mean_ns(row),
+        p50_ns: gaps.p50_ns(row),
         max_ns: gaps.max_ns(row),
         max_at_unix_ns: profile.timeline.realtime_ns(row.longest_at),
     }
@@ -146,6 +148,7 @@ fn columns(
         column(1, "total_ns", "total", &|row| ns(gaps.total_ns(row))),
         column(2, "share", "share", &|row| gaps.share(row).map(Value::Part)),
         column(3, "mean_ns", "mean", &|row| ns(gaps.mean_ns(row))),
+        column(4, "p50_ns", "p50", &|row| ns(gaps.p50_ns(row))),
         column(5, "max_ns", "max", &|row| ns(gaps.max_ns(row))),
     ];
     Table::new(columns, (0..rows.len()).collect())

@@ -67,6 +67,28 @@ fn gaps_are_after_one_op_and_before_another() {
     assert!(one.contains("and 1 more"), "{one}");
 }
 
+/// Of gaps of 1, 1, 1 and 9 ms, the mean says what none of them is.
+#[test]
+fn the_median_of_gaps_is_beside_their_mean() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    process.library("m", &["f"]);
+    let main = process.thread("main");
+    for ms in [0, 2, 4, 6, 16] {
+        main.call(CallScript::new(0, ms * 1_000_000, 1_000_000));
+    }
+    let (_scratch, profile) = script.written();
+    let csv = text(&profile, &["--by", "between", "--format", "csv"]);
+    let of = |name: &str| {
+        let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let at = lines.next().unwrap().iter().position(|column| *column == name).unwrap();
+        lines.next().unwrap()[at].parse::<f64>().unwrap()
+    };
+    assert_eq!(["gaps", "mean_ns", "p50_ns", "max_ns"].map(of), [4.0, 3e6, 1e6, 9e6]);
+    let printed = text(&profile, &["--by", "between", "--width", "200"]);
+    assert!(printed.contains("mean      p50") && printed.contains("3.00 ms  1.00 ms"), "{printed}");
+}
+
 /// The line of a usual report, which a number and its unit do not part.
 #[test]
 fn a_report_says_where_most_of_the_time_between_calls_is() {

@@ -89,8 +89,13 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
             grouped(calls.into()),
             time(mean_ns)
         ),
-        Rule::Items { op: _, calls, mean_ns } => {
-            format!(".item() is called {} times, {} each", grouped(calls.into()), time(mean_ns))
+        Rule::Items { op: _, calls, mean_ns, around_ns } => {
+            let gaps = match around_ns >= 0.5 {
+                true => format!(", and the gaps right around its calls take {}", time(around_ns)),
+                false => String::new(),
+            };
+            let calls = grouped(calls.into());
+            format!(".item() is called {calls} times, {} each{gaps}", time(mean_ns))
         }
     };
     format!("{what}; {} of the wall time is at stake", percent(fired.share))
