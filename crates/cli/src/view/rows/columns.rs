@@ -97,6 +97,12 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     {
         column.csv_only = true;
     }
+    // Other hosts than IREE launch none, so that a table for people would have a column of dashes.
+    if rows.iter().all(|row| row.dispatches.is_none())
+        && let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches")
+    {
+        column.csv_only = true;
+    }
     if rows.iter().any(|row| row.inner > 0) {
         let inner = rows.iter().map(|row| Some(Value::Count(of_pass(row).inner.into())));
         columns.push(Column::for_programs("inner_calls", inner.collect()));
