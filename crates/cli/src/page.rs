@@ -42,7 +42,7 @@ use crate::view::table::Table;
 use crate::view::units::{bytes, grouped, plural};
 use crate::whole::WholeFile;
 use data::{Head, LossOut, TableOut};
-pub use roofline::Roofline;
+pub use roofline::{NEAR, Roofline};
 pub use tables::columns_of;
 
 /// How many ops have details: those with the most time.

@@ -11,7 +11,12 @@ use crate::view::units::{number, percent, plural};
 pub struct Roofline {
     pub rows: Vec<Placed>,
     pub roofs: Option<Roofs>,
+    /// Why there are no roofs, and what measures them.
+    pub no_roofs: Option<&'static str>,
 }
+
+/// From this part of a roof on, it is said to be what holds an op down.
+pub const NEAR: f64 = 0.25;
 
 /// Ticks are powers of ten, at most so many on an axis.
 const MOST_TICKS: i32 = 9;
@@ -60,7 +65,12 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
     };
     let x = Axis::of(known.iter().map(|(_, (x, _))| *x).chain(ridges(peak, &slopes)));
     let y = Axis::of(known.iter().map(|(_, (_, y))| *y).chain(peak));
-    let (Some(x), Some(y)) = (x, y) else { return RooflineOut::default() };
+    let (Some(x), Some(y)) = (x, y) else {
+        let about = wanted
+            .no_roofs
+            .map_or_else(String::new, |why| format!("{why}. Then write this page again."));
+        return RooflineOut { about, ..RooflineOut::default() };
+    };
     let mut roofs: Vec<RoofOut> = Vec::new();
     let steepest = slopes.iter().map(|(_, slope)| *slope).fold(0.0, f64::max);
     if let Some(peak) = peak {
@@ -83,19 +93,30 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
     let point = |(row, (intensity, rate)): &(&Placed, (f64, f64))| {
         let rate_text = format!("{} GFLOP/s", number(rate / 1e9));
         let of_roof = row.roof.map_or(String::new(), |roof| {
-            format!(", {} of its roof, bound by {}", percent(roof.part), roof.holds.name())
+            let why = match roof.part < NEAR {
+                true => "far below both roofs".to_owned(),
+                false => format!("bound by {}", roof.holds.name()),
+            };
+            format!(", {} of its roof, {why}", percent(roof.part))
         });
         PointOut {
             name: row.name.clone(),
             at: [x.place(*intensity), y.place(*rate)],
-            holds: row.roof.map_or("unknown", |roof| roof.holds.name()),
+            holds: match row.roof {
+                None => "unknown",
+                Some(roof) if roof.part < NEAR => "far",
+                Some(roof) => roof.holds.name(),
+            },
             text: format!("{}: {rate_text}{of_roof}", row.name),
         }
     };
     let ops = plural(known.len() as u128, "op");
     let about = match &wanted.roofs {
         Some(_) => format!("{ops} under the roofs of {}.", plural(threads.into(), "core")),
-        None => format!("{ops}. The roofs of their machine are not known."),
+        None => {
+            let why = wanted.no_roofs.unwrap_or("the roofs of their machine are not known");
+            format!("{ops}; {why}. Then write this page again.")
+        }
     };
     RooflineOut {
         about,
@@ -160,7 +181,7 @@ mod tests {
             caches: Vec::new(),
         };
         let rows = vec![row("slope", 1e9, 1e9, 1e8), row("top", 1e9, 1e7, 1e7)];
-        let found = of(&Roofline { rows, roofs: Some(roofs) });
+        let found = of(&Roofline { rows, roofs: Some(roofs), no_roofs: None });
         // From 0.5 to 200 operations per byte, and from 5 to 200 GFLOP/s.
         let x = |value: f64| (value / 0.5).ln() / 400f64.ln();
         let y = |value: f64| (value / 5.0).ln() / 40f64.ln();
@@ -187,8 +208,12 @@ mod tests {
         let mut unknown = row("x", 1.0, 1.0, 1.0);
         unknown.work.bytes = None;
         let nothing = row("y", 0.0, 0.0, 1.0);
-        assert!(of(&Roofline { rows: vec![unknown, nothing], roofs: None }).points.is_empty());
-        let one = of(&Roofline { rows: vec![row("z", 1.0, 1.0, 1.0)], roofs: None });
+        let no_roofs = Some("no roofs: measure them");
+        let found = of(&Roofline { rows: vec![unknown, nothing], roofs: None, no_roofs });
+        assert!(found.points.is_empty());
+        assert_eq!(found.about, "no roofs: measure them. Then write this page again.");
+        let one = of(&Roofline { rows: vec![row("z", 1.0, 1.0, 1.0)], roofs: None, no_roofs });
+        assert_eq!(found.about, one.about.replacen("1 op; ", "", 1));
         let all = one.x.iter().chain(&one.y).map(|(at, _)| *at).chain(one.points[0].at);
         assert!(all.into_iter().all(f64::is_finite));
     }

@@ -18,7 +18,7 @@ use crate::matching;
 use crate::metrics;
 use crate::object::{object, unless_empty};
 use crate::output::Format;
-use crate::page::Roofline;
+use crate::page::{NEAR, Roofline};
 use crate::roofs::{self, Document as Measured};
 use crate::view::head::ProfileHead;
 use crate::view::losses::{self, losses_out};
@@ -107,10 +107,9 @@ pub fn whole(
     if rows.iter().any(|row| row.roof.is_some_and(|roof| roof.part < NEAR)) {
         explained.push(format!("{FAR}: {FAR_MEANS}"));
     }
-    if roofs.is_none() {
-        explained.push(format!("note: {}", before.no_roofs()));
-    }
-    Ok(Some((table, explained, Roofline { rows, roofs })))
+    let no_roofs = roofs.is_none().then(|| before.no_roofs());
+    explained.extend(no_roofs.map(|why| format!("note: {why}")));
+    Ok(Some((table, explained, Roofline { rows, roofs, no_roofs })))
 }
 
 /// Prints the table.
@@ -233,9 +232,7 @@ fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// From this part of a roof on, it is said to be what holds an op down.
-const NEAR: f64 = 0.25;
-/// What is said below that.
+/// What is said below [`NEAR`].
 const FAR: &str = "far below both";
 const FAR_MEANS: &str =
     "less than a quarter of the lower roof, so something else holds the op back";

@@ -35,10 +35,11 @@ export function rooflineView(context, roofline, table, params) {
     context.go("roofline", { ...current, ...changed }, replace));
   const kinds = new Set(roofline.points.map((point) => point.holds));
   /** @type {[string, string][]} */
-  const named = [["memory", "bound by memory"], ["compute", "bound by compute"], ["unknown", "roof not known"]];
+  const named = [["memory", "bound by memory"], ["compute", "bound by compute"], ["far", "far below both roofs"], ["unknown", "roof not known"]];
   const root = h("div", { class: "roofline" },
     h("h1", { tabindex: -1 }, "Roofline"),
     h("p", { class: "question" }, "How far is each op from what this machine can do, and what holds it?"),
+    roofline.points.length === 0 && roofline.about !== "" && h("p", { class: "lead" }, words(roofline.about)),
     roofline.points.length > 0 && panel("Operations per second over operations per byte", "",
       h("p", { class: "lead" }, words(roofline.about)),
       h("p", { class: "legend" }, named.filter(([kind]) => kinds.has(kind)).map(([kind, text]) =>

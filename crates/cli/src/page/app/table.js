@@ -95,7 +95,7 @@ export function tableBox(context, table, params, change) {
     box,
     ...table.explained.map((line) => h("p", { class: "explained" }, words(line))),
     axis === null ? "" : h("p", { class: "explained small" }, `small pictures: how the durations of the calls are ` +
-      `distributed, all from ${axis.title.replace(", log", "")} on one logarithmic axis; line: median; dots: p99; ` +
+      `distributed (${whose(table)}), all from ${axis.title.replace(", log", "")} on one logarithmic axis; line: median; dots: p99; ` +
       "heights are square roots, so that rare calls are seen"),
   );
   draw();
@@ -106,6 +106,14 @@ export function tableBox(context, table, params, change) {
       draw();
     },
   };
+}
+
+/**
+ * Of which calls the small pictures are. In a tree, an op has a row for each place in which it is called.
+ * @param {Table} table
+ */
+function whose(table) {
+  return table.parents === null ? "all calls of the op" : "all calls of the op, in all rows";
 }
 
 /** Tables whose rows are not about single calls of their op, but about gaps, dispatches, or the critical path. */
@@ -166,7 +174,7 @@ function makeTable(context, table, shown, params, change) {
   });
   withPlots(heads, table.plots, plotHead);
   if (axis !== null) {
-    heads.splice(1, 0, h("th", { scope: "col", class: "small-head" }, axis.title));
+    heads.splice(1, 0, h("th", { scope: "col", class: "small-head" }, axis.title, table.parents !== null && [h("br"), whose(table)]));
   }
   const body = shown.map((row) => {
     const cells = table.rows[row.row] ?? [];
