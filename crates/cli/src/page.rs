@@ -29,6 +29,7 @@ use analysis::Key;
 
 use crate::failure::Failure;
 use crate::terminal::{Kind, note, progress, visible};
+use crate::trace::export::Ending;
 use crate::view::head;
 use crate::view::held_back;
 use crate::view::loops::Loops;
@@ -41,7 +42,7 @@ use crate::view::sampled;
 use crate::view::table::Table;
 use crate::view::units::{bytes, grouped, plural};
 use crate::whole::WholeFile;
-use data::{Head, LossOut, TableOut};
+use data::{Head, LossOut, TableOut, TraceOut};
 pub use roofline::{NEAR, Roofline};
 pub use tables::columns_of;
 
@@ -58,6 +59,7 @@ pub struct Wanted<'a> {
     pub loops: &'a Loops<'a>,
     /// The chart that belongs to the form of [`Group::Roofline`].
     pub roofline: Option<Roofline>,
+    pub trace: Option<TraceOut>,
 }
 
 /// A form of the report.
@@ -113,6 +115,25 @@ impl Group {
             Self::Roofline => "roofline",
         }
     }
+}
+
+/// What the page says of an exported trace.
+///
+/// # Errors
+/// The name does not say which format the trace has.
+pub fn exported(trace: &Path) -> Result<TraceOut, Failure> {
+    let name = trace.to_string_lossy();
+    let is_address = ["https://", "http://"].iter().any(|scheme| name.starts_with(scheme));
+    let path = match is_address {
+        true => Path::new(name.split(['?', '#']).next().unwrap_or_default()),
+        false => trace,
+    };
+    let ending = Ending::of(None, path).map_err(|_| {
+        Failure::new(format!("--trace {name}: unknown ending"))
+            .hint("the name of an exported trace ends with .json, .json.gz or .pftrace")
+    })?;
+    let url = is_address.then(|| name.clone().into_owned());
+    Ok(TraceOut { name: name.into_owned(), url, is_json: ending != Ending::Perfetto })
 }
 
 /// Writes the page of a profile.
@@ -208,7 +229,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
             .collect(),
         notes: notes(overview),
         tables: all,
-        timeline: timeline.out(profile, &ops, series),
+        timeline: timeline.out(profile, &ops, series, wanted.trace.clone()),
         ops,
         listings,
         listings_about,

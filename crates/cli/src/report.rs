@@ -129,6 +129,10 @@ pub struct Args {
     /// The same for the texts that were instrumented. Repeatable.
     #[arg(long, value_name = "DIR", requires = "html")]
     sources: Vec<PathBuf>,
+    /// With --html, a file that `trace export` wrote of this profile, or its address. The page then says where
+    /// each call is in that file; from an address (https://…), it opens the call in Perfetto.
+    #[arg(long, value_name = "FILE", requires = "html")]
+    trace: Option<PathBuf>,
     /// Show only the first N rows of the table, after sorting; 0 for all. Sums are those of all rows.
     /// The default is 30 in a table for people, and all in other formats.
     #[arg(long, value_name = "N")]
@@ -415,8 +419,12 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         metrics: &options.metrics,
     };
     if let (Some(path), Some(before)) = (&args.html, &before) {
-        let files =
-            page::CodeFiles { named: args.code, objects: &args.objects, sources: &args.sources };
+        let files = page::Beside {
+            named: args.code,
+            objects: &args.objects,
+            sources: &args.sources,
+            trace: args.trace.as_deref(),
+        };
         page::write(path, &overview, table, sort, &recorded, &files, before)?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -43,6 +43,7 @@ const MODULES: &[&str] = &[
     include_str!("app/calls.js"),
     include_str!("app/hands.js"),
     include_str!("app/surroundings.js"),
+    include_str!("app/moment.js"),
     include_str!("app/timeline.js"),
     include_str!("app/loops.js"),
     include_str!("app/compare.js"),

@@ -226,8 +226,20 @@ pub struct JointOut {
     pub counts: Vec<u64>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TraceOut {
+    pub name: String,
+    pub url: Option<String>,
+    pub is_json: bool,
+}
+
 #[derive(Serialize)]
 pub struct TimelineOut {
+    /// In ns since 1970, as text: JavaScript has no such numbers.
+    pub begin: String,
+    pub base: Option<String>,
+    pub trace: Option<TraceOut>,
     pub span: i64,
     pub grid: i64,
     pub about: String,
@@ -239,6 +251,8 @@ pub struct TimelineOut {
 
 #[derive(Clone, Serialize)]
 pub struct TimeLaneOut {
+    pub pid: String,
+    pub tid: String,
     pub label: String,
     pub process: String,
     pub calls: usize,

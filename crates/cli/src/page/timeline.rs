@@ -9,10 +9,10 @@ use trace::timeline::{
     ArgValue, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
 
-use super::data::{OpOut, SeriesOut, TimeLaneOut, TimelineOut};
+use super::data::{OpOut, SeriesOut, TimeLaneOut, TimelineOut, TraceOut};
 use super::encode::{self, Call, Encoded};
 use crate::terminal::visible;
-use crate::trace::export::everything;
+use crate::trace::export::{everything, json_base_ns};
 use crate::view::labels::thread_label;
 use crate::view::units::{count, grouped, number};
 
@@ -38,6 +38,15 @@ pub struct Timeline {
 pub enum Owned {
     Number(i64),
     Text(String),
+}
+
+impl std::fmt::Display for Owned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(&visible(text)),
+        }
+    }
 }
 
 impl Default for Owned {
@@ -75,6 +84,7 @@ impl Timeline {
         profile: &Profile,
         ops: &[OpOut],
         mut series: Vec<SeriesOut>,
+        trace: Option<TraceOut>,
     ) -> Option<TimelineOut> {
         self.name_threads(profile);
         series.append(&mut self.series);
@@ -97,6 +107,9 @@ impl Timeline {
             of_name.entry(&op.name).and_modify(|known| *known = None).or_insert(Some(at));
         }
         Some(TimelineOut {
+            begin: self.begin.to_string(),
+            base: json_base_ns(profile).ok().flatten().map(|base| base.to_string()),
+            trace,
             span: self.span,
             grid: self.encoded.grid,
             about,
@@ -225,9 +238,10 @@ impl Sink {
             let process =
                 processes.get(&lane.key.0).map_or(String::new(), |(name, _)| name.clone());
             let all = lane.calls.len();
+            let (pid, tid) = (lane.key.0.to_string(), lane.key.1.to_string());
             let label = if lane.label.is_empty() { process.clone() } else { lane.label };
             out.push((
-                TimeLaneOut { label, process, calls: all, depth: 0, offset: 0, bytes: 0 },
+                TimeLaneOut { pid, tid, label, process, calls: all, depth: 0, offset: 0, bytes: 0 },
                 lane.key,
             ));
             calls.push(lane.calls);
@@ -298,7 +312,9 @@ impl TimelineSink for Sink {
         Ok(())
     }
 
-    fn instant(&mut self, _: &Instant<'_>) -> io::Result<()> {
+    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
+        // It is not shown, but a trace begins with it.
+        self.first = Some(self.first.map_or(instant.at_ns, |first| first.min(instant.at_ns)));
         Ok(())
     }
 

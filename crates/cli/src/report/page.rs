@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use analysis::critical::MOST_CALLS;
 use analysis::{By, CriticalRow, Key, Options, critical_path, summarize_each};
 use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
@@ -10,6 +11,7 @@ use profile::{Origin, Profile};
 use super::{RowKind, between, launches, roofline, sites, torch, tree};
 use crate::failure::Failure;
 use crate::page::{self, Form, Group, Wanted};
+use crate::terminal::visible;
 use crate::view::between::sentences;
 use crate::view::columns;
 use crate::view::critical;
@@ -18,6 +20,7 @@ use crate::view::loops::source::Texts;
 use crate::view::loops::{Loops, More, code};
 use crate::view::overview::{Overview, name_of};
 use crate::view::table::Table;
+use crate::view::units;
 
 /// The groupings of calls besides that by op.
 const OTHERS: [(By, &str); 7] = [
@@ -51,13 +54,15 @@ fn explained(table: &Table) -> Vec<String> {
     lines
 }
 
-/// Where the code of loops is looked for, besides the profile.
-pub struct CodeFiles<'a> {
+/// Files beside the profile.
+pub struct Beside<'a> {
     /// Whether files are opened that a profile of the caller names.
     pub named: bool,
-    /// Directories of object files and of source texts.
+    /// Directories in which the code of loops is looked for: object files, source texts.
     pub objects: &'a [PathBuf],
     pub sources: &'a [PathBuf],
+    /// An exported trace of the profile, or its address.
+    pub trace: Option<&'a Path>,
 }
 
 /// Writes the page. `table` is the table of ops, sorted by the column `sort`.
@@ -67,7 +72,7 @@ pub fn write(
     table: Table,
     sort: &str,
     recorded: &Recorded,
-    files: &CodeFiles<'_>,
+    files: &Beside<'_>,
     before: &roofline::Before,
 ) -> Result<(), Failure> {
     let profile = overview.profile;
@@ -109,7 +114,10 @@ pub fn write(
         let form = Form::new("between", "Between calls", Group::Ops, table);
         forms.push(Form { keys, lead, explained, ..form });
     }
-    forms.extend(critical(profile)?);
+    match profile.calls() > PATH_CALLS {
+        true => forms[0].explained.push(no_path(profile)),
+        false => forms.extend(critical(profile)?),
+    }
     for (kind, table) in torch::whole(profile)? {
         let title = match kind {
             RowKind::Module => "Modules",
@@ -131,7 +139,22 @@ pub fn write(
         chart = Some(found);
         forms.push(Form { explained, ..Form::new("roofline", "Roofline", Group::Roofline, table) });
     }
-    page::write(path, &Wanted { overview, forms, loops: &loops, roofline: chart })
+    let trace = files.trace.map(page::exported).transpose()?;
+    page::write(path, &Wanted { overview, forms, loops: &loops, roofline: chart, trace })
+}
+
+/// Why there is no critical path.
+fn no_path(profile: &Profile) -> String {
+    let name = visible(&profile.dir.display().to_string()).into_owned();
+    let where_else = match profile.calls() > MOST_CALLS {
+        true => format!(
+            "`critical-path` finds it in recordings of up to {}",
+            units::grouped(MOST_CALLS.into())
+        ),
+        false => format!("`counterpoint critical-path {name}` shows it"),
+    };
+    let most = units::grouped(PATH_CALLS.into());
+    format!("critical path: a page has none for more than {most} calls; {where_else}")
 }
 
 /// With more calls than this, the page has no critical path: it needs all calls at once, 150 bytes each.
@@ -140,9 +163,6 @@ const PATH_CALLS: u64 = 3_000_000;
 
 /// The critical path, if something is known of who waited for whom on other threads.
 fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
-    if profile.calls() > PATH_CALLS {
-        return Ok(None);
-    }
     let Ok(path) = critical_path(profile).map_err(Failure::new)? else { return Ok(None) };
     let links = path.links;
     if links.dispatches + links.tasks + links.launches + links.waits == 0 {

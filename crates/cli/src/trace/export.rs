@@ -19,7 +19,7 @@ use trace::export::activities::{
 };
 use trace::export::calls::{CallsOptions, export_calls};
 use trace::export::facts::{self, Found};
-use trace::export::filter::{Ends, Filter, First, LeftOut, Part, Wish};
+use trace::export::filter::{Ends, Filter, First, LeftOut, Noted, Part, Wish};
 use trace::export::tracks::export_tracks;
 use trace::timeline::TimelineSink;
 use trace::{chrome, perfetto};
@@ -370,7 +370,11 @@ fn fill_one(
         counter_tracks: !args.no_counter_tracks,
         arguments: !args.no_arguments,
     };
-    let traces = in_order(profile.activities().map_err(io::Error::other)?);
+    let traces = match profile.manifest.origin {
+        // Its slices are calls, which are there already.
+        Origin::Import => Vec::new(),
+        _ => in_order(profile.activities().map_err(io::Error::other)?),
+    };
     let launches = Launches::read(profile, &traces).map_err(io::Error::other)?;
     let calls = export_calls(profile, &options, &launches, sink)?;
     loops::fill(profile, sink)?;
@@ -419,6 +423,26 @@ fn facts(
     Ok(facts)
 }
 
+/// What the times of an exported `.json` count from, in ns since 1970. Not known of several imported traces,
+/// which are written as one.
+pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
+    if profile.manifest.origin != Origin::Import {
+        return Ok(Some(chrome::write::base_time_ns(near_ns(profile))));
+    }
+    // A single trace is written with the base that it has.
+    let traces = profile.activities().map_err(io::Error::other)?;
+    let [trace] = traces.as_slice() else { return Ok(None) };
+    Ok(Some(chrome::write::base_of(trace.document.get("baseTimeNanoseconds"))))
+}
+
+/// Some moment of a recording, near which its times are.
+fn near_ns(profile: &Profile) -> i64 {
+    // Readers drop what is before the base time, and times are relative to the earliest snapshot.
+    let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
+    let near_ns = clocks.chain([profile.manifest.created_unix_ns]).min().unwrap_or(0);
+    i64::try_from(near_ns).unwrap_or(i64::MAX)
+}
+
 fn write_json<W: Write + Send>(
     out: W,
     profile: &Profile,
@@ -432,20 +456,21 @@ fn write_json<W: Write + Send>(
         "type": "cpu",
         "logical_cpus": manifest.logical_cpus,
     });
-    // Readers drop what is before the base time, and times are relative to the earliest snapshot.
-    let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
-    let near_ns = clocks.chain([manifest.created_unix_ns]).min().unwrap_or(0);
     let facts = facts(profile, args, part, &Found::default())?;
     let head = chrome::write::ChromeHead {
-        near_ns: i64::try_from(near_ns).unwrap_or(i64::MAX),
+        near_ns: near_ns(profile),
         host_name: &manifest.host,
         devices: &[device],
         rank: ranks::job_of(profile, args),
         facts: Some(&facts),
     };
     let mut writer = chrome::write::Writer::new(out, &head)?;
-    let (found, left_out) = fill(&mut writer, profile, args, part)?;
-    let mut end = serde_json::json!({ "losses": facts::losses(profile, &found) });
+    let mut noted = Noted::new(&mut writer);
+    let (found, left_out) = fill(&mut noted, profile, args, part)?;
+    let mut end = serde_json::json!({
+        "losses": facts::losses(profile, &found),
+        "page": facts::page(noted.first()),
+    });
     if part.is_some() {
         end["left_out"] = serde_json::to_value(left_out)?;
     }
@@ -465,11 +490,14 @@ fn write_perfetto_calls(
     let clocks = profile.snapshots.iter().map(|s| (s.realtime_ns, s.monotonic_ns)).collect();
     let head = perfetto::write::PerfettoHead { clocks, compress: args.compress };
     let mut writer = perfetto::write::Writer::new(out, &head)?;
-    let (found, left_out) = fill(&mut writer, profile, args, part)?;
+    let mut noted = Noted::new(&mut writer);
+    let (found, left_out) = fill(&mut noted, profile, args, part)?;
+    let first = noted.first();
     // This part is at the end of the file, so it can include the losses that were found while calls
     // were read.
     let mut facts = facts(profile, args, part, &found)?;
     facts["losses"] = facts::losses(profile, &found);
+    facts["page"] = facts::page(first);
     if part.is_some() {
         facts["left_out"] = serde_json::to_value(left_out)?;
     }

@@ -137,6 +137,8 @@ fn compare(python: &Path, script: &ProfileScript) -> Value {
     assert_eq!(arrows_of_perfetto(&perfetto), arrows_of_chrome(&chrome));
     assert_eq!(decode(python, &small), perfetto);
     let mut facts = chrome["counterpoint"].clone();
+    facts["page"] = chrome["counterpoint_end"]["page"].clone();
+    assert!(facts["page"]["fragment"].as_str().unwrap().starts_with("#timeline?since="));
     facts["losses"] = chrome["counterpoint_end"]["losses"].clone();
     assert_eq!(perfetto["metadata"]["counterpoint"], facts);
     perfetto

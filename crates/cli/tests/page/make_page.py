@@ -109,7 +109,7 @@ def leb(out, value):
     out.append(value)
 
 
-def lane(label, process, calls, block):
+def lane(label, process, calls, block, tid="4711"):
     """Calls are begin, duration, name, depth in units of the grid."""
     calls.sort(key=lambda call: (call[0], call[3]))
     offset, end = len(block), 0
@@ -121,6 +121,8 @@ def lane(label, process, calls, block):
         for call in calls:
             leb(block, call[part])
     return {
+        "pid": "4711",
+        "tid": tid,
         "label": label,
         "process": process,
         "calls": len(calls),
@@ -162,6 +164,10 @@ def nothing():
     }
 
 
+# The begin of the recording, and what an exported .json counts from, in ns since 1970.
+BEGIN, BASE = 1763793844123456789, 1759300074000000000
+
+
 def usual(names, calls_per_op, threads, grid=1):
     rng = random.Random(30)
     block, calls = bytearray(), [[] for _ in threads]
@@ -187,7 +193,7 @@ def usual(names, calls_per_op, threads, grid=1):
                 list_.append((outer_begin, now - outer_begin, len(names), 0))
                 now += int(rng.expovariate(1 / 20000))
     span = max(call[0] + call[1] for list_ in calls for call in list_) * grid
-    lanes = [lane(label, "model (4711)", list_, block) for label, list_ in zip(threads, calls)]
+    lanes = [lane(label, "model (4711)", list_, block, str(4711 + i)) for i, (label, list_) in enumerate(zip(threads, calls))]
     totals = [sum(map(sum, durations[op])) for op in range(len(names))]
     whole = sum(totals)
     ops, rows = [], []
@@ -330,7 +336,7 @@ def usual(names, calls_per_op, threads, grid=1):
         "notes": ["cycles is left out: this machine has no such counter", "in a container (/.dockerenv exists)"],
         "tables": [by_op, tree, by_thread, between, sites, loops, kinds, under], "ops": ops, "roofline": chart,
         "timeline": {
-            "span": span, "grid": grid, "about": f"All {sum(map(len, calls)):,} calls.",
+            "begin": str(BEGIN), "base": str(BASE), "trace": None, "span": span, "grid": grid, "about": f"All {sum(map(len, calls)):,} calls.",
             "names": [names[op] for op in range(len(names))] + ["run"],
             "ops": [order.index(op) for op in range(len(names))] + [None],
             "lanes": lanes,
@@ -368,6 +374,7 @@ def hostile():
     for one in head["tables"]:
         for key in ("title", "lead", "explained"):
             one[key] = replaced(one[key], lambda text: f"{text} {HOSTILE[next(n) % 3]}")
+    head["timeline"]["trace"] = {"name": HOSTILE[0] + ".json", "url": "javascript:document.title='ran'", "isJson": True}
     head["roofline"] = replaced(head["roofline"], lambda text: f"{text} {HOSTILE[next(n) % 3]}")
     for op in head["ops"]:
         for key in ("where", "facts", "longest", "joints", "goesWith", "explained"):
@@ -392,7 +399,7 @@ def missing():
         {"lane": -1, "label": "nothing", "about": "", "at": [], "values": []},
         {"lane": 0, "label": "never", "about": "", "at": [0, 1000], "values": [None, None]},
     ]
-    head["timeline"]["lanes"].append({"label": "idle", "process": "", "calls": 0, "depth": 0,
+    head["timeline"]["lanes"].append({"pid": "a", "tid": "b", "label": "idle", "process": "", "calls": 0, "depth": 0,
                                       "offset": len(block), "bytes": 0})
     head["price"] = ""
     return head, block

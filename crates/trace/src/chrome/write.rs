@@ -93,6 +93,11 @@ pub fn base_time_ns(near_ns: i64) -> i64 {
     near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
 }
 
+/// The time from which the times of a trace count that has this base time.
+pub fn base_of(base: Option<&serde_json::Value>) -> i64 {
+    base.and_then(|base| base.as_i64().or_else(|| base.as_str()?.parse().ok())).unwrap_or(0)
+}
+
 impl<W: Write> Writer<W> {
     /// Writes the head.
     ///
@@ -143,9 +148,7 @@ impl<W: Write> Writer<W> {
             buffer.push(b',');
         }
         buffer.extend_from_slice(b"\n\"traceEvents\": [");
-        let base = document.get("baseTimeNanoseconds");
-        let base_ns = base.and_then(|b| b.as_i64().or_else(|| b.as_str()?.parse().ok()));
-        let base_ns = base_ns.unwrap_or(0);
+        let base_ns = base_of(document.get("baseTimeNanoseconds"));
         Ok(Self { out, text: Text { buffer, base_ns, first: true } })
     }
 

@@ -51,6 +51,15 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
     })
 }
 
+/// How to find the moment of a slice in the page of the profile: what its address ends with, before the time
+/// that Perfetto shows. Null if nothing happened.
+pub fn page(first_ns: Option<i64>) -> Value {
+    match first_ns {
+        Some(ns) => json!({ "first_ns": ns, "fragment": format!("#timeline?since={ns}&time=") }),
+        None => Value::Null,
+    }
+}
+
 /// The losses of the run as a whole, whose `pid` is null, and of each process.
 pub fn losses(profile: &Profile, found: &Found) -> Value {
     let row = |pid: Option<u32>, process: Option<usize>, loss: &LossCount| {

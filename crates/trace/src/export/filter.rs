@@ -162,6 +162,46 @@ impl TimelineSink for First {
     }
 }
 
+/// Passes a timeline on, and notes when it begins.
+#[derive(Debug)]
+pub struct Noted<'a, S> {
+    sink: &'a mut S,
+    first: First,
+}
+
+impl<'a, S> Noted<'a, S> {
+    /// Passes everything on to `sink`.
+    pub fn new(sink: &'a mut S) -> Self {
+        Self { sink, first: First::default() }
+    }
+
+    /// The earliest begin of a slice, moment or point, if there is one.
+    pub fn first(&self) -> Option<i64> {
+        self.first.at_ns
+    }
+}
+
+impl<S: TimelineSink> TimelineSink for Noted<'_, S> {
+    fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
+        self.sink.process(process)
+    }
+    fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()> {
+        self.sink.thread(thread)
+    }
+    fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()> {
+        self.first.slice(slice)?;
+        self.sink.slice(slice)
+    }
+    fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
+        self.first.instant(instant)?;
+        self.sink.instant(instant)
+    }
+    fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()> {
+        self.first.counter(counter)?;
+        self.sink.counter(counter)
+    }
+}
+
 /// Notes which arrows keep both ends.
 #[derive(Debug)]
 pub struct Ends<'a> {

@@ -16,13 +16,15 @@ import { grouped, howMany, timeText, visible } from "./text.js";
  * @param {number} lane
  * @param {number} ns
  * @param {boolean} onlyMarked Only of the highlighted ones, if there are some in this lane.
+ * @param {number} [wanted] Only of this level, from 1.
  * @returns {{lane: number, call: number} | null}
  */
-export function callAt(picture, lane, ns, onlyMarked) {
+export function callAt(picture, lane, ns, onlyMarked, wanted = 0) {
   const marked = onlyMarked ? (picture.marked?.[lane] ?? []) : [];
   const levels = marked.some((level) => level.order.length > 0) ? marked : (picture.levels[lane] ?? []);
   let [best, least] = [-1, Infinity];
-  for (const level of levels) {
+  for (const [depth, level] of levels.entries()) {
+    if (wanted > 0 && depth + 1 !== wanted) continue;
     const place = firstFrom(level, ns);
     for (const near of [place - 1, place]) {
       const call = level.order[near];

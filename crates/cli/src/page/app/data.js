@@ -75,7 +75,7 @@
  * @property {[number, string][]} y The same: operations per second.
  * @property {{text: string, ends: number[]}[]} roofs From x, y to x, y.
  * @property {{name: string, at: number[], holds: string, text: string}[]} points The ops with the most time
- *   first. `holds`: `memory`, `compute`, `unknown`.
+ *   first. `holds`: `memory`, `compute`, `far` (below both), `unknown`.
  *
  * @typedef {object} Compare
  * @property {string} answer One sentence.
@@ -128,6 +128,11 @@
  * @property {number[]} counts Row after row of y, from low to high.
  *
  * @typedef {object} Timeline
+ * @property {string} begin When it begins, in ns since 1970: the moment 0 of all others.
+ * @property {string | null} base What the times of an exported `.json` count from, in ns since 1970; null if
+ *   that is not known.
+ * @property {{name: string, url: string | null, isJson: boolean} | null} trace An exported trace that goes with
+ *   the page; with `url`, Perfetto can open it from there.
  * @property {number} span In ns.
  * @property {number} grid Moments are multiples of so many ns.
  * @property {string} about What is not in it, or empty.
@@ -140,6 +145,8 @@
  * other: begin (as a zigzag difference from the end of the call before it, in units of the grid),
  * duration, index of the name, depth. Calls are in the order of their begins.
  * @typedef {object} TimeLane
+ * @property {string} pid Of the process, as exported traces have it; and of the thread:
+ * @property {string} tid
  * @property {string} label
  * @property {string} process
  * @property {number} calls

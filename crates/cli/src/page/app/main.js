@@ -180,6 +180,7 @@ function helpDialog(places) {
       [["A", "D"], "timeline: earlier and later; so does dragging"],
       [[",", "."], "timeline: previous and next call, of the highlighted op or of the thread"],
       [["0"], "timeline: the whole recording"],
+      [["G"], "timeline: go to a time, also to one that Perfetto shows"],
       [["↑", "↓", "Enter"], "timeline, when it has the focus: other thread, open the op"],
     );
   }

@@ -14,6 +14,7 @@ import { h, nameOf, refill, words } from "./dom.js";
 import { handOver } from "./hands.js";
 import { callAt, callText, gapText, stepFrom } from "./calls.js";
 import { emptyRuns, firstAfter, levelsOf } from "./lanes.js";
+import { callThen, elsewhere, lanesOfLink, levelParam, momentField, readMoment } from "./moment.js";
 import { HEAD_HEIGHT, LEVEL_HEIGHT, STRIP_GAP, paint } from "./paint.js";
 import { fragment, numberOf } from "./state.js";
 import { commonStart, howMany, timeText, visible } from "./text.js";
@@ -69,13 +70,18 @@ function canvasView(context, timeline, lanes, params, place) {
     tabindex: 0,
     role: "application",
     "aria-label": "Timeline. W and S zoom, A and D move, comma and full stop go from call to call, " +
-      "arrows choose a thread, 0 shows all.",
+      "arrows choose a thread, 0 shows all, G goes to a time.",
     "aria-describedby": "call-line",
   });
   const spacer = h("div", { class: "spacer" });
   const box = h("div", { class: "timeline-box" }, canvas, spacer);
   const line = h("p", { id: "call-line", class: "call-line", role: "status" });
   const counted = h("span", { class: "counted" });
+  const other = elsewhere(context, timeline);
+  const field = momentField((text) => {
+    goTo(text, (lane) => picture.chosen === null || picture.chosen.lane === lane) || goTo(text, () => true);
+    write();
+  });
   const labels = timeline.names.map((name) => visible(name));
   const common = commonStart(labels);
   const chooser = nameChooser(context, timeline, labels, (name) =>
@@ -115,6 +121,7 @@ function canvasView(context, timeline, lanes, params, place) {
       to: isAll ? "" : String(Math.round(picture.to)),
       at: begin === undefined ? "" : String(Math.round(begin)),
       lane: chosen === null || begin === undefined ? "" : String(chosen.lane),
+      level: levelParam(lanes, chosen),
     };
   };
   const write = () => {
@@ -150,6 +157,7 @@ function canvasView(context, timeline, lanes, params, place) {
   /** @param {{lane: number, call: number} | null} chosen @param {string} [otherwise] */
   const choose = (chosen, otherwise = "") => {
     picture.chosen = chosen;
+    other.show(lanes, chosen);
     const calls = chosen === null ? undefined : lanes[chosen.lane];
     if (chosen === null || calls === undefined) {
       refill(line, otherwise === "" ? "Click a call, or press . to go from call to call." : otherwise);
@@ -181,6 +189,29 @@ function canvasView(context, timeline, lanes, params, place) {
     const y = (strip?.top ?? 0) + (calls.depths[chosen.call] ?? 0) * LEVEL_HEIGHT;
     const seen = box.clientHeight - HEAD_HEIGHT;
     if (y < box.scrollTop || y + LEVEL_HEIGHT > box.scrollTop + seen) box.scrollTop = y - seen / 3;
+  };
+  /**
+   * Goes to a moment and the call that runs then.
+   * @param {string} text
+   * @param {(lane: number) => boolean} isWanted
+   * @param {Params} [params] Of a link.
+   * @returns {boolean} Whether there is such a call.
+   */
+  const goTo = (text, isWanted, params = {}) => {
+    const ns = readMoment(timeline, text, params.since);
+    const found = ns === null ? null : callThen(picture, ns, isWanted, numberOf(params.level, 0));
+    if (ns === null) {
+      choose(null, `${visible(text).slice(0, 60)} is no time of this recording, which is ${timeText(span)} long. ` +
+        "Known forms: 1.5 ms, 00:00:00.001500000, and the number of ns that a trace has.");
+    } else if (found === null) {
+      const size = Math.min(picture.to - picture.from, span / 20);
+      show(ns - size / 2, ns + size / 2);
+      choose(null, `No call runs at ${timeText(ns)}, the middle of what is shown.`);
+    } else {
+      choose(found);
+      reveal();
+    }
+    return found !== null;
   };
   const mark = () => {
     const index = op === "" ? -1 : opOfParam(context, op);
@@ -221,11 +252,17 @@ function canvasView(context, timeline, lanes, params, place) {
       op = next.op ?? "";
       mark();
     }
+    if (next.time !== undefined) {
+      show(0, span);
+      goTo(next.time, lanesOfLink(timeline, next), next);
+      write();
+      return;
+    }
     const lane = numberOf(next.lane, -1);
     const calls = lanes[lane];
     const level = picture.levels[lane];
     if (calls !== undefined && level !== undefined && next.at !== undefined) {
-      choose(callAt(picture, lane, numberOf(next.at, 0), op !== ""));
+      choose(callAt(picture, lane, numberOf(next.at, 0), op !== "", numberOf(next.level, 0)));
     } else {
       choose(null);
     }
@@ -313,8 +350,8 @@ function canvasView(context, timeline, lanes, params, place) {
         i === 0 ? "" : ", ", keys.map((key) => h("kbd", {}, key)),
         [" zoom", " move", " previous and next call", " all; wheel and drag"][i] ?? "",
       ])),
-    h("div", { class: "tools" }, chooser.root, ...moveButtons(hands.actions), counted),
-    legend.root, box, line);
+    h("div", { class: "tools" }, chooser.root, field, ...moveButtons(hands.actions), counted),
+    legend.root, box, line, other.root);
   box.addEventListener("scroll", draw);
   // Not at once: a height that changes while heights are observed is an error in Firefox.
   const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
@@ -324,7 +361,11 @@ function canvasView(context, timeline, lanes, params, place) {
     root: place,
     update,
     repaint,
-    key: hands.key,
+    key(event) {
+      if (event.key.toLowerCase() !== "g") return hands.key(event);
+      field.focus();
+      return true;
+    },
     leave() {
       isGone = true;
       watcher.disconnect();
