@@ -33,12 +33,12 @@ pub fn make(scratch: &Scratch, kind: &str) -> PathBuf {
 }
 
 /// Opens a page and waits until its view is there.
-fn open(browser: &mut Browser, page: &Path, fragment: &str) {
+pub fn open(browser: &mut Browser, page: &Path, fragment: &str) {
     browser.open(page, fragment);
     ready(browser);
 }
 
-fn ready(browser: &mut Browser) {
+pub fn ready(browser: &mut Browser) {
     browser.wait_for(
         "document.querySelector('main h1') && document.body.dataset.view && \
          (document.body.dataset.view !== 'timeline' || document.querySelector('canvas')?.dataset.frame)",
@@ -197,12 +197,14 @@ fn pages_are_used() {
     type Part = fn(&mut Browser, &Scratch);
     let Some(mut browser) = Browser::start() else { return };
     let scratch = Scratch::new();
-    let parts: [(&str, Part); 6] = [
+    let parts: [(&str, Part); 8] = [
         ("hostile names", hostile_names_are_shown_as_text),
         ("links", the_fragment_has_the_state_and_back_goes_through_it),
         ("keyboard", everything_is_reached_with_the_keyboard),
         ("CSV", tables_are_copied_as_csv),
         ("comparison", a_comparison_is_sorted_and_filtered),
+        ("moments", crate::page_moments::a_time_leads_to_its_call),
+        ("width", tables_fit_at_a_desk),
         ("themes", themes_and_print),
     ];
     for (name, part) in parts {
@@ -360,6 +362,27 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.key("Enter");
     browser.wait_for("document.body.dataset.view === 'op'");
     assert!(browser.complaints().is_empty());
+}
+
+/// At 1440 pixels, no table has columns beyond the edge that one must scroll to.
+fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
+    let page = make(scratch, "usual");
+    browser.resize(1440, 900);
+    open(browser, &page, "");
+    for view in [
+        "#overview",
+        "#ops?table=op",
+        "#ops?table=tree",
+        "#ops?table=between",
+        "#ops?table=thread",
+        "#roofline",
+    ] {
+        go(browser, view);
+        let wide = browser.eval(
+            "[...document.querySelectorAll('.scrolling')].filter((box) => box.scrollWidth > box.clientWidth).length",
+        );
+        assert_eq!(wide, 0, "{view}");
+    }
 }
 
 /// A table as CSV is what is shown, with the names of the columns.

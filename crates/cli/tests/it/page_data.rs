@@ -225,3 +225,31 @@ fn the_page_takes_no_options_of_the_text() {
     assert_eq!(run.code, Some(2), "{}", run.stderr);
     assert!(run.stderr.contains("/nowhere/x.html"), "{}", run.stderr);
 }
+
+/// Each slice of an imported trace is in the timeline once, and at the moment that the trace gives it.
+#[test]
+fn an_imported_trace_is_shown_once() {
+    let scratch = Scratch::new();
+    let [trace, profile] = ["x.json", "x.cpt"].map(|name| scratch.join(name));
+    let slice = |name: &str, at: f64, dur: f64| serde_json::json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 7, "tid": 8, "ts": at, "dur": dur});
+    let slices = [
+        slice("outer", 5_000.0, 100.0),
+        slice("inner", 5_010.25, 10.0),
+        slice("outer", 5_200.0, 90.5),
+    ];
+    let document = serde_json::json!({"baseTimeNanoseconds": 1_759_300_074_000_000_000i64, "traceEvents": slices});
+    std::fs::write(&trace, document.to_string()).unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/kept");
+    let golden = Golden::new(env!("CARGO_BIN_EXE_counterpoint"), golden);
+    let [from, to] = [&trace, &profile].map(|path| path.to_str().unwrap());
+    let imported = golden.run(&["trace", "import", from, "-o", to]);
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+    let timeline = page(&golden, &profile, &scratch.join("x.html")).head["timeline"].clone();
+    assert_eq!(timeline["begin"], "1759300074005000000");
+    assert_eq!(timeline["base"], "1759300074000000000");
+    assert_eq!(timeline["span"], 290_500);
+    let lanes = timeline["lanes"].as_array().unwrap();
+    assert_eq!(lanes.len(), 1, "{lanes:?}");
+    assert_eq!((&lanes[0]["calls"], &lanes[0]["depth"]), (&3.into(), &2.into()));
+    assert_eq!((&lanes[0]["pid"], &lanes[0]["tid"]), (&"7".into(), &"8".into()));
+}

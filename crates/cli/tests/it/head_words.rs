@@ -1,0 +1,200 @@
+//! What the first lines and notes of a report say besides numbers, so that no number is taken for another one. Each
+//! wording is one that a reader had missed.
+
+use std::path::Path;
+use std::process::Command;
+
+use profile::{Role, Usage};
+use testkit::{CallScript, ProfileScript};
+
+const MS: u64 = 1_000_000;
+
+fn run(words: &[&str], profile: &Path) -> (String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+    let (command_name, options) = words.split_first().unwrap();
+    let out = command.arg(command_name).arg(profile).args(options).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    assert!(out.status.success(), "{words:?}: {}", text(out.stderr));
+    // A number and its unit are not parted, but lines are.
+    let printed = text(out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    (printed, text(out.stderr))
+}
+
+fn report(script: &ProfileScript) -> String {
+    let (_scratch, profile) = script.written();
+    run(&["report", "--width", "200"], &profile).0
+}
+
+/// The main thread has a call of 1 ms every 9 ms; the other one has a call at both ends only, and waits between.
+fn one_waits(names: [&str; 2]) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    process.library("m", &["f", "wait"]);
+    let main = process.thread(names[0]);
+    for n in 0..11 {
+        main.call(CallScript::new(0, n * 9 * MS, MS));
+    }
+    let other = process.thread(names[1]);
+    other.call(CallScript::new(1, 0, MS)).call(CallScript::new(1, 400 * MS, MS));
+    script
+}
+
+/// A sum over threads would say 478 of 492 ms.
+#[test]
+fn the_head_speaks_of_the_busiest_thread() {
+    let said = report(&one_waits(["main", "waiter"]));
+    // 11 of 91 ms in calls.
+    let expected =
+        "main (4711), the busiest of 2 threads, spent 87.9 % of 91.0 ms outside of calls";
+    assert!(said.contains(expected), "{said}");
+    // Of one thread there is nobody to be busier than.
+    let mut alone = one_waits(["main", "waiter"]);
+    alone.processes[0].threads.pop();
+    let said = report(&alone);
+    assert!(said.contains("the thread spent 87.9 % of 91.0 ms outside of calls"), "{said}");
+}
+
+/// The snapshots of the clocks are 1 s apart.
+#[test]
+fn the_first_line_has_the_time_of_the_run() {
+    let script = one_waits(["main", "waiter"]);
+    let said = report(&script);
+    let first = said.split("main (4711)").next().unwrap();
+    assert!(first.contains("; the run took 1.00 s"), "{said}");
+    // An imported trace was not run by us.
+    let mut imported = script;
+    imported.manifest.origin = profile::Origin::Import;
+    assert!(!report(&imported).contains("the run took"));
+}
+
+/// Linux gives all threads the name of the program. Where names tell threads apart, nothing is added.
+#[test]
+fn the_main_thread_is_named_where_its_name_does_not_say_it() {
+    let said = report(&one_waits(["python3", "python3"]));
+    assert!(said.contains("main, python3 (4711), the busiest"), "{said}");
+    let (_scratch, profile) = one_waits(["python3", "python3"]).written();
+    let threads = run(&["report", "--by", "thread"], &profile).0;
+    assert!(
+        threads.contains("main, python3 (4711)") && threads.contains(" python3 (4712)"),
+        "{threads}"
+    );
+    assert!(!threads.contains("main, python3 (4712)"), "{threads}");
+    let said = report(&one_waits(["python3", "loader"]));
+    assert!(
+        said.contains(" python3 (4711), the busiest") && !said.contains("main, python3"),
+        "{said}"
+    );
+}
+
+/// A thread of 100 calls of 10 ms each, back to back, that was on a CPU for 600 ms of that second and lost it
+/// `involuntary` times.
+fn preempted(involuntary: u64, voluntary: u64) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    process.library("m", &["f"]);
+    let thread = process.thread("main");
+    for n in 0..100 {
+        thread.call(CallScript::new(0, n * 10 * MS, 10 * MS));
+    }
+    let begin = Usage {
+        ticks: 0,
+        cpu_ns: 0,
+        minor_faults: 0,
+        major_faults: 0,
+        voluntary_switches: 0,
+        involuntary_switches: 0,
+    };
+    let end = Usage {
+        ticks: 1_000 * MS,
+        cpu_ns: 600 * MS,
+        voluntary_switches: voluntary,
+        involuntary_switches: involuntary,
+        ..begin
+    };
+    thread.usages = vec![(Some(begin), Some(end))];
+    script
+}
+
+#[test]
+fn a_thread_that_lost_its_cpu_is_a_note_and_a_warning_of_the_page() {
+    let said = report(&preempted(300, 20));
+    // 300 in 0.6 s; 400 of 1,000 ms of calls were on no CPU.
+    let expected = "main (4711) was preempted 300 times (500 times in each second on a CPU), and was off the CPU for \
+                    at least 400 ms of its time in calls (40.0 %), which durations include";
+    assert!(said.contains(expected), "{said}");
+    assert!(!report(&preempted(300, 3_000)).contains("preempted"), "it waited by itself");
+    assert!(!report(&preempted(10, 2)).contains("preempted"), "hardly ever");
+    let (scratch, profile) = preempted(300, 20).written();
+    let page = scratch.join("x.html");
+    run(&["report", "--html", page.to_str().unwrap()], &profile);
+    let text = std::fs::read_to_string(&page).unwrap();
+    let head: serde_json::Value =
+        serde_json::from_slice(&crate::page_data::block(&text, "head")).unwrap();
+    let warnings = head["warnings"].as_array().unwrap();
+    assert!(
+        warnings.iter().any(|warning| warning.as_str().unwrap().contains(expected)),
+        "{warnings:?}"
+    );
+}
+
+/// Ops of PyTorch have shapes only if the user asks for them.
+#[test]
+fn shapes_that_were_not_recorded_are_named() {
+    let with = |arguments: &str| {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(4711);
+        let machine = process.machine("torch");
+        process.libraries.last_mut().unwrap().host = testkit::hosts::TORCH;
+        let op = process.op(machine, Role::Op, "aten::linear", arguments);
+        let thread = process.thread("main");
+        for n in 0..200 {
+            thread.call(CallScript::op(op, n * 10_000, 5_000 + n % 7 * 100));
+        }
+        script
+    };
+    let hint = "the ops of PyTorch are not told apart by the shapes of their arguments: add --shapes to `run`";
+    let (_scratch, profile) = with("").written();
+    let (said, _) = run(&["report", "--width", "200", "--verbose"], &profile);
+    assert!(said.contains(hint), "{said}");
+    let (said, _) = run(&["explain", "--op", "aten::linear"], &profile);
+    assert!(said.contains("shapes of arguments were not recorded (`run --shapes`)"), "{said}");
+    let (_scratch, profile) = with("float32[8, 8]").written();
+    let (said, _) = run(&["report", "--width", "200", "--verbose"], &profile);
+    assert!(!said.contains("--shapes"), "{said}");
+}
+
+/// Slow calls that were off a CPU for most of their time: nothing else explains as much of it.
+#[test]
+fn slow_calls_off_a_cpu_are_said_first() {
+    let mut script = ProfileScript::monotonic();
+    let _ = script.counter("task-clock", 0);
+    let process = script.process(4711);
+    process.library("m", &["f"]);
+    let thread = process.thread("main");
+    for n in 0..2_000u64 {
+        let on = 1_000 + n * 7 % 30;
+        let off = if n % 10 == 3 { 8_000 } else { 0 };
+        thread.call(CallScript::new(0, n * 20_000, on + off).group(on + off, &[on]));
+    }
+    let (_scratch, profile) = script.written();
+    let (said, _) = run(&["explain", "--raw"], &profile);
+    assert!(said.contains("were off a CPU for 88."), "{said}");
+    let [off, clock] = ["were off a CPU", "task-clock"].map(|words| said.find(words));
+    assert!(off.is_some() && clock.is_none_or(|clock| off < Some(clock)), "{said}");
+}
+
+#[test]
+fn writing_a_page_says_what_it_wrote() {
+    let (scratch, profile) = one_waits(["main", "waiter"]).written();
+    let page = scratch.join("x.html");
+    let to = page.to_str().unwrap();
+    let (printed, said) = run(&["report", "--html", to], &profile);
+    assert_eq!(printed, "");
+    assert!(
+        said.starts_with(&format!("counterpoint: wrote {to} ("))
+            && said.trim_end().ends_with("kB)"),
+        "{said}"
+    );
+    let (_, said) = run(&["report", "--html", to, "--quiet"], &profile);
+    assert_eq!(said, "");
+}
