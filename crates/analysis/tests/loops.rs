@@ -87,7 +87,7 @@ fn exact(value: f64) -> Estimate {
     Estimate { value, margin: Some(0.0) }
 }
 
-const COST: HitCost = HitCost { inside: 1.0, timed: 2.0, counted: 0.5 };
+const COST: HitCost = HitCost { inside: 1.0, timed: 2.0, counted: 0.5, reading: 0.0 };
 
 #[test]
 fn a_timed_tree_on_paper() {
