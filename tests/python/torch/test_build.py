@@ -1,11 +1,16 @@
 """Compiling the shim and keeping it, with a stand-in for PyTorch that compiles in no time."""
 
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
+import pty
 import shutil
+import struct
 import subprocess
 import sys
+import termios
 import threading
 import types
 
@@ -94,8 +99,8 @@ def test_the_number_of_a_version():
     assert number("3") == 30000
 
 
-def started(fake, tmp_path, count):
-    """Processes that ask for the shim at the same time, and print its path or why there is none."""
+def asks(fake, tmp_path):
+    """A script that asks for the shim, says on stderr what is said, and prints the path or why there is none."""
     script = tmp_path / "one.py"
     script.write_text(
         "import json, sys\n"
@@ -103,13 +108,68 @@ def started(fake, tmp_path, count):
         "from counterpoint.torch import _build\n"
         f"_build.SHIM = Path({str(_build.SHIM)!r})\n"
         f"torch = _build.Torch({fake.version!r}, {fake.git!r}, True, Path({str(fake.folder)!r}))\n"
-        "try: print(json.dumps(str(_build.shim(torch, lambda line: None).path)))\n"
+        "try: print(json.dumps(str(_build.shim(torch, lambda line: print(line, file=sys.stderr)).path)))\n"
         "except _build.NoShim as error: print(error)\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(places.DIST / "lib/python")}
-    words = [sys.executable, str(script)]
+    return [sys.executable, str(script)], {**os.environ, "PYTHONPATH": str(places.DIST / "lib/python")}
+
+
+def started(fake, tmp_path, count):
+    """What processes print that ask for the shim at the same time."""
+    words, environment = asks(fake, tmp_path)
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) for _ in range(count)]
     return [process.communicate()[0] for process in running]
+
+
+def on_a_terminal(words, environment, columns):
+    """What a process shows whose stderr is a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, env={**environment, "TERM": "xterm"})
+    os.close(theirs)
+    shown = b""
+    # At the end, reading fails, because nobody has the terminal open any more.
+    with contextlib.suppress(OSError):
+        while part := os.read(ours, 4096):
+            shown += part
+    os.close(ours)
+    assert process.wait() == 0
+    return shown.decode().replace("\r\n", "\n")
+
+
+def test_compiling_shows_on_a_terminal_how_far_it_is(fake, tmp_path):
+    slow = tmp_path / "compiler"
+    slow.write_text(f'#!/bin/sh\necho call >> {tmp_path}/calls\ncase "$*" in *two.cpp*) sleep 2;; esac\nexec c++ "$@"\n')
+    words, environment = asks(fake, tmp_path)
+    said, *lines, left = on_a_terminal(words, environment, 66).split("\r\x1b[K")
+    assert said.startswith("compiling the bridge to PyTorch 2.15.0+cpu (once; ") and said.endswith("\n")
+    assert len(lines) > 1
+    for line in lines:
+        # In the width of the terminal, whose last column stays empty.
+        assert line.startswith("counterpoint: compiling the bridge to PyTorch 2.15.0+cpu: ") and len(line) <= 65
+    # Nothing is left of it.
+    assert left == ""
+    # In a file there is no such line, and with the shim in the cache there is none at all.
+    (_build.SHIM / "one.cpp").write_text('extern "C" int one() { return 1; }\n')
+    done = subprocess.run(words, capture_output=True, env=environment, text=True, check=True)
+    assert len(done.stderr.splitlines()) == 1 and "\x1b" not in done.stderr
+    assert on_a_terminal(words, environment, 80) == ""
+
+
+def test_who_waits_for_another_process_says_so(fake, tmp_path):
+    cache = tmp_path / "cache/counterpoint/torch"
+    _build.shim(fake, lambda line: None)
+    (_build.SHIM / "one.cpp").write_text('extern "C" int one() { return 1; }\n')
+    words, environment = asks(fake, tmp_path)
+    with (cache / ".lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        waits = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, text=True)
+        first = waits.stderr.readline()
+    # It does so once, and goes on as soon as it can.
+    rest = waits.stderr.read()
+    assert waits.wait() == 0
+    assert "another process does that, and this one waits for it" in first
+    assert rest.startswith("compiling the bridge to PyTorch 2.15.0+cpu (once;") and len(rest.splitlines()) == 1
 
 
 def test_processes_at_the_same_time_compile_once(fake, tmp_path):

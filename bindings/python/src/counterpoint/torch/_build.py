@@ -31,6 +31,7 @@ from typing import Callable, NamedTuple, Optional, Sequence
 
 from counterpoint._install import include
 from counterpoint.torch import _cache
+from counterpoint.torch._progress import REDRAW_S, Progress
 
 SHIM = Path(__file__).resolve().parent / "_shim"
 PREBUILT = Path(__file__).resolve().parent / "_prebuilt"
@@ -104,7 +105,8 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         return Built(found, None)
     if compiler is None:
         raise NoShim(NO_COMPILER)
-    with _cache.locked(cache, LONGEST_BUILD_S) as alone:
+    waits = f"compiling the bridge to PyTorch {torch.version}: another process does that, and this one waits for it"
+    with _cache.locked(cache, LONGEST_BUILD_S, lambda: say(waits)) as alone:
         # Another process may have made it meanwhile, or may have failed to.
         found = _cache.find(cache, name)
         if found is not None:
@@ -268,20 +270,27 @@ def _compile(
     for inside in ("include", "include/kineto", "include/torch/csrc/api/include"):
         flags += ["-isystem", str(torch.folder / inside)]
     objects = [folder / f"{source.stem}.o" for source in sources]
-    running = []
+    running: list[tuple[str, subprocess.Popen[bytes]]] = []
+    progress = Progress(f"compiling the bridge to PyTorch {torch.version}")
+
+    def tick() -> None:
+        done = sum(process.poll() is not None for _, process in running)
+        progress.show(f"{min(done, len(sources))} of {len(sources)} files")
+
     try:
         for source, made in zip(sources, objects):
             words = [*compiler.words, *flags, "-c", str(source), "-o", str(made)]
             running.append((source.name, _start(words, folder / f"{source.stem}.log")))
         until = time.monotonic() + LONGEST_BUILD_S
         for name, process in running:
-            _finish(process, name, folder / f"{Path(name).stem}.log", compiler, until)
+            _finish(process, name, folder / f"{Path(name).stem}.log", compiler, until, tick)
         libraries = ["-L", str(torch.folder / "lib"), "-ltorch_cpu", "-lc10"]
         # Without a run path: PyTorch has loaded its libraries, which are found by their names.
         link = [*compiler.words, "-shared", "-Wl,-z,defs", *linking, "-o", str(output), *map(str, objects), *libraries]
         running.append(("the shim", _start(link, folder / "link.log")))
-        _finish(running[-1][1], "the shim", folder / "link.log", compiler, until)
+        _finish(running[-1][1], "the shim", folder / "link.log", compiler, until, tick)
     finally:
+        progress.end()
         for _, process in running:
             if process.poll() is None:
                 process.kill()
@@ -304,12 +313,23 @@ def _start(words: list[str], log: Path) -> "subprocess.Popen[bytes]":
 
 
 def _finish(
-    process: "subprocess.Popen[bytes]", name: str, log: Path, compiler: _Compiler, until: float
+    process: "subprocess.Popen[bytes]",
+    name: str,
+    log: Path,
+    compiler: _Compiler,
+    until: float,
+    tick: Callable[[], None],
 ) -> None:
-    try:
-        code = process.wait(max(until - time.monotonic(), 0.0))
-    except subprocess.TimeoutExpired:
-        raise NoShim(f"{compiler.words[0]} took more than {LONGEST_BUILD_S:.0f} s for {name}") from None
+    """Waits for a process, and calls `tick` again and again meanwhile."""
+    while True:
+        left = until - time.monotonic()
+        try:
+            code = process.wait(min(REDRAW_S, max(left, 0.0)))
+            break
+        except subprocess.TimeoutExpired:
+            if left <= 0:
+                raise NoShim(f"{compiler.words[0]} took more than {LONGEST_BUILD_S:.0f} s for {name}") from None
+            tick()
     if code != 0:
         lines = log.read_text(errors="replace").splitlines()
         # The linker names what is missing before the compiler says that the linker failed.

@@ -23,7 +23,7 @@ import pwd
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Optional
 
@@ -33,6 +33,7 @@ REMEMBERED_S = 3600.0
 """How long a failure is remembered. What the compiler lacked may have been installed since."""
 
 _LONGEST_REASON = 4096
+_SILENT_S = 1.0
 
 
 def folder() -> tuple[Optional[Path], str]:
@@ -158,19 +159,24 @@ def _content(path: Path, most: int = -1) -> Optional[bytes]:
 
 
 @contextlib.contextmanager
-def locked(cache: Path, longest_s: float) -> Iterator[bool]:
+def locked(cache: Path, longest_s: float, waits: Callable[[], None]) -> Iterator[bool]:
     """Keeps other processes from building at the same time, and says whether it could. A file system without
-    locks is no reason not to build, because the file is put into its place at once."""
+    locks is no reason not to build, because the file is put into its place at once. `waits` is called once if
+    another process builds for longer than a second."""
     file = os.open(cache / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        until = time.monotonic() + longest_s
-        alone = False
+        since = time.monotonic()
+        until = since + longest_s
+        alone = is_told = False
         while not alone and time.monotonic() < until:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 alone = True
             except BlockingIOError:
                 time.sleep(0.05)
+                if not is_told and time.monotonic() - since > _SILENT_S:
+                    is_told = True
+                    waits()
             except OSError:
                 break
         yield alone
