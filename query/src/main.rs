@@ -15,6 +15,7 @@
 //! | [`cluster`] | queries on a cluster of Ballista; `no_cluster` is instead of it without the feature `ballista` |
 //! | [`kept`] | the queries that are kept, by name |
 //! | [`print`] | rows as text, CSV or JSON |
+//! | [`progress`] | what is shown while a query runs |
 //! | `footer` | checks what a Parquet file says of itself; a file of `dataset` |
 //! | `hidden` | what a terminal does not get to see; a file of `counterpoint` |
 //!
@@ -35,6 +36,7 @@ mod functions;
 mod hidden;
 mod kept;
 mod print;
+mod progress;
 mod sum;
 
 use std::io::Write;
@@ -45,6 +47,7 @@ use addresses::Program;
 use clap::Parser;
 use dataset::Dataset;
 use hidden::visible;
+use progress::{Step, Words};
 
 /// Gaps that are named one by one.
 const MOST_NAMED: usize = 20;
@@ -78,6 +81,9 @@ struct Args {
     /// Format of the rows.
     #[arg(long, value_enum, default_value_t)]
     format: print::Format,
+    /// The same as --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Memory for sorting, joining and grouping, for example 512M or 4G. What needs more goes to
     /// temporary files, or is an error that names the limit.
     #[arg(long, value_name = "SIZE", value_parser = engine::size)]
@@ -89,6 +95,31 @@ struct Args {
     /// ballista). All of its programs must see the dataset under the same path.
     #[arg(long, value_name = "URL", value_parser = addresses::engine, conflicts_with = "memory")]
     engine: Option<addresses::Place>,
+    /// Print only rows, and what went wrong: no progress.
+    #[arg(short, long, overrides_with = "quiet", conflicts_with = "verbose")]
+    quiet: bool,
+    /// Print also each step with the time that it took.
+    #[arg(short, long, overrides_with = "verbose")]
+    verbose: bool,
+    /// Every command of `counterpoint` has these two. Rows have no colours, and there is no pager.
+    #[arg(long, hide = true, value_name = "WHEN")]
+    color: Option<String>,
+    #[arg(long, hide = true)]
+    no_pager: bool,
+}
+
+impl Args {
+    fn words(&self) -> Words {
+        match (self.quiet, self.verbose) {
+            (true, _) => Words::Quiet,
+            (_, true) => Words::Verbose,
+            _ => Words::Usual,
+        }
+    }
+
+    fn format(&self) -> print::Format {
+        if self.json { print::Format::Json } else { self.format }
+    }
 }
 
 fn main() -> ExitCode {
@@ -135,7 +166,9 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     }
     let dir = args.dataset.as_ref().ok_or("say which dataset: --dataset DIR")?;
     let sql = kept.map_or(args.sql.as_deref().unwrap_or_default(), |kept| kept.sql);
+    let step = Step::begin(&format!("opening {}", dir.display()), args.words());
     let dataset = engine::quietly(|| Dataset::open_with(dir, &footer::problem));
+    drop(step);
     let dataset = dataset?.map_err(|e| e.to_string())?;
     for gap in dataset.gaps.iter().take(MOST_NAMED) {
         eprintln!("counterpoint: {}", visible(&gap.to_string()));
@@ -147,8 +180,11 @@ fn run(args: &Args) -> Result<ExitCode, String> {
         .threads
         .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let limits = engine::Limits { cluster: args.engine.clone(), threads, memory: args.memory };
-    let (schema, rows) = engine::run(&dataset, sql, &limits)?;
-    match print::print(&mut std::io::stdout().lock(), &schema, &rows, args.format) {
+    let step = Step::begin(&format!("asking {}", dir.display()), args.words());
+    let answer = engine::run(&dataset, sql, &limits);
+    drop(step);
+    let (schema, rows) = answer?;
+    match print::print(&mut std::io::stdout().lock(), &schema, &rows, args.format()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.to_string()),
         _ => Ok(ExitCode::SUCCESS),
     }

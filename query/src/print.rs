@@ -17,6 +17,7 @@ use crate::hidden::{is_hidden, visible};
 pub enum Format {
     /// A table for people. A missing value is `–`.
     #[default]
+    #[value(alias = "table")]
     Text,
     /// RFC 4180 with one header line. An empty field is a missing value.
     Csv,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use crate::failure::Failure;
+use crate::terminal::{is_quiet, is_verbose};
 
 /// Name of the program.
 const PROGRAM: &str = "counterpoint-query";
@@ -35,8 +36,14 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         ))
     };
     let program = find().ok_or_else(|| missing(format!("{PROGRAM} was not found")))?;
+    // Options that stand before the command are for the program, too.
+    let words = match (is_quiet(), is_verbose()) {
+        (true, _) => Some("--quiet"),
+        (_, true) => Some("--verbose"),
+        _ => None,
+    };
     // It only returns if that failed.
-    let error = Command::new(&program).args(args.arguments).exec();
+    let error = Command::new(&program).args(words).args(args.arguments).exec();
     Err(missing(format!("start {}: {error}", program.display())))
 }
 

@@ -1,13 +1,18 @@
 //! `counterpoint query`: the kept queries over datasets of scripted ranks. DuckDB is the judge.
 
 use std::fs;
+use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use dataset::{Dataset, Options, export};
 use profile::Profile;
 use testkit::{CallScript, ProfileScript, Random, Scratch, python};
 
+use crate::pty;
 use crate::support::query_engine;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
@@ -332,6 +337,62 @@ fn a_query_reads_and_has_limits() {
     let json =
         ask(&engine, &dataset, &["SELECT 1 AS a, 'x\"' AS b, NULL AS c", "--format", "json"]);
     assert_eq!(String::from_utf8(json.stdout).unwrap(), "{\"a\":1,\"b\":\"x\\\"\",\"c\":null}\n");
+}
+
+/// What a query shows on a terminal in its first seconds, until there is a line that was drawn twice or `least`
+/// is over. It would take years.
+fn shown_meanwhile(engine: &Path, dataset: &Path, options: &[&str], least: Duration) -> String {
+    let (mut ours, theirs) = pty::open(80);
+    // SAFETY: a descriptor of our own.
+    unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    let sql = "SELECT count(*) FROM calls a, calls b, calls c, calls d, calls e, calls f WHERE \
+               a.duration_ns + b.duration_ns + c.duration_ns + d.duration_ns + e.duration_ns > f.thread";
+    let mut command = Command::new(PROGRAM);
+    command.arg("query").args(options).arg("--dataset").arg(dataset).arg(sql);
+    command.env("COUNTERPOINT_QUERY", engine).env("TERM", "xterm").stdin(Stdio::null());
+    command.stdout(Stdio::null()).stderr(theirs);
+    let mut child = command.spawn().unwrap();
+    drop(command);
+    let end = thread::spawn(move || {
+        thread::sleep(least);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    });
+    let mut bytes = Vec::new();
+    let _ = ours.read_to_end(&mut bytes);
+    end.join().unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_query_that_takes_long_shows_that_it_goes_on() {
+    let Some(engine) = query_engine("progress of queries") else { return };
+    let scratch = Scratch::new();
+    let dataset = scratch.join("job");
+    for number in 0..4 {
+        add(&dataset, &rank(number, &mut Random(5)), "r", number, 4);
+    }
+    let shown = |options: &[&str], seconds| {
+        shown_meanwhile(&engine, &dataset, options, Duration::from_secs(seconds))
+    };
+    let text = shown(&[], 5);
+    let lines: Vec<&str> = text.split(pty::ERASE).filter(|line| !line.is_empty()).collect();
+    assert!(lines.len() > 1, "{text:?}");
+    for line in lines {
+        assert!(line.starts_with("counterpoint: asking ") && line.ends_with(" s"), "{line:?}");
+    }
+    assert_eq!(shown(&["-q"], 3), "");
+    // In a file, only `--verbose` says how long each step took.
+    let said = |options: &[&str]| {
+        let done =
+            ask(&engine, &dataset, &[options, &["SELECT count(*) AS n FROM calls"]].concat());
+        assert_eq!(String::from_utf8(done.stdout).unwrap(), "{\"n\":800}\n");
+        String::from_utf8(done.stderr).unwrap()
+    };
+    assert_eq!(said(&["--json"]), "");
+    let steps = said(&["--json", "-v"]);
+    let begins: Vec<&str> = steps.lines().map(|line| &line[.."counterpoint: ask".len()]).collect();
+    assert_eq!(begins, ["counterpoint: ope", "counterpoint: ask"], "{steps}");
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! Progress of a query that takes longer than a second, in one line on a terminal, as `counterpoint` has it
+//! (`crates/cli/src/terminal/progress.rs`): `counterpoint: asking job.dataset: 12 s`.
+//!
+//! The line is on stderr, and it is erased before anything else is printed. With `--verbose`, each step leaves a
+//! line with the time that it took, also in a file.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::hidden::visible;
+
+/// How long nothing is shown.
+const SILENT: Duration = Duration::from_secs(1);
+/// The time between two drawings.
+const REDRAW: Duration = Duration::from_millis(200);
+/// Goes to the begin of the line and erases it.
+const ERASE: &str = "\r\x1b[K";
+
+/// How much is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// Only what was asked for, and what went wrong.
+    Quiet,
+    /// Also progress, on a terminal.
+    Usual,
+    /// Also each step with its time.
+    Verbose,
+}
+
+/// A step, until this is dropped.
+#[derive(Debug)]
+#[must_use = "the step ends when this is dropped"]
+pub struct Step {
+    what: String,
+    since: Instant,
+    words: Words,
+    /// The thread that draws, and what ends it.
+    drawing: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl Step {
+    /// Begins a step. `what` says what is being done: `asking job.dataset`.
+    pub fn begin(what: &str, words: Words) -> Self {
+        let (what, since) = (visible(what).into_owned(), Instant::now());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let is_drawn = words != Words::Quiet && !is_dumb && io::stderr().is_terminal();
+        let line = format!("counterpoint: {what}");
+        let begin = || {
+            let (end, ended) = mpsc::channel();
+            let draw = move || {
+                let mut wait = SILENT;
+                let mut is_there = false;
+                while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                    let text = format!("{ERASE}{line}: {} s", since.elapsed().as_secs());
+                    let _ = io::stderr().write_all(text.as_bytes());
+                    (wait, is_there) = (REDRAW, true);
+                }
+                if is_there {
+                    let _ = io::stderr().write_all(ERASE.as_bytes());
+                }
+            };
+            // Without the thread there is no line, and all else is the same.
+            let thread = thread::Builder::new().name("progress".to_owned()).spawn(draw).ok()?;
+            Some((end, thread))
+        };
+        let drawing = is_drawn.then(begin).flatten();
+        Self { what, since, words, drawing }
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.drawing.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+        if self.words == Words::Verbose {
+            eprintln!("counterpoint: {}: {:.3} s", self.what, self.since.elapsed().as_secs_f64());
+        }
+    }
+}
