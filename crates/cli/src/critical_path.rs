@@ -41,7 +41,7 @@ pub struct Args {
     #[command(flatten)]
     ranks: RankArgs,
     /// Only ops whose name matches. `*` matches any text, `?` any character.
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, alias = "op", value_name = "GLOB")]
     filter: Option<String>,
     /// Column to sort by, named as in the table or in CSV. The default is `gain`.
     #[arg(long, value_name = "COLUMN")]
@@ -67,6 +67,7 @@ pub struct Args {
 enum PathFormat {
     /// A table that fits the terminal.
     #[default]
+    #[value(alias = "text")]
     Table,
     /// One JSON document; docs/schema.md describes it.
     Json,

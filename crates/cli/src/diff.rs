@@ -69,7 +69,7 @@ pub struct Args {
     by: RowKind,
     /// Show only rows whose name matches. `*` matches any text, `?` any character. All rows are
     /// tested in any case.
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, alias = "op", value_name = "GLOB")]
     filter: Option<String>,
     /// Column to sort by, named as in the table or in CSV. By default, rows with a difference come
     /// first, and then those that add most to the difference of the whole.
@@ -146,6 +146,7 @@ impl RowKind {
 enum DiffFormat {
     /// One sentence and a table that fits the terminal.
     #[default]
+    #[value(alias = "table")]
     Text,
     /// One JSON document; docs/schema.md describes it.
     Json,

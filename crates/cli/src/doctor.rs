@@ -46,6 +46,7 @@ pub struct Args {
 enum Format {
     /// A table that fits the terminal
     #[default]
+    #[value(alias = "text")]
     Table,
     /// One JSON document; docs/schema.md describes it
     Json,

@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(value_names = ["OP", "PROFILE"], num_args = 0..=2, value_parser = input::profile())]
     words: Vec<PathBuf>,
     /// The same as OP, written as for `stats`. The only word is the profile then.
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, alias = "filter", value_name = "GLOB")]
     op: Option<String>,
     #[command(flatten)]
     ranks: RankArgs,
@@ -70,6 +70,7 @@ pub struct Args {
 enum ExplainFormat {
     /// Text for people.
     #[default]
+    #[value(alias = "table")]
     Text,
     /// One JSON document; docs/schema.md describes it.
     Json,
@@ -221,7 +222,7 @@ impl View<'_> {
     fn drift(explained: &Explained) -> Option<&'static str> {
         let others = explained.answer.findings.len() > 1;
         (explained.answer.drifts && others).then_some(
-            "all else was compared within each sixteenth of the run, because calls changed over it",
+            "because calls changed over the run, everything else was compared among calls of the same sixteenth of the run",
         )
     }
 }

@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Only ops, tracks or loops (FUNCTION:LOOP) whose name matches. `*` matches any text, `?` any character.
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, alias = "op", value_name = "GLOB")]
     filter: Option<String>,
     #[command(flatten)]
     ranks: RankArgs,

@@ -223,7 +223,8 @@ impl Command {
     fn is_view(&self) -> bool {
         match self {
             Self::Report(_) | Self::Ops(_) | Self::Stats(_) | Self::Diff(_) => true,
-            Self::List(_) | Self::Doctor(_) | Self::Agents(_) | Self::CriticalPath(_) => true,
+            Self::List(_) | Self::Doctor(_) | Self::Agents(_) => true,
+            Self::CriticalPath(_) | Self::Explain(_) => true,
             Self::Loops(args) => args.is_view(),
             _ => false,
         }
@@ -302,6 +303,12 @@ fn run_alone() -> Option<run::Args> {
     run::Args::from_arg_matches(&matches).ok()
 }
 
+/// Whether the command is `run`, and nothing says where the program begins.
+fn is_run_without_dashes() -> bool {
+    let mut words = std::env::args_os().skip(1);
+    words.next().is_some_and(|word| word == "run") && words.all(|word| word != "--")
+}
+
 /// Prints help, the version, or what is wrong with the arguments. An error message repeats the
 /// arguments, so it is printed like all foreign text, and without colours.
 fn usage(mut error: clap::Error) -> ExitCode {
@@ -325,6 +332,9 @@ fn usage(mut error: clap::Error) -> ExitCode {
                 error.insert(kind, value);
             }
             terminal::say_lines(error.render().to_string().trim_end());
+            if error.kind() == ErrorKind::UnknownArgument && is_run_without_dashes() {
+                terminal::say!("hint: `--` goes before the program: counterpoint run -- PROGRAM …");
+            }
             ExitCode::from(2)
         }
     }

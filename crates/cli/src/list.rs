@@ -33,6 +33,9 @@ pub struct Args {
     /// Output format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
+    /// Width of the table in characters, as for `report --width`
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
 }
 
 /// One row; it also defines the rows of `counterpoint.list/1` (docs/counters.md).
@@ -77,7 +80,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let rows: Vec<Row> = entries.into_iter().map(|e| row(e, open, &resolver, &machine)).collect();
     let mut out = stdout(args.format.into());
     match args.format {
-        Format::Table => table(&rows, &mut out, known_width().map(|width| width.max(40)))?,
+        Format::Table => {
+            let width = args.width.or_else(known_width);
+            table(&rows, &mut out, width.map(|width| width.max(40)))?;
+        }
         Format::Json => json(&rows, &mut out)?,
         Format::Csv => csv(&rows, &mut out)?,
     }

@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     by: OpBy,
     /// Only ops whose name matches. `*` matches any text, `?` any character.
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, alias = "op", value_name = "GLOB")]
     filter: Option<String>,
     /// Column to sort by, named as in the table or in CSV. The default is `self`.
     #[arg(long, value_name = "COLUMN")]

@@ -9,6 +9,7 @@ use crate::terminal::Kind;
 pub enum Format {
     /// A table that fits the terminal.
     #[default]
+    #[value(alias = "text")]
     Table,
     /// One JSON document; docs/schema.md describes it.
     Json,

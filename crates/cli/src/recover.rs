@@ -67,7 +67,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let collected = collect(dir, closing).map_err(|e| open::explain(dir, e))?;
     convert_and_say(dir);
     let (code, done) = outcome(&manifest, &collected);
-    note!("{}: {done}; {}", dir.display(), open::in_one_line(dir, dir));
+    note!("{}: {done}; {}", dir.display(), open::in_one_line(dir, dir, false));
     Ok(ExitCode::from(code))
 }
 

@@ -83,7 +83,7 @@ pub struct Args {
     #[arg(long, value_name = "COLUMN")]
     sort: Option<String>,
     /// Only ops or loops whose name matches. `*` matches any text, `?` any character.
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, alias = "op", value_name = "GLOB")]
     filter: Option<String>,
     /// Only activities of kinds that match: as the trace calls them (`cuda_runtime`), or by their
     /// generic names (`runtime`).

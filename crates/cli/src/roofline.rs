@@ -39,6 +39,7 @@ pub struct Args {
 enum Format {
     /// Tables that fit the terminal
     #[default]
+    #[value(alias = "text")]
     Table,
     /// One JSON document; docs/schema.md describes it
     Json,

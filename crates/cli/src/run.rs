@@ -460,9 +460,9 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 true => nothing(output),
                 false if WHOLE => {
                     convert_and_say(directory);
-                    in_one_line(directory, output)
+                    in_one_line(directory, output, args.html.is_some())
                 }
-                false => whole_program::summary(directory, output),
+                false => whole_program::summary(directory, output, args.html.is_some()),
             };
             let still = match running {
                 0 => String::new(),

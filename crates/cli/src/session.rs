@@ -85,6 +85,9 @@ struct SummaryArgs {
     profile: ProfileArgs,
     /// The path as the user writes it
     shown: Option<PathBuf>,
+    /// A page of the profile is made in any case, so the line does not say how
+    #[arg(long)]
+    has_page: bool,
 }
 
 #[derive(clap::Args)]
@@ -118,8 +121,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 fn summary(args: &SummaryArgs) -> Result<ExitCode, Failure> {
     let profile = &args.profile.profile;
     convert_and_say(profile);
+    let shown = args.shown.as_ref().unwrap_or(profile);
     let mut out = stdout(Kind::People);
-    writeln!(out, "{}", in_one_line(profile, args.shown.as_ref().unwrap_or(profile)))?;
+    writeln!(out, "{}", in_one_line(profile, shown, args.has_page))?;
     Ok(ExitCode::SUCCESS)
 }
 

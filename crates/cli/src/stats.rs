@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(default_value = "counterpoint.cpt", value_name = "PROFILE", value_parser = input::profile())]
     profile: PathBuf,
     /// Only ops whose name matches. `*` matches any text, `?` any character.
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, alias = "filter", value_name = "GLOB")]
     op: Option<String>,
     /// Only threads with this name (`*` matches any text, `?` any character) or kernel thread id.
     #[arg(long, value_name = "NAME|TID")]
@@ -112,6 +112,7 @@ enum StatsBy {
 enum StatsFormat {
     /// Text for people.
     #[default]
+    #[value(alias = "table")]
     Text,
     /// One JSON document, one op per line.
     Json,

@@ -28,11 +28,12 @@ pub fn become_it() -> Failure {
 }
 
 /// The contents of a profile in one line, or why there is no such line. `shown` is its path as the user
-/// writes it.
-pub fn summary(profile: &Path, shown: &Path) -> String {
+/// writes it, and `has_page` says that a page is made in any case.
+pub fn summary(profile: &Path, shown: &Path, has_page: bool) -> String {
     let asked = program().and_then(|whole| {
         let mut command = Command::new(&whole);
-        command.args(["session", "summary", "--"]).arg(profile).arg(shown);
+        command.args(["session", "summary"]).args(has_page.then_some("--has-page"));
+        command.arg("--").arg(profile).arg(shown);
         command.stdin(Stdio::null()).stderr(Stdio::inherit());
         command.output().map_err(|e| why_not(&whole, &e))
     });

@@ -64,7 +64,7 @@ pub fn verdict(of: &Verdict) -> String {
         }
         Verdict::Same(within) => format!("same within {} %", trimmed(*within)),
         Verdict::Unknown { half_width, pairs: Some(pairs) } => {
-            format!("cannot be told (±{} %): {pairs} pairs would", digits(*half_width))
+            format!("cannot be told (±{} %): {pairs} pairs would tell", digits(*half_width))
         }
         Verdict::Unknown { half_width, pairs: None } => {
             format!("cannot be told (±{} %): too noisy", digits(*half_width))
@@ -103,7 +103,7 @@ pub fn why_untested(diff: &Diff) -> String {
         }
         Some(Untested::TooFew(n)) => {
             let pairs = plural(n as u128, "pair");
-            format!("nothing is tested: {pairs}, and at least {FEWEST_PAIRS} are needed")
+            format!("nothing is tested, because {pairs} are too few (at least {FEWEST_PAIRS})")
         }
         None => String::new(),
     }

@@ -64,7 +64,7 @@ pub struct Args {
     only: Vec<String>,
     /// Only functions and loops whose name (FUNCTION, LOOP or FUNCTION:LOOP) matches, with what is
     /// around and inside of them. `*` matches any text, `?` any character.
-    #[arg(long, value_name = "GLOB")]
+    #[arg(long, alias = "op", value_name = "GLOB")]
     filter: Option<String>,
     /// Column by which the rows inside of each row are sorted, named as in the table or in CSV. The
     /// default is their order in the text.
@@ -86,6 +86,7 @@ pub struct Args {
 enum FormatArg {
     /// Trees that fit the terminal.
     #[default]
+    #[value(alias = "text")]
     Table,
     /// One JSON document; docs/loops.md describes it.
     Json,

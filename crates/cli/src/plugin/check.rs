@@ -46,6 +46,7 @@ pub struct Args {
 enum Format {
     /// One line for each finding
     #[default]
+    #[value(alias = "table")]
     Text,
     /// A report that can be published, with everything that was asked
     Markdown,

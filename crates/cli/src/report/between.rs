@@ -12,20 +12,22 @@ use crate::failure::Failure;
 use crate::matching;
 use crate::object::object;
 use crate::output::Format;
+use crate::terminal::known_width;
 use crate::view::between::{Sides, sentences};
 use crate::view::head::ProfileHead;
 use crate::view::labels::thread_label;
 use crate::view::losses::{self, losses_out};
+use crate::view::names;
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
-use crate::view::units::shorten;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The version of the document.
 const SCHEMA: &str = "counterpoint.between/1";
 
-/// In a table for people, longer names in the second column are shortened.
-const BEFORE: usize = 36;
+/// In a table for people, names in the second column are shortened to a quarter of the width, within these
+/// bounds: numbers matter more than whole names.
+const BEFORE: [usize; 2] = [20, 36];
 
 /// Columns, and what they mean.
 pub const EXPLAINED: [(&str, &str); 4] = [
@@ -74,7 +76,10 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         matching::no_op(profile, "--filter", glob);
         return Ok(ExitCode::from(1));
     }
-    let longest = (args.format == Format::Table).then_some(BEFORE);
+    let [least, most] = BEFORE;
+    let quarter =
+        args.width.or_else(known_width).map_or(most, |width| (width / 4).clamp(least, most));
+    let longest = (args.format == Format::Table).then_some(quarter);
     let mut table = columns(profile, &gaps, &rows, &sides, longest);
     let sort = args.sort.as_deref().unwrap_or("total");
     table.sort(sort)?;
@@ -135,21 +140,24 @@ fn columns(
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Gap) -> Option<Value>| {
         Column::new(rank, name, title, rows.iter().map(|row| cell(row)).collect())
     };
+    let before: Vec<String> = rows.iter().map(|row| sides.label(row.before).to_owned()).collect();
+    let before = match longest {
+        Some(most) => names::fit(&before, most, false).names,
+        None => before,
+    };
+    let before = before.into_iter().map(|name| Some(Value::Text(name))).collect();
     let columns = vec![
         column(0, "after", "after", &|row| side(row.after)),
-        column(1, "before", "before", &|row| {
-            let name = sides.label(row.before);
-            Some(Value::Text(longest.map_or_else(|| name.to_owned(), |most| shorten(name, most))))
-        }),
-        column(1, "thread", "thread", &|row| {
+        Column::new(2, "before", "before", before),
+        column(4, "thread", "thread", &|row| {
             Some(Value::Text(thread_label(profile, row.thread.0, row.thread.1)))
         }),
-        column(4, "gaps", "gaps", &|row| Some(Value::Count(row.times.into()))),
+        column(8, "gaps", "gaps", &|row| Some(Value::Count(row.times.into()))),
         column(1, "total_ns", "total", &|row| ns(gaps.total_ns(row))),
-        column(2, "share", "share", &|row| gaps.share(row).map(Value::Part)),
-        column(3, "mean_ns", "mean", &|row| ns(gaps.mean_ns(row))),
-        column(4, "p50_ns", "p50", &|row| ns(gaps.p50_ns(row))),
-        column(5, "max_ns", "max", &|row| ns(gaps.max_ns(row))),
+        column(3, "share", "share", &|row| gaps.share(row).map(Value::Part)),
+        column(5, "mean_ns", "mean", &|row| ns(gaps.mean_ns(row))),
+        column(6, "p50_ns", "p50", &|row| ns(gaps.p50_ns(row))),
+        column(7, "max_ns", "max", &|row| ns(gaps.max_ns(row))),
     ];
     Table::new(columns, (0..rows.len()).collect())
 }

@@ -3,13 +3,14 @@
 use std::io::{self, Write};
 
 use analysis::{By, SilentThread, ThreadTime};
+use profile::Role;
 
 use super::Report;
 use crate::terminal::visible;
 use crate::view::between;
 use crate::view::head;
 use crate::view::held_back;
-use crate::view::labels::{process_label, silent_label, thread_label};
+use crate::view::labels::{op_of, process_label, silent_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
 use crate::view::loops::expensive;
 use crate::view::losses;
@@ -20,6 +21,7 @@ use crate::view::preempted;
 use crate::view::price;
 use crate::view::sampled;
 use crate::view::source;
+use crate::view::table::Table;
 use crate::view::text::{ASSUMED_ON_CPU, table};
 use crate::view::tracks::{self, LISTED};
 use crate::view::units::{grouped, percent, shorten, time};
@@ -81,6 +83,13 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "counters: ", text, width)?;
             writeln!(out)?;
         }
+        let roles = roles(overview, &report.table);
+        for (label, text) in &roles {
+            wrapped(out, label, text, width)?;
+        }
+        if !roles.is_empty() {
+            writeln!(out)?;
+        }
         if let Some(text) = source::shared(&report.table) {
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;
@@ -123,6 +132,25 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         wrapped(out, "look at: ", &most, width)?;
     }
     Ok(())
+}
+
+/// What the words in parentheses after names mean, of those that are shown.
+fn roles(overview: &Overview<'_>, table: &Table) -> Vec<(&'static str, &'static str)> {
+    let known = [
+        (Role::Run, "(run): ", "a call of a model's entry function"),
+        (Role::Range, "(range): ", "a part of the program that has this name, with the ops in it"),
+        (
+            Role::Region,
+            "(region): ",
+            "work of an op that is divided among threads, from its launch until all threads are done",
+        ),
+        (Role::Task, "(task): ", "what one thread did of such a region"),
+    ];
+    let rows = table.order.iter().filter_map(|row| overview.summary.rows.get(*row));
+    let shown: Vec<Role> =
+        rows.filter_map(|row| Some(op_of(overview.profile, row.key)?.role)).collect();
+    let known = known.into_iter().filter(|(role, ..)| shown.contains(role));
+    known.map(|(_, label, text)| (label, text)).collect()
 }
 
 fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -> io::Result<()> {

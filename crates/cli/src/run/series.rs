@@ -41,6 +41,7 @@ use crate::inherited::Inherited;
 use crate::plugin_events::convert_and_say;
 use crate::prepare::{self, Turn, choose, make, make_directory, make_way, place};
 use crate::terminal::{note, say};
+use crate::view::open::typed;
 use crate::view::units::{plural, time};
 
 /// Where a series goes if nobody says where.
@@ -177,8 +178,8 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     };
     let next = match programs.len() {
         _ if complete == 0 => String::new(),
-        1 => String::new(),
-        _ => format!("; `counterpoint diff {}` compares them", output.display()),
+        1 => format!("; next: counterpoint report {}", typed(&Series::run_at(output, 1, Side::A))),
+        _ => format!("; next: counterpoint diff {}", typed(output)),
     };
     if has_begun {
         note!("{}: {}{of}{next}", output.display(), plural(complete as u128, what));

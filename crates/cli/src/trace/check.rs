@@ -41,6 +41,7 @@ pub struct Args {
 enum Format {
     /// One line per finding.
     #[default]
+    #[value(alias = "table")]
     Text,
     /// One JSON document; docs/traces.md describes it.
     Json,

@@ -45,10 +45,16 @@ pub fn is_empty(dir: &Path) -> bool {
 }
 
 /// The contents of a profile in one line, which `run` prints at its end, with the command to type next:
-/// the one that shows what was recorded. The numbers come from page headers, so no call is decoded.
-/// `shown` is the path as the user writes it.
-pub fn in_one_line(dir: &Path, shown: &Path) -> String {
-    let next = |command: &str| format!("; next: counterpoint {command} {}", typed(shown));
+/// the one that shows what was recorded, and the option that makes a page of it, unless `has_page` says
+/// that a page is made anyway. The numbers come from page headers, so no call is decoded. `shown` is the path
+/// as the user writes it.
+pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
+    let next = |command: &str| {
+        // `loops report` makes no page.
+        let can_have_page = command == "report" && !has_page;
+        let page = if can_have_page { page_of(shown) } else { String::new() };
+        format!("; next: counterpoint {command} {}{page}", typed(shown))
+    };
     if is_empty(dir) {
         return nothing(shown);
     }
@@ -97,8 +103,15 @@ pub fn nothing(shown: &Path) -> String {
     format!("no calls were recorded; `counterpoint report {}` lists likely reasons", typed(shown))
 }
 
+/// The words that say how to get a page of the profile. The page is in the working directory.
+fn page_of(shown: &Path) -> String {
+    let Some(name) = shown.file_stem() else { return String::new() };
+    let page = Path::new(name).with_added_extension("html");
+    format!(" (for a page in the browser, add --html={})", typed(&page))
+}
+
 /// A path as it is typed in a shell.
-fn typed(path: &Path) -> String {
+pub fn typed(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "_-./=:,+@%".contains(c);
     match !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {

@@ -89,6 +89,16 @@ fn the_median_of_gaps_is_beside_their_mean() {
     assert!(printed.contains("mean      p50") && printed.contains("3.00 ms  1.00 ms"), "{printed}");
 }
 
+/// On a terminal of the usual width, long names leave room for what each gap is worth.
+#[test]
+fn long_names_leave_room_for_numbers() {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/readme/iree");
+    let printed = text(&kept, &["--by", "between", "--top", "3", "--width", "80"]);
+    let head = printed.lines().find(|line| line.starts_with("after ")).unwrap();
+    assert!(["before", "total", "share"].iter().all(|name| head.contains(name)), "{printed}");
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+}
+
 /// The line of a usual report, which a number and its unit do not part.
 #[test]
 fn a_report_says_where_most_of_the_time_between_calls_is() {

@@ -50,6 +50,8 @@ fn views_go_through_the_pager_on_a_terminal_only() {
     let (_, plain) = marked(&["report", "--no-pager", &profile]);
     assert_eq!(plain.replace("PAGE:", ""), plain);
     assert_eq!(text.replace("PAGE:", ""), plain);
+    let (_, explained) = marked(&["explain", &profile]);
+    assert!(explained.lines().all(|line| line.starts_with("PAGE:")), "{explained}");
     // What is not a view does not have one, and neither does a pipe.
     assert!(!marked(&["completions", "bash"]).1.contains("PAGE:"));
     let mut piped = counterpoint(&["report", &profile]);
@@ -98,12 +100,58 @@ fn what_to_type_next_fits_what_was_recorded() {
         let profile = kept(&scratch, name);
         let told = counterpoint(&["recover", &profile]).output().unwrap();
         let told = String::from_utf8(told.stderr).unwrap();
-        let next = format!("; next: counterpoint {command} {profile}\n");
+        // A page needs `report`.
+        let page = match command {
+            "report" => format!(" (for a page in the browser, add --html={name}.html)"),
+            _ => String::new(),
+        };
+        let next = format!("; next: counterpoint {command} {profile}{page}\n");
         assert!(told.ends_with(&next), "{told}");
-        // It can be typed.
+        // It can be typed, also with the option.
         let (_, typed) = told.trim_end().rsplit_once("next: counterpoint ").unwrap();
-        let words: Vec<&str> = typed.split(' ').collect();
+        let (typed, page) = typed.split_once(" (").unwrap_or((typed, ""));
+        let mut words: Vec<&str> = typed.split(' ').collect();
         assert!(said(&counterpoint(&words).output().unwrap()).lines().count() > 5);
+        if let Some(at) = page.find("--html") {
+            words.push(&page[at..page.len() - 1]);
+            said(counterpoint(&words).current_dir(scratch.path()).output().as_ref().unwrap());
+            assert!(scratch.join(&format!("{name}.html")).is_file());
+        }
+    }
+}
+
+/// A run that makes a page does not say how to make one.
+#[test]
+fn a_page_that_was_asked_for_is_not_suggested() {
+    let scratch = Scratch::new();
+    let profile = kept(&scratch, "iree");
+    let summary = |words: &[&str]| {
+        let words = [&["session", "summary"], words, &["--", &profile]].concat();
+        said(&counterpoint(&words).output().unwrap())
+    };
+    let without = summary(&["--has-page"]);
+    assert!(without.ends_with(&format!("; next: counterpoint report {profile}\n")), "{without}");
+    let with = summary(&[]);
+    assert!(with.starts_with(without.trim_end()) && with.contains("--html=iree.html"), "{with}");
+}
+
+/// What one view calls a format or a choice of ops, the others take as well.
+#[test]
+fn views_take_each_others_words() {
+    let scratch = Scratch::new();
+    let profile = kept(&scratch, "iree");
+    let shown =
+        |words: &[&str]| said(&counterpoint(&[words, &[&profile]].concat()).output().unwrap());
+    for command in ["report", "ops", "stats", "explain", "critical-path"] {
+        let plain = shown(&[command]);
+        for name in ["text", "table"] {
+            assert_eq!(shown(&[command, "--format", name]), plain, "{command} {name}");
+        }
+    }
+    for command in ["report", "stats", "explain"] {
+        let [filter, op] = ["--filter", "--op"].map(|name| shown(&[command, name, "*softmax*"]));
+        assert_eq!(filter, op, "{command}");
+        assert!(op.contains("softmax"), "{op}");
     }
 }
 

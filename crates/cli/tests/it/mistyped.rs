@@ -22,6 +22,26 @@ fn refused(options: &[&str]) -> String {
     text
 }
 
+/// `run` cannot know where the program begins.
+#[test]
+fn a_program_without_dashes_before_it() {
+    let refused = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
+            .arg("run")
+            .args(words)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let hint = "counterpoint: hint: `--` goes before the program: counterpoint run -- PROGRAM …\n";
+    for words in [&["python", "train.py"][..], &["-o", "x.cpt", "python"], &["true"]] {
+        let said = refused(words);
+        assert!(said.ends_with(hint), "{words:?}: {said}");
+    }
+    assert!(!refused(&["--outptu", "x.cpt", "--", "true"]).contains("hint"));
+}
+
 #[test]
 fn every_mistake_gets_a_helpful_answer() {
     for (typed, expected) in [

@@ -47,6 +47,7 @@ pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
         return Fitted { names: names.to_vec(), common: None };
     }
     let mut fitted = beginning(names, cut_beginning);
+    fitted.names = without_types(&fitted.names, width);
     let long = fitted.names.clone();
     if long.iter().all(|name| length(name) <= width) {
         return fitted;
@@ -68,6 +69,47 @@ pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
         }
     }
     fitted
+}
+
+/// Names in which functions of C++ and Rust that are longer than `width` have no types, as long as they can be
+/// told apart without them: `double product<double>(std::vector<double> const&)` is `product<double>(…)`.
+fn without_types(names: &[String], width: usize) -> Vec<String> {
+    let short = |name: &String| match length(name) > width {
+        true => signature(name).unwrap_or_else(|| name.clone()),
+        false => name.clone(),
+    };
+    let shorter: Vec<String> = names.iter().map(short).collect();
+    let mut same = vec![false; names.len()];
+    for group in equal(&shorter, names) {
+        group.into_iter().for_each(|i| same[i] = true);
+    }
+    let kept = shorter.into_iter().zip(names).zip(same);
+    kept.map(|((short, name), same)| if same { name.clone() } else { short }).collect()
+}
+
+/// The name of a function without the types around it; `None` if it is something else. The space before what a
+/// tree shows is kept.
+fn signature(name: &str) -> Option<String> {
+    let text = name.trim_start();
+    let indent = &name[..name.len() - text.len()];
+    let end = text.strip_suffix(" const").unwrap_or(text).strip_suffix(')')?;
+    let mut depth = 1;
+    let open = end.char_indices().rev().find(|(_, c)| {
+        depth += i32::from(*c == ')') - i32::from(*c == '(');
+        depth == 0
+    })?;
+    let head = &end[..open.0];
+    // What follows a space is a remark, such as `(range)`.
+    if head.is_empty() || head.ends_with(' ') {
+        return None;
+    }
+    let mut depth = 0;
+    let space = head.char_indices().rev().find(|(_, c)| {
+        depth += i32::from(matches!(c, '>' | ')')) - i32::from(matches!(c, '<' | '('));
+        *c == ' ' && depth == 0
+    });
+    let own = space.map_or(head, |(at, _)| &head[at + 1..]);
+    Some(format!("{indent}{own}({CUT})"))
 }
 
 fn beginning(names: &[String], cut: bool) -> Fitted {
@@ -233,6 +275,34 @@ mod tests {
         // Little would be left.
         assert_eq!(between_words("a_b_0123456789012345678901234", 21), "a_b_012345…5678901234");
         assert_eq!(between_words("a_b", 0), "…");
+    }
+
+    #[test]
+    fn types_are_left_out_before_names_of_functions_are() {
+        let product =
+            "  double product<double>(std::vector<double, std::allocator<double> > const&, int)";
+        let others = ["kernel", "forward (run)", "aten::mm (region)", "(between)"];
+        let all = [&others[..], &[product]].concat();
+        assert_eq!(fitted(&all, 24)[4], "  product<double>(…)");
+        assert_eq!(fitted(&all, 24)[..4], others);
+        // They are needed to tell functions apart.
+        let [a, b] =
+            ["int", "float"].map(|name| format!("void gemm({name} const*, {})", "x".repeat(30)));
+        let [a, b] = [&a, &b].map(|name| fitted(&[&a, &b, name], 24)[2].clone());
+        assert!(a.contains("int") && b.contains("float"), "{a} {b}");
+        let of = |name: &str| signature(name);
+        assert_eq!(
+            of("(anonymous namespace)::f(int) const").unwrap(),
+            "(anonymous namespace)::f(…)"
+        );
+        assert_eq!(
+            of("std::map<int, long>::operator[](int&&)").unwrap(),
+            "std::map<int, long>::operator[](…)"
+        );
+        assert_eq!(of("f(void (*)(int))").unwrap(), "f(…)");
+        for name in ["prog::rows", "forward (run)", "(between)", "()", ")", "(", "f(", "ü)"] {
+            assert_eq!(of(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -68,7 +68,8 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     if known.is_empty() && path.threads.len() <= 1 {
         lines.push("nothing recorded says that threads waited for one another".to_owned());
     } else if !known.is_empty() {
-        lines.push(format!("links between threads: {}", known.join(", ")));
+        let known = known.join(", ");
+        lines.push(format!("the recording says what waited for what in these cases: {known}"));
     }
     lines.push("times are as recorded, with what recording added to each call".to_owned());
     lines

@@ -32,7 +32,7 @@ pub fn head(explained: &Explained) -> String {
         }
         Some(Silent::Even) => format!("{calls}, which take about as long as each other: {median}"),
         Some(Silent::Alike) => format!(
-            "{calls}, median {median}; neighbouring calls are so alike that what goes with slow ones cannot be told from chance"
+            "{calls}, median {median}; calls that follow each other take so nearly the same time that what goes with slow calls cannot be told from chance (a longer run may tell)"
         ),
     }
 }
@@ -51,7 +51,10 @@ pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
             finding.same.iter().map(|(what, effect)| short(profile, explained, *what, effect));
         let same: Vec<String> = same.collect();
         if !same.is_empty() {
-            text.push_str(&format!("; in these calls, that is the same as {}", listed(&same)));
+            text.push_str(&format!(
+                "; in these calls, that cannot be told apart from {}",
+                listed(&same)
+            ));
         }
         all.push(text);
     }
@@ -59,14 +62,17 @@ pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     named.extend(answer.findings.iter().flat_map(|finding| &finding.same).map(|(what, _)| *what));
     let rest = explained.asked.iter().filter(|what| !named.contains(what));
     let rest: Vec<String> = rest.map(|what| name(profile, *what)).collect();
-    let nothing = if all.is_empty() { "nothing" } else { "nothing else" };
     if !rest.is_empty() {
-        all.push(format!("{nothing} stands out of {}", listed(&rest)));
+        let nothing = match all.is_empty() {
+            true => "nothing stands out; compared",
+            false => "nothing else stands out; also compared",
+        };
+        all.push(format!("{nothing}: {}", listed(&rest)));
     }
     let of_host = op_of(profile, explained.keys[0]).map(|op| profile.ops.host_of(op));
     if without_shapes(profile).is_some() && of_host.is_some_and(|host| host.shapes_if_asked) {
         all.push(
-            "shapes of arguments were not recorded (`run --shapes`), so they were not asked".into(),
+            "shapes of arguments were not compared, because they were not recorded (`run --shapes`)".into(),
         );
     }
     all
@@ -200,7 +206,7 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
                     time(*first), time(*last)
                 ),
                 false => format!(
-                    "calls changed over the run: they are slowest in tenth {} of 10 (median {} against {} of all)",
+                    "durations change over the run: calls are slowest in tenth {} of 10 (median {}, against {} of all calls)",
                     tenth + 1, time(*most), time(*all)
                 ),
             }
@@ -208,13 +214,13 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
     }
 }
 
-/// `12 times the page-faults (median 24 against 2)`.
+/// `12 times the page-faults (median 24, against 2 for the others)`.
 fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     let rare = slow.some.min(others.some) < 0.5;
     if !rare && differ(slow.median, others.median) {
         let ratio = times(slow.median, others.median);
         let (a, b) = (number(slow.median), number(others.median));
-        return format!("{ratio} times the {name} (median {a} against {b})");
+        return format!("{ratio} times the {name} (median {a}, against {b} for the others)");
     }
     if rare && (others.some == 0.0 || slow.some == 0.0 || differ(slow.some, others.some)) {
         let (a, b) = (percent(slow.some), percent(others.some));
@@ -223,7 +229,7 @@ fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     if differ(slow.mean, others.mean) {
         let ratio = times(slow.mean, others.mean);
         let (a, b) = (number(slow.mean), number(others.mean));
-        return format!("{ratio} times the {name} (mean {a} against {b})");
+        return format!("{ratio} times the {name} (mean {a}, against {b} for the others)");
     }
     let more = if spearman < 0.0 { "fewer" } else { "more" };
     format!("slightly {more} {name} (correlation of ranks {spearman:.2})")

@@ -37,23 +37,23 @@ pub fn most(overview: &Overview<'_>) -> Option<String> {
     all.first().map(|first| finding(overview.profile, first))
 }
 
-/// What is found, without what to try: `…: 31 % of the wall time is at stake`.
+/// What is found, without what to try: `…; changing that can save at most 31 % of the wall time`.
 pub fn finding(profile: &Profile, fired: &Fired) -> String {
     let what = match fired.rule {
         Rule::Between { dispatches, mean_gap_ns, mean_ns } => format!(
-            "most of the time is between dispatches: a gap of {} before each of {}, which take {}",
+            "most of the time is between dispatches: on average, {} pass before each of the {} dispatches, and a dispatch takes {}",
             time(mean_gap_ns),
             grouped(dispatches.into()),
             time(mean_ns)
         ),
         Rule::BetweenRuns { runs, mean_gap_ns, mean_ns } => format!(
-            "most of the time is between runs of the model: {} before each of {}, which take {}",
+            "most of the time is between runs of the model: on average, {} pass before each of the {} runs, and a run takes {}",
             time(mean_gap_ns),
             grouped(runs.into()),
             time(mean_ns)
         ),
         Rule::WorkersWait { site, efficiency } => format!(
-            "workers wait inside of dispatches: in those of {}, they are busy for {} of the time",
+            "workers wait inside of dispatches: during those of {}, the workers are busy for {} of the time",
             op(profile, analysis::Key::Op(site)),
             percent(efficiency)
         ),
@@ -63,7 +63,7 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
             workgroups_of(workgroups)
         ),
         Rule::SmallWorkgroups { site, mean_ns, efficiency } => format!(
-            "workgroups are too small: those of {} take {}, and the workers are busy for {} of the time",
+            "workgroups are too small: those of {} take {} each, and the workers are busy for {} of the time",
             op(profile, analysis::Key::Op(site)),
             time(mean_ns),
             percent(efficiency)
@@ -79,13 +79,13 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
             counter_name(profile, counter)
         ),
         Rule::FreshMemory { op: key, counter, median, .. } => format!(
-            "{} touches fresh memory in each call: {} {} in the median",
+            "each call of {} touches fresh memory: the median call has {} {}",
             op(profile, key),
             number(median),
             counter_name(profile, counter)
         ),
         Rule::DataLoader { op: _, calls, mean_ns } => format!(
-            "the data loader is waited for: {} times, {} each",
+            "the program waits for its data loader: {} times, {} each time",
             grouped(calls.into()),
             time(mean_ns)
         ),
@@ -95,20 +95,23 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
                 false => String::new(),
             };
             let calls = grouped(calls.into());
-            format!(".item() is called {calls} times, {} each{gaps}", time(mean_ns))
+            format!(
+                ".item() is called {calls} times, and a call takes {} on average{gaps}",
+                time(mean_ns)
+            )
         }
     };
-    format!("{what}; {} of the wall time is at stake", percent(fired.share))
+    format!("{what}; changing that can save at most {} of the wall time", percent(fired.share))
 }
 
 /// What to try.
 pub fn advice(rule: &Rule) -> &'static str {
     match rule {
         Rule::Between { .. } => {
-            "fuse dispatches, run several invocations at once, or look at what the caller does between them (report --by thread)"
+            "fuse dispatches, run several invocations at once, or look at what the caller does between them (report --by between)"
         }
         Rule::BetweenRuns { .. } => {
-            "look at what the program does between its runs (report --by thread), or run several at once"
+            "look at what the program does between its runs (report --by between), or run several at once"
         }
         Rule::WorkersWait { .. } => {
             "look at when its workgroups begin (trace export), and whether other programs use the CPUs"
