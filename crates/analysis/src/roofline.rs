@@ -11,7 +11,7 @@
 //! larger, and *memory* bound otherwise. `least / duration` is its part of the roof; in the usual picture,
 //! with operations per second over operations per byte, this is its height as a part of the roof above it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use model::Unit;
 use model::metric::{Bound, Operand};
@@ -19,7 +19,8 @@ use profile::{Op, Profile, Role};
 
 use crate::ops::{OpFilter, OpRowKind, OpTable, OpTrees};
 use crate::sites::sites;
-use crate::summary::is_contradicted;
+use crate::summary::{Summary, is_contradicted};
+use crate::table::Key;
 use crate::torch::ShapeRow;
 use crate::work::{Number, Rules, Work};
 
@@ -246,6 +247,36 @@ pub fn roofline(
     let key = |row: &Placed| (row.name.clone(), row.arguments.clone());
     rows.sort_by(|a, b| b.ns.total_cmp(&a.ns).then_with(|| key(a).cmp(&key(b))));
     rows
+}
+
+/// What the rows of [`roofline`] leave out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unplaced {
+    /// The part of all self times that the ops without a row have, 0 to 1.
+    pub share: f64,
+    /// These ops, the one with the most time first: [`Key::Op`].
+    pub ops: Vec<Key>,
+}
+
+/// The ops that have no row, because their work is not known. `summary` is one by op. `None` if all have one.
+pub fn unplaced(profile: &Profile, summary: &Summary, placed: &[Placed]) -> Option<Unplaced> {
+    let known: HashSet<&str> = placed.iter().map(|row| row.name.as_str()).collect();
+    let is_known = |key: Key| match key {
+        Key::Op(op) => profile.ops.get(op).is_some_and(|op| known.contains(&*op.name)),
+        _ => false,
+    };
+    let rows = summary.rows.iter().filter(|row| !row.key.is_apart(profile));
+    let all: f64 = rows.clone().map(|row| row.own.value).sum();
+    let mut without: Vec<(f64, Key)> = rows
+        .filter(|row| !is_known(row.key))
+        .map(|row| (row.own.value, row.key))
+        .filter(|(own, _)| *own > 0.0)
+        .collect();
+    without.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let own: f64 = without.iter().map(|(own, _)| own).sum();
+    let share = own / all;
+    let ops = without.into_iter().map(|(_, key)| key).collect();
+    (share > 0.0).then_some(Unplaced { share, ops })
 }
 
 /// A row for each function of IREE whose dispatches do a known amount of work.

@@ -52,6 +52,9 @@ enum Format {
     Json,
 }
 
+/// So many pools whose profile is gone are named; the others are counted.
+const ORPHANS: usize = 2;
+
 /// One row of the table; it also defines `findings` and `counters` in `counterpoint.doctor/1`.
 #[derive(Serialize)]
 struct Row {
@@ -140,18 +143,27 @@ fn configuration() -> Vec<Row> {
 
 /// A row for each pool that no profile can use.
 fn left_in_memory() -> impl Iterator<Item = Row> {
-    profile::pools::orphans().into_iter().map(|orphan| Row {
+    let orphans = profile::pools::orphans();
+    let row = |state: String| Row {
         name: "orphaned pool".to_owned(),
         level: Level::Note.name(),
-        state: format!(
-            "{} ({} KiB), {}",
-            orphan.path.display(),
-            orphan.bytes / 1024,
-            crate::orphans::describe(&orphan)
-        ),
+        state,
         prevents: None,
         remedy: Some("counterpoint recover --orphans".to_owned()),
-    })
+    };
+    let (named, others) = orphans.split_at(orphans.len().min(ORPHANS));
+    let mut rows: Vec<Row> = named
+        .iter()
+        .map(|orphan| {
+            let (path, why) = (orphan.path.display(), crate::orphans::describe(orphan));
+            row(format!("{path} ({} KiB), {why}", orphan.bytes / 1024))
+        })
+        .collect();
+    if !others.is_empty() {
+        let bytes: u64 = others.iter().map(|orphan| orphan.bytes).sum();
+        rows.push(row(format!("and {} more ({} KiB)", others.len(), bytes / 1024)));
+    }
+    rows.into_iter()
 }
 
 /// A row for each counter, and one more row if the counters work separately but not together. A

@@ -200,3 +200,38 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     let pairs = (pairs <= MOST_PAIRS).then_some(pairs as u32);
     Verdict::Unknown { half_width, pairs }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A result whose pairs scatter by `deviation`, and that differs by nothing.
+    fn compared(statistic: Statistic, deviation: f64, half: f64) -> Compared {
+        let interval = Some([(-half).exp_m1(), half.exp_m1()]);
+        Compared {
+            statistic,
+            medians: [1.0, 1.0],
+            change: 0.0,
+            interval,
+            interval_90: interval,
+            p: Some(0.9),
+            deviation: Some(deviation),
+            t: Some(0.1),
+        }
+    }
+
+    /// How many pairs would tell is asked of what could not be told.
+    #[test]
+    fn a_statistic_that_is_known_does_not_say_how_many_pairs_it_takes() {
+        let quiet = compared(Statistic::Floor, 0.005, 0.004);
+        let noisy = compared(Statistic::Typical, 0.05, 0.04);
+        let settled = settle(&[Some(quiet), Some(noisy)], None, 0.03);
+        let Verdict::Unknown { half_width, pairs } = settled.verdict else {
+            panic!("{:?}", settled.verdict)
+        };
+        // Half of the interval from −4 % to 4 % of logarithms.
+        assert!((half_width - 0.04f64.exp_m1()).abs() < 1e-12, "{half_width}");
+        let expected = (POWER * 0.05 / 0.03f64.ln_1p()).powi(2).ceil() + 2.0;
+        assert_eq!(pairs, Some(expected as u32));
+    }
+}

@@ -190,7 +190,9 @@ pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
             "read",
             format!(
                 "faster 5 % [4, 6]: it takes 5 % less time, and between 4 and 6 % with 95 % \
-                 confidence. A and B are the medians of typical calls. Same: within {} % in both \
+                 confidence. A and B are the medians of typical calls over all runs, and the \
+                 percentage is of pairs of runs, so it can differ from what A and B would give. \
+                 Same: within {} % in both \
                  statistics",
                 trimmed(view.args.threshold)
             ),

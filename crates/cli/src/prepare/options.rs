@@ -168,6 +168,13 @@ fn loops(text: &str) -> Result<LoopOptions, String> {
     let mut options = LoopOptions::default();
     for option in text.split(',').filter(|option| !option.is_empty()) {
         let known = "expected first=N, gap=N, log=N or trips";
+        if ["timed", "sampled", "counted"].contains(&option) {
+            return Err(format!(
+                "{option}: that is chosen where the loops are instrumented: `--mode {option}` of \
+                 loops instrument and loops compile-iree, COUNTERPOINT_LOOPS='--mode {option}' of cc, \
+                 mode={option:?} of counterpoint.tvm.loops"
+            ));
+        }
         if option == "trips" {
             options.trips = true;
             continue;
@@ -274,6 +281,12 @@ mod tests {
             ("gap=0", "gap=0: not a power of two"),
             ("first=x", "first=x: \"x\" is not a whole number"),
             ("first", "first: expected first=N, gap=N, log=N or trips"),
+            (
+                "gap=2,timed",
+                "timed: that is chosen where the loops are instrumented: `--mode timed` of loops \
+                 instrument and loops compile-iree, COUNTERPOINT_LOOPS='--mode timed' of cc, \
+                 mode=\"timed\" of counterpoint.tvm.loops",
+            ),
             ("last=1", "last=1: expected first=N, gap=N, log=N or trips"),
             ("log=4294967296", "log=4294967296: \"4294967296\" is not a whole number"),
         ] {

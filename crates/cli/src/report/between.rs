@@ -152,11 +152,11 @@ fn columns(
         column(4, "thread", "thread", &|row| {
             Some(Value::Text(thread_label(profile, row.thread.0, row.thread.1)))
         }),
-        column(8, "gaps", "gaps", &|row| Some(Value::Count(row.times.into()))),
+        column(6, "gaps", "gaps", &|row| Some(Value::Count(row.times.into()))),
         column(1, "total_ns", "total", &|row| ns(gaps.total_ns(row))),
         column(3, "share", "share", &|row| gaps.share(row).map(Value::Part)),
         column(5, "mean_ns", "mean", &|row| ns(gaps.mean_ns(row))),
-        column(6, "p50_ns", "p50", &|row| ns(gaps.p50_ns(row))),
+        column(8, "p50_ns", "p50", &|row| ns(gaps.p50_ns(row))),
         column(7, "max_ns", "max", &|row| ns(gaps.max_ns(row))),
     ];
     Table::new(columns, (0..rows.len()).collect())

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::rc::Rc;
 
-use analysis::roofline::{Level, Placed, Roofs, WORK_COUNTERS, roofline};
+use analysis::roofline::{Level, Placed, Roofs, WORK_COUNTERS, roofline, unplaced};
 use analysis::torch::by_shape;
 use analysis::work::Rules;
+use analysis::{Options, summarize};
 use model::metric::Bound;
 use profile::Profile;
 use serde::Serialize;
@@ -21,14 +22,20 @@ use crate::output::Format;
 use crate::page::{NEAR, Roofline};
 use crate::roofs::{self, Document as Measured};
 use crate::view::head::ProfileHead;
+use crate::view::labels::labels;
 use crate::view::losses::{self, losses_out};
 use crate::view::metrics::{metrics_out, rank};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
+use crate::view::units::{percent, plural, shorten};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The version of the document.
 const SCHEMA: &str = "counterpoint.placed/1";
+
+/// So many ops without a row are named, each in at most so many characters.
+const NAMED: usize = 3;
+const NAME: usize = 40;
 
 /// What is read before the profile is opened, because a view gives up the right to read other files.
 pub struct Before {
@@ -147,10 +154,17 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
             losses: losses_out(&profile.all_losses()),
         }
     };
+    // A filter asks for certain rows, and JSON and CSV have rows only.
+    let is_asked = args.format == Format::Table && args.filter.is_none();
+    let missing = is_asked.then(|| missing(profile, args.raw, &rows)).flatten();
     let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());
     let text = |out: &mut Out, width: Option<usize>| {
         let no_roofs = measured.is_none().then(|| before.no_roofs());
-        text(out, width, profile, &table, no_roofs, has_dispatches)
+        text(out, width, &table, no_roofs, has_dispatches)?;
+        if let Some(missing) = &missing {
+            wrapped(out, "not in the table: ", missing, width.unwrap_or(PROSE_WIDTH))?;
+        }
+        losses::print_brief(out, &profile.all_losses(), width.unwrap_or(PROSE_WIDTH))
     };
     output(args, &table, text, document)
 }
@@ -257,7 +271,6 @@ fn is_of_roofs(column: &str) -> bool {
 fn text(
     out: &mut Out,
     width: Option<usize>,
-    profile: &Profile,
     rows: &Table,
     no_roofs: Option<&str>,
     has_dispatches: bool,
@@ -285,5 +298,25 @@ fn text(
     if let Some(why) = no_roofs {
         wrapped(out, "note: ", why, prose)?;
     }
-    losses::print_brief(out, &profile.all_losses(), prose)
+    Ok(())
+}
+
+/// Which ops have no row, and how much of the time that is.
+fn missing(profile: &Profile, raw: bool, rows: &[Placed]) -> Option<String> {
+    let summary = summarize(profile, &Options { raw, ..Options::default() });
+    let unplaced = unplaced(profile, &summary, rows)?;
+    let named: Vec<String> = labels(profile, &unplaced.ops[..unplaced.ops.len().min(NAMED)])
+        .iter()
+        .map(|name| shorten(name, NAME))
+        .collect();
+    let more = match unplaced.ops.len() - named.len() {
+        0 => String::new(),
+        n => format!(" and {n} more"),
+    };
+    Some(format!(
+        "{} with {} of the time in calls, whose work is not known ({}{more}); --work FILE adds rules",
+        plural(unplaced.ops.len() as u128, "op"),
+        percent(unplaced.share),
+        named.join(", ")
+    ))
 }

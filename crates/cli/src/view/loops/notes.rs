@@ -105,8 +105,8 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     if marks.intervals {
         lines.push((
             "± ",
-            "half of the 95 % interval: only some hits were timed, or the cost of measuring was \
-             subtracted",
+            "half of the 95 % interval: the cost of measuring, which was subtracted, is not known \
+             better; and where not every hit was timed, the others are estimated",
         ));
     }
     if marks.unknown {
@@ -125,8 +125,8 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     if marks.sampled_only {
         lines.push((
             "≈ ",
-            "sampled only: a hit takes less than ten times what timing it costs, so its time is \
-             good as an estimate from samples only, and self times around it are doubtful",
+            "a hit takes less than ten times what timing it costs, so this time is a rough estimate, \
+             and so are the self times around it",
         ));
     }
     lines

@@ -10,6 +10,7 @@
 use std::io::{self, Write};
 
 use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
+use model::Unit;
 
 use super::schedule;
 use super::trips::{NAME_WIDTH, SCALED};
@@ -196,7 +197,8 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     add(11, "timed", Kind::Number, &|line| line.numbers.raw.map(|_| count(line.numbers.begun)));
     for (i, counter) in loops.profile.manifest.counters.iter().enumerate() {
         add(COUNTERS, &counter.name, Kind::Number, &|line| {
-            Some(number(line.numbers.counter(i)?.per_hit()))
+            let mean = line.numbers.counter(i)?.per_hit();
+            Some(if counter.unit() == Unit::Nanoseconds { time(mean) } else { number(mean) })
         });
     }
     // Its end says most. All of it is in JSON and CSV.

@@ -111,14 +111,16 @@ pub fn advice(rule: &Rule) -> &'static str {
             "fuse dispatches, run several invocations at once, or look at what the caller does between them (report --by between)"
         }
         Rule::BetweenRuns { .. } => {
-            "look at what the program does between its runs (report --by between), or run several at once"
+            "look at what the program does between its runs (report --by between) and whether other programs use the CPUs, or run several at once"
         }
         Rule::WorkersWait { .. } => {
             "look at when its workgroups begin (trace export), and whether other programs use the CPUs"
         }
         Rule::FewWorkgroups { .. } => "smaller tiles, or fewer workers for this model",
         Rule::SmallWorkgroups { .. } => "larger tiles, fusion, or fewer workers",
-        Rule::Imbalance { .. } => "tiles of equal work, and more workgroups than workers",
+        Rule::Imbalance { .. } => {
+            "tiles of equal work, and more workgroups than workers; if it has both, look at whether other programs use the CPUs (report --by cpu)"
+        }
         Rule::MemoryBound { .. } => "smaller types, fusion, or tiles that fit into a cache",
         Rule::FreshMemory { .. } => {
             "keep buffers between calls, or an allocator that does not return memory to the system"
