@@ -78,6 +78,10 @@ enum ExplainFormat {
     Markdown,
 }
 
+/// What is said if no rule holds.
+const NO_RULE: &str =
+    "None of the rules about what may hold a program back holds (docs/explain.md lists them).";
+
 impl From<ExplainFormat> for terminal::Kind {
     fn from(format: ExplainFormat) -> Self {
         match format {
@@ -186,7 +190,10 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
         let label = labels(profile, &[row.key]).concat();
         let op = op_of(profile, row.key);
         let is_asked = |glob: &str| match op {
-            Some(op) => profile::demangle::matches(glob, &op.name),
+            // Also as a report names it: `aten::mm (task)`.
+            Some(op) => {
+                profile::demangle::matches(glob, &op.name) || model::glob::matches(glob, &label)
+            }
             None => model::glob::matches(glob, &label),
         };
         if !glob.is_none_or(is_asked) {
@@ -245,6 +252,9 @@ fn text(out: &mut impl Write, view: &View<'_>, width: usize) -> std::io::Result<
     if !lines.is_empty() && !view.rules.is_empty() {
         writeln!(out)?;
     }
+    if view.glob.is_none() && view.rules.is_empty() {
+        wrapped(out, "", NO_RULE, width)?;
+    }
     for (at, one) in view.rules.iter().enumerate() {
         if at == 0 {
             writeln!(out, "What may hold the program back:")?;
@@ -269,6 +279,9 @@ fn markdown(out: &mut impl Write, view: &View<'_>) -> std::io::Result<()> {
     }
     for line in view.further().into_iter().chain(view.ending()) {
         writeln!(out, "{line}")?;
+    }
+    if view.glob.is_none() && view.rules.is_empty() {
+        writeln!(out, "{NO_RULE}")?;
     }
     for (at, one) in view.rules.iter().enumerate() {
         if at == 0 {

@@ -19,10 +19,10 @@ use crate::view::rights::Needs;
 /// Show where TVM's virtual machines and PyTorch spent their time: one row per op, arguments and
 /// device.
 ///
-/// A run is a call of an entry function of a virtual machine. The rows add up to the wall time of the runs: each op has
-/// its self time, and the time between ops and in the entry function itself has rows of its own.
-/// Counts from pool threads belong to the op that launched the parallel region. JSON also has
-/// every call.
+/// Each op has its self time, which is without the ops inside of it. Counts from pool threads belong to
+/// the op that launched the parallel region. With TVM, a run is a call of an entry function of a virtual
+/// machine, and the rows add up to the wall time of the runs: the time between ops and in the entry
+/// function itself has rows of its own. JSON also has every call.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.

@@ -27,6 +27,7 @@ use super::notes::words;
 use super::table::{Table, Value, top};
 use super::wrap::{PROSE_WIDTH, wrapped};
 use crate::failure::Failure;
+use crate::matching;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
 
@@ -127,6 +128,13 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     match chosen.format {
         Format::Table => {
             text::check(&view)?;
+            if let Some(glob) = chosen.filter
+                && view.table.ops > 0
+                && text::arranged(&view).order.is_empty()
+            {
+                matching::no_op(profile, "--filter", glob);
+                return Ok(ExitCode::from(1));
+            }
             text::print(&mut out, &view, chosen.width.or_else(known_width))?;
             if let Some(most) = most(&view) {
                 let width = chosen.width.or_else(known_width).map_or(PROSE_WIDTH, |n| n.max(40));

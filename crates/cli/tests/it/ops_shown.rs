@@ -45,6 +45,23 @@ fn shapes() -> ProfileScript {
     script
 }
 
+/// In a narrow terminal, names have their arguments behind them, and a filter is about names all the same.
+#[test]
+fn a_filter_chooses_the_same_ops_at_every_width() {
+    let (_scratch, dir) = shapes().written();
+    for width in ["60", "80", "100", "200"] {
+        let shown = output(&dir, &["ops", "--filter", "softmax", "--width", width]);
+        let rows = shown.lines().filter(|line| line.contains("5.00 µs"));
+        assert_eq!(rows.count(), 5, "{width}: {shown}");
+        assert!(!shown.contains("relu"), "{width}: {shown}");
+    }
+    let mut none = Command::new(PROGRAM);
+    let none = none.args(["ops", "--filter", "soft"]).arg(&dir).output().unwrap();
+    let said = String::from_utf8(none.stderr).unwrap();
+    assert!(said.contains("no op of this profile matches") && said.contains("softmax"), "{said}");
+    assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
+}
+
 #[test]
 fn ops_of_one_name_can_be_told_apart_at_every_width() {
     let (_scratch, dir) = shapes().written();

@@ -77,18 +77,21 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
 /// does not fit, they follow the names.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
-    let table = arranged(view, columns::Readers::People);
+    let table = arranged(view);
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        let table = arranged(view, columns::Readers::PeopleInANarrowPlace);
-        text::table(&mut printed, &table, width)?;
+        // A filter is about names, which have their arguments behind them here.
+        let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
+        (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
+        text::table(&mut printed, &narrow, width)?;
     }
     out.write_all(&printed)
 }
 
-fn arranged(view: &View<'_>, readers: columns::Readers) -> Table {
-    let mut table = columns::ops(view, readers);
+/// The rows that are asked for.
+pub fn arranged(view: &View<'_>) -> Table {
+    let mut table = columns::ops(view, columns::Readers::People);
     // `check` has found every column.
     let _ = view.chosen.arrange(&mut table);
     table

@@ -139,6 +139,7 @@ fn times(a: f64, b: f64) -> String {
     match a / b {
         ratio if ratio >= 9.95 => number(ratio.round()),
         ratio if ratio >= 1.0 => format!("{ratio:.1}"),
+        ratio if ratio < 0.1 => number(ratio),
         ratio => format!("{ratio:.2}"),
     }
 }
