@@ -254,7 +254,7 @@ impl Decoder<'_> {
                         Flow::Branch(to) if inside(to) => {
                             work.push((to, state.clone()));
                             if to <= at {
-                                self.settle(&mut state);
+                                self.take_deepest(&mut state);
                             }
                         }
                         Flow::Branch(to) => function.calls.push(call(Callee::Inside(to), 0)),
@@ -301,7 +301,7 @@ impl Decoder<'_> {
     }
 
     /// After a loop that touches each page of a large frame, the stack is where it was to get.
-    fn settle(&self, state: &mut State) {
+    fn take_deepest(&self, state: &mut State) {
         let sp = self.pointer();
         let deepest = state.registers.iter().filter_map(|value| match value {
             Value::Stack(depth) => Some(*depth),

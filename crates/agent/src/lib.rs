@@ -2,11 +2,11 @@
 //! nothing, and must never harm its host.
 //!
 //! ```text
-//!  mmap, mprotect, dlsym ──► adapters/iree: find the executable library, put a trampoline in the
+//!  mmap, mprotect, dlsym ──► adapters/iree: find the executable library, put a stub in the
 //!  (interposed)              place of each exported function
 //!                                        │
-//!  runtime calls an export ──► trampoline ──► bracket: read, clock ─► original ─► clock, read
-//!                                                                                    │
+//!  runtime calls an export ──► stub ──► bracket: read, clock ─► original ─► clock, read
+//!                                                                              │
 //!                                          recorder/thread: this thread's page, counters
 //!                                          process/part:    part of the profile, losses
 //! ```

@@ -34,7 +34,7 @@ use matching::{Relation, matches};
 pub use parts::Part;
 use readings::ReadingDiff;
 use recorded::{By, Identity, Recorded};
-use verdict::{Compared, Settled, Verdict, settle};
+use verdict::{Compared, Decided, Verdict, decide};
 pub use whole::Whole;
 
 use crate::sampled::Estimated;
@@ -73,7 +73,6 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// The statistic's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
@@ -90,7 +89,7 @@ pub struct Diff {
     pub pairs: usize,
     /// Number of runs of A and of B.
     pub runs: [usize; 2],
-    /// Why nothing is tested; `None` if it is.
+    /// Why nothing is tested; `None` if the rows are tested.
     pub untested: Option<Untested>,
     /// All rows together.
     pub whole: Whole,
@@ -113,7 +112,7 @@ pub struct DiffRow {
     pub compared: Vec<Compared>,
     /// What follows.
     pub verdict: Verdict,
-    /// What it adds to the whole, if it is a part of it.
+    /// What the row adds to the whole, if it is a part of it.
     pub part: Option<Part>,
     /// Whether all runs of a side made the same number of calls, and the other side another.
     pub calls_differ: bool,
@@ -122,12 +121,11 @@ pub struct DiffRow {
 }
 
 impl DiffRow {
-    /// The row by which it is called: that of B, or of A if it is gone.
+    /// The row by which this pair of rows is called: that of B, or of A if it is gone.
     pub fn identity(&self) -> Option<&Identity> {
         self.b.first().or(self.a.first())
     }
 
-    /// A statistic that was compared.
     pub fn of(&self, statistic: Statistic) -> Option<&Compared> {
         self.compared.iter().find(|one| one.statistic == statistic)
     }
@@ -138,7 +136,6 @@ impl DiffRow {
 pub struct Side {
     /// Number of runs that have the row.
     pub runs: usize,
-    /// Number of calls.
     pub calls: f64,
     /// Number of dispatches, or of calls where there are none.
     pub executions: f64,
@@ -184,25 +181,25 @@ pub fn compare(
     let from = asked.len();
     asked.extend(all_parts.asked());
     let answers = verdict::answer(&asked, untested.is_none());
-    let settled = |from: usize, to: usize| -> Settled {
-        settle(&answers[from..to], untested, options.threshold)
+    let decided = |from: usize, to: usize| -> Decided {
+        decide(&answers[from..to], untested, options.threshold)
     };
     let ends: Vec<usize> = rows.iter().skip(1).map(|(_, from)| *from).chain([from]).collect();
     let mut rows: Vec<DiffRow> = rows
         .into_iter()
         .zip(ends)
         .map(|((mut row, from), to)| {
-            let settled = settled(from, to);
-            row.compared = settled.compared;
+            let decided = decided(from, to);
+            row.compared = decided.compared;
             row.verdict = match row.relation {
                 Relation::New => Verdict::New,
                 Relation::Gone => Verdict::Gone,
-                _ => settled.verdict,
+                _ => decided.verdict,
             };
             row
         })
         .collect();
-    let whole = all_parts.finish(settled(from, answers.len()), &in_pairs, a, b);
+    let whole = all_parts.finish(decided(from, answers.len()), &in_pairs, a, b);
     for (row, one) in rows.iter_mut().zip(&found) {
         row.part = values::part(&sides, one, &in_pairs);
     }

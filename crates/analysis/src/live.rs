@@ -43,7 +43,7 @@ pub struct Live {
     rows: HashMap<(Arc<str>, String), LiveRow>,
     calls: u64,
     read: u64,
-    turn: usize,
+    round: usize,
 }
 
 impl Live {
@@ -56,9 +56,9 @@ impl Live {
             }
         }
         // Each time, another thread is the first one, and the last one to be left over.
-        self.turn = self.turn.wrapping_add(1);
-        let turn = self.turn % threads.len().max(1);
-        threads.rotate_left(turn);
+        self.round = self.round.wrapping_add(1);
+        let round = self.round % threads.len().max(1);
+        threads.rotate_left(round);
         let mut added: HashMap<OpId, (u64, u64)> = HashMap::new();
         let mut decoder = PageDecoder::new(profile);
         let (mut new, mut read, mut goes_on) = (0, 0, true);

@@ -27,7 +27,7 @@ use profile::{Profile, ProfileId, is_over};
 
 use crate::failure::Failure;
 use crate::input;
-use crate::prepare::{Turn, make_way};
+use crate::prepare::{DirectoryLock, make_way};
 use crate::stage::Stage;
 use crate::terminal::{Kind, note, progress, say, stdout, visible};
 use crate::view::head::places;
@@ -95,10 +95,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         });
         merging.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    let turn = Turn::wait(&output);
-    make_way(&output, &turn)?;
+    let lock = DirectoryLock::wait(&output);
+    make_way(&output, &lock)?;
     fs::rename(stage.path(), &output).map_err(failed)?;
-    drop(turn);
+    drop(lock);
     let mut out = stdout(Kind::People);
     for line in done.lines {
         writeln!(out, "{}", visible(&line))?;

@@ -26,7 +26,7 @@ pub use choice::{
 pub use found::library_places;
 pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
 pub use options::{Beside, Recording};
-pub use place::{Running, Turn, make_directory, make_way, place};
+pub use place::{DirectoryLock, Running, make_directory, make_way, place};
 
 /// Makes the profile except for its manifest, which [`Prepared::announce`] writes. `system` names
 /// counters to sample on every CPU. On failure, removes everything that it made.

@@ -117,7 +117,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
 ///
 /// # Errors
 /// It cannot be moved.
-pub fn settle(stage: &Path, out: &Path) -> Result<()> {
+pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     step();
     let failed = |e: rustix::io::Errno| Error::io("create", out)(e.into());

@@ -69,7 +69,7 @@ losses! {
     9 DescriptorLost "descriptor_lost" Missing
         "threads whose counter descriptors were closed by the program; their later calls have times but no counts";
     10 SlotsExhausted "slots_exhausted" Missing
-        "exported functions that were not intercepted because all trampolines were in use; none of their calls are recorded";
+        "exported functions that were not intercepted because all stubs were in use; none of their calls are recorded";
     11 LibraryRejected "library_rejected" Missing
         "executable libraries that were not profiled, because their ABI version is unknown or their tables are unreadable";
     12 NameTruncated "name_truncated" Note

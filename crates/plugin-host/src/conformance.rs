@@ -25,7 +25,7 @@ use abi::kineto::{
 };
 
 pub use self::clauses::{CLAUSES, Clause, Source};
-use crate::guard::{self, Left, call_one};
+use crate::catch::{self, Left, call_one};
 use crate::platform::Library;
 
 /// How bad a finding is.
@@ -227,7 +227,7 @@ impl Plugin {
         };
         // SAFETY: the symbol has this type by the interface's definition.
         let end = unsafe {
-            guard::call(register.as_ptr(), (&raw const registry).cast(), std::ptr::null())
+            catch::call(register.as_ptr(), (&raw const registry).cast(), std::ptr::null())
         };
         (self.interfaces, self.small) = (kept.interfaces, kept.small);
         Some(returned(end.map(|code| code as i32)))

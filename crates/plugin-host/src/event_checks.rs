@@ -94,7 +94,7 @@ impl std::fmt::Debug for State {
 // SAFETY: the sink is used only under the lock and only while `Builder::with` has it borrowed.
 unsafe impl Send for State {}
 
-// SAFETY: `raw` is never freed, and only the thread that has the profiler's turn writes to it.
+// SAFETY: `raw` is never freed, and only the thread that has locked the profiler writes to it.
 unsafe impl Send for Builder {}
 // SAFETY: as above.
 unsafe impl Sync for Builder {}

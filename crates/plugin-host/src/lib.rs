@@ -13,7 +13,7 @@
 //! | [`platform`] | opening a shared object: the only part that differs between systems |
 //! | [`discover`](mod@discover) | which files of a directory are plugins, in which order |
 //! | [`fit`] | whether a file may be loaded |
-//! | [`guard`] | calls that a plugin's exceptions do not leave |
+//! | [`catch`] | calls that a plugin's exceptions do not leave |
 //! | [`layers`] | which plugins the OpenCL loader must load, too |
 //! | [`load`] | a plugin: opened, extended, registered, queried |
 //! | [`session`] | one recording of one profiler |
@@ -34,7 +34,7 @@ pub mod discover;
 pub mod entry;
 pub mod event_checks;
 pub mod fit;
-pub mod guard;
+pub mod catch;
 mod known;
 pub mod layers;
 pub mod lineage;
@@ -46,7 +46,7 @@ pub mod sink;
 pub mod stream;
 
 pub use discover::discover;
-pub use guard::Left;
+pub use catch::Left;
 pub use load::{Host, Plugin, Profiler};
 pub use problem::{Problem, Problems};
 pub use session::{Correlation, Session, Setup};

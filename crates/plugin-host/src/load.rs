@@ -11,7 +11,7 @@ use abi::kineto::{
 };
 
 use crate::event_checks::{Builder, add_counter, add_missing, set_thread_name};
-use crate::guard::{self, call_one};
+use crate::catch::{self, call_one};
 use crate::known::Known;
 use crate::platform::Library;
 use crate::problem::{Problem, Problems};
@@ -312,7 +312,7 @@ impl Plugin {
         let registry = std::ptr::from_mut(registry).cast_const();
         self.registry = registry;
         // SAFETY: the symbol has this type by the interface's definition.
-        let end = unsafe { guard::call(register, registry.cast(), std::ptr::null()) };
+        let end = unsafe { catch::call(register, registry.cast(), std::ptr::null()) };
         let interfaces = {
             let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
             collecting.open = false;
@@ -363,7 +363,7 @@ fn extend(function: *const c_void, host: &'static Host, problems: &Problems) -> 
     // SAFETY: the symbol has this type by the extension's definition; the host is never freed.
     let end = unsafe {
         let extension = (&raw mut extension).cast::<c_void>();
-        guard::call(function, (&raw const host.raw).cast(), extension)
+        catch::call(function, (&raw const host.raw).cast(), extension)
     };
     match end.map(|code| code as c_int) {
         Ok(0) => return Some(extension),

@@ -49,7 +49,7 @@ mod unix {
             let name = CString::new(path.as_os_str().as_bytes())
                 .map_err(|_| "its name has a zero byte".to_owned())?;
             // SAFETY: a C string. What the constructors of the file do is the user's choice.
-            let opened = unsafe { crate::guard::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
+            let opened = unsafe { crate::catch::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
             match opened {
                 Ok(handle) => {
                     NonNull::new(handle).map(|handle| Self { handle }).ok_or_else(last_error)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::guard::Left;
+use crate::catch::Left;
 
 /// One thing that a plugin did wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

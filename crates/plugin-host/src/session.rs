@@ -15,7 +15,7 @@ use abi::kineto::{
 };
 
 use crate::event_checks::Asked;
-use crate::guard::{self, Left, call_one};
+use crate::catch::{self, Left, call_one};
 use crate::lineage::process_number;
 use crate::load::Profiler;
 use crate::problem::{Problem, Problems};
@@ -102,7 +102,7 @@ fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>)
 
 impl Profiler {
     /// Waits until no other recording of this profiler is inside of the plugin.
-    fn turn(&self) -> MutexGuard<'_, ()> {
+    fn lock(&self) -> MutexGuard<'_, ()> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -119,7 +119,7 @@ impl Profiler {
             types: types.as_mut_ptr(),
             types_length: types.len(),
         };
-        let turn = self.turn();
+        let lock = self.lock();
         // SAFETY: the plugin's function for this; `Profiler` has made sure that there is one.
         let code = unsafe { call_one(self.interface.create?, &mut arguments) };
         if !report(&self.problems, "profilerCreate", code) {
@@ -154,7 +154,7 @@ impl Profiler {
             };
             // SAFETY: the plugin's function for this.
             let configured = unsafe {
-                guard::call(
+                catch::call(
                     configure as *const c_void,
                     (&raw const arguments).cast(),
                     std::ptr::null(),
@@ -162,7 +162,7 @@ impl Profiler {
             };
             report(&self.problems, "configure", configured.map(|code| code as c_int));
         }
-        drop(turn);
+        drop(lock);
         Some(session)
     }
 }
@@ -176,7 +176,7 @@ impl Session<'_> {
     fn call(&self, function: Function<HandleParams>, name: &'static str) -> bool {
         let Some(function) = function else { return false };
         let mut arguments = HandleParams { size: HandleParams::SIZE, profiler: self.handle };
-        let _turn = self.profiler.turn();
+        let _lock = self.profiler.lock();
         // SAFETY: the plugin's function for this.
         report(&self.profiler.problems, name, unsafe { call_one(function, &mut arguments) })
     }
@@ -204,7 +204,7 @@ impl Session<'_> {
         let toggle = self.profiler.extension.and_then(|extension| extension.toggle);
         let may = self.state == State::Started && self.is_at_home();
         let Some(toggle) = toggle.filter(|_| may) else { return false };
-        let _turn = self.profiler.turn();
+        let _lock = self.profiler.lock();
         let arguments = ToggleParams {
             size: ToggleParams::SIZE,
             profiler: self.handle,
@@ -212,7 +212,7 @@ impl Session<'_> {
         };
         // SAFETY: the plugin's function for this.
         let toggled = unsafe {
-            guard::call(toggle as *const c_void, (&raw const arguments).cast(), std::ptr::null())
+            catch::call(toggle as *const c_void, (&raw const arguments).cast(), std::ptr::null())
         };
         report(&self.profiler.problems, "toggle", toggled.map(|code| code as c_int))
     }
@@ -225,7 +225,7 @@ impl Session<'_> {
     ) -> bool {
         let Some(function) = function.filter(|_| self.is_at_home()) else { return false };
         let handle = self.handle;
-        let _turn = self.profiler.turn();
+        let _lock = self.profiler.lock();
         let code = self.profiler.builder.with(sink, &self.asked, |builder| {
             let mut arguments =
                 ProcessParams { size: ProcessParams::SIZE, profiler: handle, builder };

@@ -14,7 +14,7 @@ use std::sync::atomic::AtomicU32;
 
 use record::Pool;
 use record::meta::{PAGES_NAME, PARTS_NAME};
-use record::pool::Guard;
+use record::pool::TruncationGuard;
 use record::pool::full::PageCopy;
 
 use crate::error::Result;
@@ -32,7 +32,7 @@ pub struct Drain {
     refused: BTreeSet<PartId>,
     /// Dropped last.
     #[expect(dead_code, reason = "only held")]
-    guard: Guard,
+    guard: TruncationGuard,
 }
 
 /// The files of pages.

@@ -26,7 +26,7 @@
 
 mod file;
 pub mod full;
-mod guard;
+mod truncation;
 mod layout;
 pub mod owner;
 mod run_row;
@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use model::Loss;
 
 pub use file::{PoolFile, ProcessRow, create, create_with};
-pub use guard::Guard;
+pub use truncation::TruncationGuard;
 pub use layout::Layout;
 pub use owner::{Owner, ProfileId};
 pub use run_row::{with_guarded_run_row, with_run_row};
@@ -265,10 +265,10 @@ impl Pool {
     /// the pool becomes an empty one here, in which nothing is offered.
     ///
     /// # Errors
-    /// Same as [`Pool::open`], or as [`Guard::new`].
-    pub fn open_guarded(file: &File) -> Result<(Self, Guard), i32> {
+    /// Same as [`Pool::open`], or as [`TruncationGuard::new`].
+    pub fn open_guarded(file: &File) -> Result<(Self, TruncationGuard), i32> {
         // SAFETY: a mapping that is only unmapped after the guard was dropped.
-        Self::map(file.as_raw_fd(), None, |at, length| unsafe { Guard::new(at..at + length) })
+        Self::map(file.as_raw_fd(), None, |at, length| unsafe { TruncationGuard::new(at..at + length) })
     }
 
     /// Where everything is.

@@ -75,7 +75,7 @@ fn own_process() -> i32 {
 }
 
 /// Remembers the process that records.
-pub fn settle() {
+pub fn remember_process() {
     HOME.store(own_process(), Ordering::Release);
 }
 

@@ -87,7 +87,7 @@ impl Profiler for Cuda {
         if IS_RECORDING.swap(true, Ordering::AcqRel) {
             return Err("another recording of this process has not ended".into());
         }
-        attach::settle();
+        attach::remember_process();
         collect::open();
         Ok(Recording { settings: Mutex::default(), output: Mutex::new(Output::new(requested)) })
     }

@@ -195,7 +195,7 @@ pub const LEAVES_BY_PANIC: &[&str] = &[
     "expect_failed",
     "unwrap_failed",
     "_fail",
-    "guard::caught",
+    "panics::caught",
 ];
 
 /// Parts of the names of functions whose address is taken, and that only run on a stack of our own.

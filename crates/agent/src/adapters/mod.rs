@@ -4,7 +4,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`announced`] | handles hosts that announce themselves and their ops through the agent's table |
-//! | [`iree`] | handles executable libraries of stock IREE runtimes: a trampoline for each exported function |
+//! | [`iree`] | handles executable libraries of stock IREE runtimes: a stub for each exported function |
 //! | [`op_calls`] | what adapters for hosts that call ops have in common |
 //! | [`loops`] | handles modules that `counterpoint loops instrument` has rewritten: counts of loops |
 //! | [`plugins`] | loads profiler plugins and drives them |

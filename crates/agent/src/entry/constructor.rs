@@ -8,7 +8,7 @@ use crate::entry::adapters::ADAPTERS;
 use crate::entry::{exec, namespaces, one_agent, sanitizer};
 use crate::os::sys;
 use crate::process::cost;
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::losses::with_run_row;
 use crate::process::part::Process;
 use crate::process::program;

@@ -32,7 +32,7 @@ use record::run_file::RUN_FILE_VARIABLE;
 
 use crate::adapters::plugins;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::process::losses;
 use crate::state::{run_file, source};
 

@@ -21,7 +21,7 @@
 use std::ffi::{CStr, c_char, c_void};
 
 use crate::os::own_stack::{self, Annotate};
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 
 /// Returns options for AddressSanitizer, as declared in `sanitizer/asan_interface.h`.
 #[unsafe(no_mangle)]

@@ -25,7 +25,7 @@ use crate::entry::adapters::ADAPTERS;
 use crate::entry::one_agent;
 use crate::os::kept::keep;
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::load;
 use crate::process::lock::Lock;
 use crate::process::part::Process;

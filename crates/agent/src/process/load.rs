@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::os::kept::keep;
 use crate::os::sys;
 use crate::process::cost;
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file, source};
 

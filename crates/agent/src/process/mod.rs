@@ -9,7 +9,7 @@
 //! | [`hosts`] | numbers the hosts that were seen, and writes what each says about itself |
 //! | [`names`] | holds the dictionary of names and ids that all adapters share |
 //! | [`losses`] | counts losses |
-//! | [`guard`] | catches internal panics, and switches the agent off after one |
+//! | [`panics`] | catches internal panics, and switches the agent off after one |
 //! | [`load`] | loads the run when there is something to record |
 //! | [`cost`] | the processor time that the library uses before the first call |
 //! | [`thread_times`] | the processor time of all threads, at the end of the process |
@@ -19,7 +19,7 @@
 pub mod cost;
 pub mod descriptors;
 pub mod events;
-pub mod guard;
+pub mod panics;
 pub mod hosts;
 pub mod load;
 pub mod lock;

@@ -47,8 +47,8 @@ type List = Vec<&'static Loaded>;
 static ALL: AtomicPtr<List> = AtomicPtr::new(std::ptr::null_mut());
 /// The process that has loaded plugins: 0, or its [`process_number`].
 static HOME: AtomicU32 = AtomicU32::new(0);
-/// The turn of the thread that is loading plugins, or 0. The upper half is the thread's id, and the lower
-/// half is different for each turn, because a later thread may get the same id.
+/// The number of the attempt that is loading plugins, or 0. The upper half is the thread's id, and the lower
+/// half is different for each attempt, because a later thread may get the same id.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 
 /// Lines that nobody has taken yet.
@@ -86,14 +86,14 @@ pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
 /// Must not be called while the dynamic linker's lock is held by another thread that waits for this
 /// one. Signals are blocked meanwhile, so threads that plugins start have them blocked, too: the
 /// program's signals go to the program's own threads.
-fn load_in_turn<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
+fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     let number = process_number();
     let home = HOME.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
     if home.is_err_and(|home| home != number) {
         return Vec::new();
     }
     let _calm = sys::SignalsBlocked::for_new_threads();
-    let Some(turn) = Turn::wait(loader) else { return Vec::new() };
+    let Some(lock) = LoadLock::wait(loader) else { return Vec::new() };
     let mut all = loaded().to_vec();
     let known = all.len();
     let mut wanted = List::with_capacity(files.len());
@@ -115,7 +115,7 @@ fn load_in_turn<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
             wanted.push(one);
         }
     }
-    if all.len() > known && turn.is_ours() {
+    if all.len() > known && lock.is_ours() {
         ALL.store(std::ptr::from_ref(keep(all)).cast_mut(), Ordering::Release);
     }
     wanted
@@ -128,43 +128,43 @@ pub struct Loader(Arc<Attempt>);
 #[derive(Debug, Default)]
 struct Attempt {
     is_given_up: AtomicBool,
-    /// The turn of this attempt in [`LOADING`], or 0.
-    turn: AtomicU64,
+    /// The number of this attempt in [`LOADING`], or 0.
+    number: AtomicU64,
 }
 
 impl Loader {
     /// Loads these files, except those that are loaded already, and returns all of them in the same
     /// order. Returns nothing if the attempt was given up before others had loaded theirs.
     pub fn load<P: AsRef<Path>>(&self, files: &[P]) -> List {
-        load_in_turn(files, self)
+        load_locked(files, self)
     }
 
     /// Lets others load plugins although this attempt has not come back: a plugin hangs. What it is
-    /// loading is never used. If another attempt is loading, it goes on, and this one gets no turn.
+    /// loading is never used. If another attempt is loading, it goes on, and this one does not get the lock.
     pub fn pass_over(&self) {
         self.0.is_given_up.store(true, Ordering::SeqCst);
-        let turn = self.0.turn.load(Ordering::SeqCst);
-        if turn != 0 {
-            let _ = LOADING.compare_exchange(turn, 0, Ordering::SeqCst, Ordering::SeqCst);
+        let number = self.0.number.load(Ordering::SeqCst);
+        if number != 0 {
+            let _ = LOADING.compare_exchange(number, 0, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 }
 
 /// The right to load plugins, held until dropped, unless it was taken away ([`Loader::pass_over`]).
-struct Turn(u64);
+struct LoadLock(u64);
 
-impl Turn {
+impl LoadLock {
     /// Waits for it. `None` if this very thread holds it, because a plugin that is being loaded has
     /// called us, or if the loader was given up.
     fn wait(loader: &Loader) -> Option<Self> {
-        static TURNS: AtomicU32 = AtomicU32::new(0);
+        static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
         let me = u64::from(sys::thread_id());
-        let turn = me << 32 | u64::from(TURNS.fetch_add(1, Ordering::Relaxed));
-        // Before the turn begins, so that it can be taken away from its first moment.
-        loader.0.turn.store(turn, Ordering::SeqCst);
+        let number = me << 32 | u64::from(ATTEMPTS.fetch_add(1, Ordering::Relaxed));
+        // Before the lock is taken, so that it can be taken away from its first moment.
+        loader.0.number.store(number, Ordering::SeqCst);
         loop {
-            let taken = LOADING.compare_exchange(0, turn, Ordering::SeqCst, Ordering::SeqCst);
-            let own = taken.is_ok().then_some(Self(turn));
+            let taken = LOADING.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
+            let own = taken.is_ok().then_some(Self(number));
             if loader.0.is_given_up.load(Ordering::SeqCst) {
                 return None;
             }
@@ -182,7 +182,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for LoadLock {
     fn drop(&mut self) {
         let _ = LOADING.compare_exchange(self.0, 0, Ordering::SeqCst, Ordering::SeqCst);
     }
@@ -219,35 +219,35 @@ pub fn take_lines(number: u32) -> Vec<Line> {
 mod tests {
     use super::*;
 
-    /// A loader that is given up while it waits takes nobody's turn, neither then nor later; one that is
-    /// given up while it loads lets the next one in. All in one test, because turns are the process's.
+    /// A loader that is given up while it waits takes nobody's lock, neither then nor later; one that is
+    /// given up while it loads lets the next one in. All in one test, because the lock is the process's.
     #[test]
-    fn only_the_turn_of_the_one_that_is_given_up_is_taken_away() {
+    fn only_the_lock_of_the_one_that_is_given_up_is_taken_away() {
         let (slow, impatient, hung) = (Loader::default(), Loader::default(), Loader::default());
-        let turn = Turn::wait(&slow).expect("nobody loads");
+        let lock = LoadLock::wait(&slow).expect("nobody loads");
         let waits = {
             let impatient = impatient.clone();
-            std::thread::spawn(move || Turn::wait(&impatient).is_none())
+            std::thread::spawn(move || LoadLock::wait(&impatient).is_none())
         };
-        while impatient.0.turn.load(Ordering::SeqCst) == 0 {
+        while impatient.0.number.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
         impatient.pass_over();
-        assert!(turn.is_ours(), "the turn of another loader was taken away");
-        assert!(waits.join().expect("it ends"), "it got a turn although it was given up");
-        assert!(turn.is_ours());
-        drop(turn);
+        assert!(lock.is_ours(), "the lock of another loader was taken away");
+        assert!(waits.join().expect("it ends"), "it got the lock although it was given up");
+        assert!(lock.is_ours());
+        drop(lock);
         assert_eq!(LOADING.load(Ordering::SeqCst), 0);
 
-        let turn = Turn::wait(&hung).expect("nobody loads");
-        assert!(Turn::wait(&Loader::default()).is_none(), "a plugin that loads plugins");
+        let lock = LoadLock::wait(&hung).expect("nobody loads");
+        assert!(LoadLock::wait(&Loader::default()).is_none(), "a plugin that loads plugins");
         hung.pass_over();
-        assert!(!turn.is_ours());
-        let next = std::thread::spawn(|| Turn::wait(&Loader::default()).map(|turn| turn.is_ours()));
+        assert!(!lock.is_ours());
+        let next = std::thread::spawn(|| LoadLock::wait(&Loader::default()).map(|lock| lock.is_ours()));
         assert_eq!(next.join().expect("it ends"), Some(true));
-        let held = Turn::wait(&slow);
+        let held = LoadLock::wait(&slow);
         // The thread comes back after all, and gives nothing back that is not its own.
-        drop(turn);
+        drop(lock);
         assert!(held.is_some_and(|held| held.is_ours()));
     }
 }

@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 
 type Main = unsafe extern "C" fn(c_int, *mut *mut c_char, *mut *mut c_char) -> c_int;
 type Start = unsafe extern "C" fn(

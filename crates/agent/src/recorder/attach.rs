@@ -12,12 +12,12 @@ use record::page::{PageStart, PageWriter};
 use crate::os::exit_key::ExitKey;
 use crate::os::own_image;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::process::{load, losses, plugin_ids};
 use crate::recorder::adapter::Adapter;
 use crate::recorder::attach::stages::{ClaimedPage, Counters, Memory, TakenDraws, put_in_words};
-use crate::recorder::budget::state::Draws;
+use crate::recorder::budget::sampling::Draws;
 use crate::recorder::busy::Busy;
 use crate::recorder::thread::{
     self, AnnouncedTimes, Announcing, BracketTimes, DEEPEST, FIRST, Halves, NO_PAGE, OURS,

@@ -47,7 +47,7 @@ use record::{Call, Drawn};
 
 use crate::os::own_image;
 use crate::process::losses;
-use crate::recorder::budget::state::{DrawnCall, How};
+use crate::recorder::budget::sampling::{DrawnCall, How};
 use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{DEEPEST, OpenCall, Slot, State, Thread};
 use crate::state::run::Run;
@@ -280,7 +280,7 @@ impl Thread {
             self.before[at].clone_from(before);
             self.record(call, &[]);
             if is_drawn {
-                self.settle_apart(call);
+                self.bill_apart(call);
             }
             true
         })

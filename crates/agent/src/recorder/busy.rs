@@ -15,7 +15,7 @@
 //! that came before `set`, or after `clear`, would be seen half done by a handler that believes the guard.
 //! [`compiler_fence`] forbids that, and emits no instruction.
 //!
-//! **What a panic does.** It switches the agent off for good ([`crate::process::guard`]), so nobody has to
+//! **What a panic does.** It switches the agent off for good ([`crate::process::panics`]), so nobody has to
 //! clear the guard, and the state that may be half changed stays out of reach. A destructor that cleared it
 //! would give each bracket a landing pad; some brackets lie between the frames of the host and must not
 //! have one (`adapters/iree/probe.rs`).

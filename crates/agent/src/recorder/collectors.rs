@@ -22,7 +22,7 @@ use record::meta::{Frame, ValueKey, ValueKind};
 use record::page::{FIRST_USER_KEY, KEY_PLUGIN_ID};
 
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::process::lock::Lock;
 use crate::process::losses;
 use crate::process::part::Process;

@@ -11,7 +11,7 @@ use model::Loss;
 use record::Usage;
 
 use crate::os::sys::{self, AppendError, ErrnoGuard};
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::recorder::handler_fork;
 use crate::recorder::thread::{NO_PAGE, SPARES, Thread};
@@ -69,7 +69,7 @@ impl Thread {
         // SAFETY: a page with room is attached.
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
         self.next_clock = ticks + self.run.ticks_per_ms;
-        self.settle_account(ticks, cpu_ns);
+        self.update_account(ticks, cpu_ns);
     }
 
     /// Appends the page to the profile and starts the next one. If the file cannot be written, the

@@ -9,7 +9,7 @@ use record::clock::ClockKind;
 
 use crate::recorder::adapter::Took;
 use crate::recorder::bracket::{Ending, NewCall, stack_address};
-use crate::recorder::budget::state::How;
+use crate::recorder::budget::sampling::How;
 use crate::recorder::thread::{BEFORE, Thread};
 
 /// Makes `calls` empty calls without a bracket, `bare`, and as many with one, `probed`, by turns. It is

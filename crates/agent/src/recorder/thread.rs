@@ -20,7 +20,7 @@ use record::page::{PageStart, PageWriter};
 
 use crate::process::descriptors;
 use crate::process::part::Process;
-use crate::recorder::budget::state::Draws;
+use crate::recorder::budget::sampling::Draws;
 use crate::recorder::busy::Busy;
 use crate::state::epoch;
 use crate::state::run::Run;
@@ -39,7 +39,7 @@ pub(crate) use local::{get as local, set_saved, take_saved, with_current};
 
 /// Maximum depth of nested calls that are recorded. Calls nest when a signal handler makes one,
 /// when a dispatch dispatches, or when functions of a model call each other.
-pub const DEEPEST: usize = crate::recorder::budget::state::DEEPEST;
+pub const DEEPEST: usize = crate::recorder::budget::sampling::DEEPEST;
 
 /// The fields that every call needs come first. Between two calls, the program displaces them from the
 /// processor's caches, so they are in as few cache lines as possible: the first one, that of the open call,

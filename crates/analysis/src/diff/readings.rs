@@ -8,7 +8,7 @@ use super::matching::Match;
 use super::ranks::median;
 use super::recorded::Reading;
 use super::values::{Pairs, Sides};
-use super::verdict::{Asked, Compared, Verdict, answer, settle};
+use super::verdict::{Asked, Compared, Verdict, answer, decide};
 use super::{DiffRow, Statistic, Untested};
 
 /// A counter or metric of a row.
@@ -18,7 +18,6 @@ pub struct ReadingDiff {
     pub name: String,
     /// The unit of the counter or metric.
     pub unit: String,
-    /// Whether it is a metric.
     pub is_metric: bool,
     /// What was compared: values per call. Its statistic is the mean of the calls of each run.
     pub compared: Option<Compared>,
@@ -29,13 +28,12 @@ pub struct ReadingDiff {
 /// What is known of a counter or metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known {
-    /// All runs of both sides have the same sum.
+    /// All runs of both sides have equal sums.
     Equal,
     /// All runs of A have one sum, and all runs of B another.
     Fact {
         /// The sum in each run of A and of B.
         sums: [u128; 2],
-        /// The number of calls.
         calls: [u64; 2],
     },
     /// The values of the counter differ from call to call, so the difference was tested.
@@ -104,8 +102,8 @@ pub fn judge(
                     (alone, if a == b { Known::Equal } else { fact })
                 }
                 _ => {
-                    let settled = settle(&[answers.next().flatten()], untested, threshold);
-                    (settled.compared.into_iter().next(), Known::Tested(settled.verdict))
+                    let decided = decide(&[answers.next().flatten()], untested, threshold);
+                    (decided.compared.into_iter().next(), Known::Tested(decided.verdict))
                 }
             };
             // What has a 0 has no ratio to test.

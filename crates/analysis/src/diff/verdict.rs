@@ -14,7 +14,6 @@ const POWER: f64 = 2.8;
 /// What is asked about one statistic of a row.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Which one.
     pub statistic: Statistic,
     /// The quantity's value in each run of A and of B; above 0. If the runs are paired, in the
     /// order of the pairs.
@@ -24,7 +23,6 @@ pub struct Asked {
 /// What is known about one statistic of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// Which one.
     pub statistic: Statistic,
     /// The medians over the runs of A and of B, in ns.
     pub medians: [f64; 2],
@@ -49,7 +47,7 @@ pub struct Compared {
 /// A difference with its interval, as parts: 0.05 for 5 % more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// The statistic that it is of.
+    /// The statistic that the difference is of.
     pub statistic: Statistic,
     /// The estimate; negative if B is faster.
     pub by: f64,
@@ -71,17 +69,17 @@ pub enum Verdict {
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,
-        /// A series of so many pairs, more than there are, would find a difference as large as the threshold in 4 of 5
-        /// cases. `None`: more than 60, the machine is too noisy.
+        /// A series of this many pairs, more than there are, would find a difference as large as the
+        /// threshold in 4 of 5 cases. `None`: more than 60, the machine is too noisy.
         pairs: Option<u32>,
     },
     /// The row was not tested, because the runs are not paired or too few.
     Untested(Untested),
     /// The row was not tested, because the row or its time is missing in some run.
     Missing,
-    /// Only B has it.
+    /// Only B has the row.
     New,
-    /// Only A has it.
+    /// Only A has the row.
     Gone,
 }
 
@@ -96,7 +94,7 @@ impl Verdict {
 }
 
 /// What is known of a row.
-pub struct Settled {
+pub struct Decided {
     /// The result for each statistic.
     pub compared: Vec<Compared>,
     /// The verdict from all statistics together.
@@ -150,14 +148,14 @@ fn differences(one: &Asked) -> Option<Vec<f64>> {
 }
 
 /// Puts the answers about a row together. `threshold` is the largest difference that is called the same.
-pub fn settle(answers: &[Option<Compared>], untested: Option<Untested>, threshold: f64) -> Settled {
+pub fn decide(answers: &[Option<Compared>], untested: Option<Untested>, threshold: f64) -> Decided {
     let compared: Vec<Compared> = answers.iter().flatten().cloned().collect();
     let verdict = match untested {
         _ if compared.is_empty() => Verdict::Missing,
         Some(why) => Verdict::Untested(why),
         None => tested(&compared, threshold),
     };
-    Settled { compared, verdict }
+    Decided { compared, verdict }
 }
 
 fn tested(compared: &[Compared], threshold: f64) -> Verdict {

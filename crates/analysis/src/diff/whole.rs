@@ -1,6 +1,6 @@
 //! All rows together: whether a run is slower or faster, and what each row adds to the difference.
 //!
-//! The whole of a run is judged at typical cost: the sum over all ops of what they take if each execution
+//! The whole of a run is decided at typical cost: the sum over all ops of what they take if each execution
 //! were the typical one (and of the same with the floor). What it adds up from is what each op is named
 //! with. The mean of the differences of pairs is additive, so the parts and the remainder add up exactly
 //! to the difference of the recorded times. The *remainder* is what typical executions do not say: slow
@@ -11,7 +11,7 @@ use super::parts::{Part, difference};
 use super::ranks::median;
 use super::recorded::{By, Recorded, RunRow};
 use super::values::{Pairs, floor_of, part_of};
-use super::verdict::{Asked, Compared, Settled, Verdict};
+use super::verdict::{Asked, Compared, Decided, Verdict};
 
 /// All rows together.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl Parts {
 
     pub fn finish(
         self,
-        settled: Settled,
+        decided: Decided,
         pairs: &Pairs<'_>,
         a: &[Recorded],
         b: &[Recorded],
@@ -87,8 +87,8 @@ impl Parts {
         };
         let rests = rest(0, &typical_a).zip(rest(1, &typical_b));
         Whole {
-            compared: settled.compared,
-            verdict: settled.verdict,
+            compared: decided.compared,
+            verdict: decided.verdict,
             total_ns: [0, 1].map(|side| middle(of(side, &|run| run.total_ns))),
             estimated: [a, b].map(|runs| runs.iter().any(|run| run.sampled)),
             between_ns: [0, 1].map(|side| middle(of(side, &|run| run.between_ns))),

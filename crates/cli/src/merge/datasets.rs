@@ -71,7 +71,7 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     if is_replaced {
         only_its_own(output)?;
     }
-    ::dataset::merge::settle(stage.path(), output).map_err(Failure::new)?;
+    ::dataset::merge::move_into_place(stage.path(), output).map_err(Failure::new)?;
     // What was there before is where the new one was made, and goes with it.
     drop(stage);
     for gap in merged.gaps.iter().take(MOST_NAMED) {

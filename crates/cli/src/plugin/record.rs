@@ -30,7 +30,7 @@ use crate::output::{bytes, time};
 use crate::plugin_events::{Events, Owner, Window, losses};
 use crate::plugin_files::files_or_variable;
 use crate::plugin_kinds;
-use crate::prepare::{Turn, make_way};
+use crate::prepare::{DirectoryLock, make_way};
 use crate::terminal::say;
 use crate::view::units::plural;
 
@@ -65,11 +65,11 @@ pub struct Args {
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let files = files_or_variable(&args.paths)?;
     let types = args.kinds.as_deref().map(plugin_kinds::parse).transpose()?.unwrap_or_default();
-    let turn = Turn::wait(&args.output);
-    make_way(&args.output, &turn)?;
+    let lock = DirectoryLock::wait(&args.output);
+    make_way(&args.output, &lock)?;
     fs::create_dir_all(&args.output)
         .map_err(|e| Failure::new(format!("create {}: {e}", args.output.display())))?;
-    drop(turn);
+    drop(lock);
     let made = record(args, &files, &types);
     if made.is_err() {
         // A part of a recording that looks complete would be worse than none.

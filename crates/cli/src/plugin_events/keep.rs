@@ -44,7 +44,7 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
     if manifest.pool.is_some() || !has_files(&root) || !is_own(&root) {
         return Ok(None);
     }
-    let _turn = turn(&root)?;
+    let _lock = lock(&root)?;
     // An earlier conversion may have been interrupted while it moved what it had written.
     if let Some((_, done)) = interrupted(&root) {
         return move_into_profile(&root, done).map(Some).map_err(Failure::new);
@@ -68,15 +68,15 @@ pub fn add(
     if !is_own(root) {
         return Err(Failure::new(format!("write {name}: only its owner may change it")));
     }
-    let _turn = turn(root)?;
+    let _lock = lock(root)?;
     if let Some((_, done)) = interrupted(root) {
         move_into_profile(root, done).map_err(Failure::new)?;
     }
     staged(root, write)
 }
 
-fn turn(root: &Dir) -> Result<Turn, Failure> {
-    Turn::wait(root).map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))
+fn lock(root: &Dir) -> Result<ConversionLock, Failure> {
+    ConversionLock::wait(root).map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))
 }
 
 /// Has everything written to a directory of its own, and moves it into the profile.
@@ -133,12 +133,12 @@ fn is_own(root: &Dir) -> bool {
 }
 
 /// The right to convert, which the kernel takes back when this process ends.
-struct Turn {
+struct ConversionLock {
     #[expect(dead_code, reason = "only held")]
     directory: File,
 }
 
-impl Turn {
+impl ConversionLock {
     /// Waits for it, but not for ever: anybody who may read the directory can lock it.
     fn wait(root: &Dir) -> io::Result<Self> {
         const PATIENCE: Duration = Duration::from_secs(10);

@@ -58,7 +58,7 @@ pub fn counters_of(
         works(&packages, machine)?;
         let threads =
             check::split(&threads, machine).map_err(|problem| refused(&problem, machine))?;
-        let notes = turns(&threads).into_iter().chain(own_readings(&threads)).collect();
+        let notes = multiplexing_note(&threads).into_iter().chain(own_readings(&threads)).collect();
         return Ok(Chosen { threads, packages, notes });
     }
     works(&counters, machine)?;
@@ -138,7 +138,7 @@ pub fn refused(problem: &check::Problem, machine: &Machine) -> Failure {
 }
 
 /// If groups take turns on the PMU, says which counters are on it together.
-fn turns(counters: &[Counter]) -> Option<String> {
+fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let names = |group: &[Counter]| {
         format!("{{{}}}", group.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(","))

@@ -23,7 +23,7 @@ use record::{ClockKind, RunFile, Snapshot};
 use super::choice::Choice;
 use super::found::{choose_clock, library, pool_directory, preload, switch_cost};
 use super::options::Recording;
-use super::place::{Turn, make_directory, make_way};
+use super::place::{DirectoryLock, make_directory, make_way};
 use super::plugins::mean;
 use crate::failure::Failure;
 
@@ -43,8 +43,8 @@ pub struct Prepared {
     /// What the manifest will say. It is not written yet: see [`Prepared::announce`].
     pub manifest: Manifest,
     pool_directory: PathBuf,
-    /// The turn in a series, which is held until the manifest is there.
-    turn: Option<Turn>,
+    /// The lock that is held until the manifest is there.
+    lock: Option<DirectoryLock>,
     /// The pool and the profile's directory, held open so that both keep their inode numbers: some
     /// file systems assign new ones to a file that nobody has open.
     #[expect(dead_code, reason = "only held")]
@@ -80,7 +80,7 @@ impl Prepared {
 
     /// Lets other commands continue, because the manifest exists now.
     pub fn is_announced(&mut self) {
-        self.turn = None;
+        self.lock = None;
     }
 
     /// Counts a loss that no recording process can count.
@@ -136,8 +136,8 @@ pub fn make(
     let first = Snapshot::take(clock);
     let directory = directory.to_owned();
     let infos: Vec<CounterInfo> = counters.iter().map(Into::into).collect();
-    let turn = Turn::wait(&directory);
-    make_way(&directory, &turn)?;
+    let lock = DirectoryLock::wait(&directory);
+    make_way(&directory, &lock)?;
     let make = make_directory;
     make(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let mut made = Undo { directories: vec![directory.clone()] };
@@ -227,7 +227,7 @@ pub fn make(
             .chain(recording.shapes.then(|| (crate::python::SHAPES_VARIABLE, "1".into())))
             .collect(),
         manifest,
-        turn: Some(turn),
+        lock: Some(lock),
         held: held.map_err(|e| Failure::new(format!("open {}: {e}", pool.display())))?,
         pool_directory,
         kept_open,

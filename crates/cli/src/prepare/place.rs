@@ -52,9 +52,9 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
 /// This is a lock on the parent directory, which needs no file and ends with the process. If such
 /// locks are not supported, or another process holds the lock for too long, the command continues
 /// without it.
-pub struct Turn(Option<fs::File>);
+pub struct DirectoryLock(Option<fs::File>);
 
-impl Turn {
+impl DirectoryLock {
     /// Waits for the lock, in order to make a profile in `directory`.
     pub fn wait(directory: &Path) -> Self {
         const PATIENCE: Duration = Duration::from_secs(2);
@@ -77,8 +77,8 @@ impl Turn {
 }
 
 /// Moves an earlier profile out of the way, as perf does with its data files, and removes what a
-/// command left that was killed before it wrote the manifest. `turn` is the turn for this directory.
-pub fn make_way(directory: &Path, turn: &Turn) -> Result<(), Failure> {
+/// command left that was killed before it wrote the manifest. `lock` is the lock for this directory.
+pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
     let refuse = |why: &str| {
         Failure::new(format!("output {}: {why}", directory.display()))
@@ -105,7 +105,7 @@ pub fn make_way(directory: &Path, turn: &Turn) -> Result<(), Failure> {
     }
     let Ok(manifest) = Manifest::read(directory) else {
         // Without the lock, another command may be about to write its manifest there.
-        if turn.0.is_some() && unfinished::remove(directory).map_err(Failure::new)? {
+        if lock.0.is_some() && unfinished::remove(directory).map_err(Failure::new)? {
             return Ok(());
         }
         return Err(refuse("already exists and is not a Counterpoint profile"));

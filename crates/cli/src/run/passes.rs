@@ -34,7 +34,7 @@ use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::metrics::before_run;
 use crate::prepare::{
-    Choice, Recording, Turn, make, make_directory, make_way, manifest, own_readings, place,
+    Choice, Recording, DirectoryLock, make, make_directory, make_way, manifest, own_readings, place,
     refused, resolve, system_wide,
 };
 
@@ -58,8 +58,8 @@ pub fn main(
 ) -> Result<ExitCode, Failure> {
     let work = choose(args, passes)?;
     let directory = place(args.recording.output())?;
-    let turn = Turn::wait(&directory);
-    make_way(&directory, &turn)?;
+    let lock = DirectoryLock::wait(&directory);
+    make_way(&directory, &lock)?;
     make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     let prepared = begin(&args.recording, &work, &directory, words);
     let undone = |failure| {
@@ -67,7 +67,7 @@ pub fn main(
         failure
     };
     let clock = prepared.map_err(undone)?;
-    drop(turn);
+    drop(lock);
     forward_signals();
     let wanted = (clock, work.beside.clone());
     let sampler =

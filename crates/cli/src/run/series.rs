@@ -39,7 +39,7 @@ use super::{
 use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::plugin_events::convert_and_say;
-use crate::prepare::{self, Turn, choose, make, make_directory, make_way, place};
+use crate::prepare::{self, DirectoryLock, choose, make, make_directory, make_way, place};
 use crate::terminal::{note, say};
 use crate::view::open::typed;
 use crate::view::units::{plural, time};
@@ -151,12 +151,12 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     let output = args.recording.output.as_deref().unwrap_or(Path::new(DEFAULT_SERIES));
     let directory = place(output)?;
     let series = plan(args, rounds, &programs)?;
-    let turn = Turn::wait(&directory);
-    make_way(&directory, &turn)?;
+    let lock = DirectoryLock::wait(&directory);
+    make_way(&directory, &lock)?;
     make_directory(&directory).map_err(|f| f.hint("choose another place with -o DIR"))?;
     series.write(&directory).map_err(Failure::new)?;
     let _running = prepare::Running::lock(&directory);
-    drop(turn);
+    drop(lock);
     forward_signals();
     let ended = all(args, &series, &programs, &directory, inherited);
     let runs = series.complete(&directory);

@@ -13,7 +13,7 @@ use trace::import::{Imported, read_any};
 
 use crate::failure::Failure;
 use crate::input::{self, Input, at_most_one_standard};
-use crate::prepare::{Turn, make_way};
+use crate::prepare::{DirectoryLock, make_way};
 use crate::stage::Stage;
 use crate::terminal::{note, progress, say};
 use crate::view::rights::{Needs, confine};
@@ -63,10 +63,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         });
         importing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })?;
-    let turn = Turn::wait(output);
-    make_way(output, &turn)?;
+    let lock = DirectoryLock::wait(output);
+    make_way(output, &lock)?;
     fs::rename(stage.path(), output).map_err(failed)?;
-    drop(turn);
+    drop(lock);
     let more = [(done.spans, "asynchronous span"), (done.samples, "value of a counter")];
     let more = more.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| match (n, what) {
         (n, "value of a counter") if n > 1 => format!(", {n} values of counters"),

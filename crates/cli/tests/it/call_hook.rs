@@ -1,4 +1,4 @@
-//! A runtime that was built with IREE's own call hook: calls that no trampoline records are
+//! A runtime that was built with IREE's own call hook: calls that no stub records are
 //! recorded by the hook, and no call is counted twice.
 
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ fn an_unknown_workgroup_is_missing() {
     assert_eq!(hosts, ["IREE"], "of two libraries");
 }
 
-/// Counters and the filter work as they do with trampolines.
+/// Counters and the filter work as they do with stubs.
 #[test]
 fn counters_and_filters() {
     let Some(program) = counterpoint("call hook counters") else { return };

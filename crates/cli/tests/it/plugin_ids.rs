@@ -154,14 +154,14 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let plugin = accelerator(&scratch, &["-DFAULTS"]);
     let to = scratch.join("log");
     let with = ["--plugin", plugin.to_str().expect("UTF-8"), "--plugin-ids"];
-    let trampolines = || {
+    let stubs = || {
         let mut host = Command::new(&programs.host);
         host.arg(&programs.library).args(["launch", "20"]);
         host.env("ACCELERATOR", &plugin).env("ACCELERATOR_LOG", &to);
         host
     };
     // The first calls of a process may load code; the median call touches nothing.
-    let (_, mut found) = faults(&program, &with, &mut trampolines());
+    let (_, mut found) = faults(&program, &with, &mut stubs());
     found.sort();
     assert_eq!(log(&to)[..2], [23, 23]);
     assert_eq!(found[found.len() / 2], "0", "{found:?}");

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-use dataset::merge::settle;
+use dataset::merge::move_into_place;
 use dataset::{Dataset, merge, steps};
 use testkit::Scratch;
 
@@ -33,7 +33,7 @@ fn child() {
             std::fs::create_dir(&stage).unwrap();
             steps::die_at(step);
             merge(&opened, &stage).unwrap();
-            settle(&stage, dir).unwrap();
+            move_into_place(&stage, dir).unwrap();
         }
         _ => panic!("{what}"),
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use dataset::merge::settle;
+use dataset::merge::move_into_place;
 use dataset::{Dataset, Gap, Merged, Table, merge};
 use testkit::Scratch;
 use testkit::random::Random;
@@ -112,10 +112,10 @@ fn the_new_one_takes_the_place_of_the_old_one_in_one_step() {
     let old = files(&a);
     merged(&[&a], &stage);
     let new = files(&stage);
-    settle(&stage, &a).unwrap();
+    move_into_place(&stage, &a).unwrap();
     assert!(files(&a) == new && files(&stage) == old);
     let elsewhere = scratch.join("elsewhere");
-    settle(&a, &elsewhere).unwrap();
+    move_into_place(&a, &elsewhere).unwrap();
     assert!(files(&elsewhere) == new && !a.exists());
 }
 

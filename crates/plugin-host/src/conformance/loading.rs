@@ -6,7 +6,7 @@ use abi::kineto::{NAME_BYTES, ProfilerInterface, QueryParams, Registry};
 
 use super::clauses::{ENTRY, PYTORCH, QUERY, ROBUST, SIZES, STATE, TABLE, TYPES, WRITERS};
 use super::{Findings, Plugin, Probe, ROOM, call, call_null, returned, supported};
-use crate::guard;
+use crate::catch;
 use crate::problem::Problem;
 
 pub(super) const PROBES: &[Probe] = &[
@@ -75,7 +75,7 @@ fn null_registry(plugin: &mut Plugin, findings: &mut Findings) {
     let Some(register) = plugin.library.symbol(abi::kineto::REGISTER_SYMBOL) else { return };
     // SAFETY: the symbol has this type by the interface's definition; whether it copes with null is
     // what is asked.
-    let end = unsafe { guard::call(register.as_ptr(), std::ptr::null(), std::ptr::null()) };
+    let end = unsafe { catch::call(register.as_ptr(), std::ptr::null(), std::ptr::null()) };
     let code = returned(end.map(|code| code as i32));
     if code == 0 {
         findings.style(ROBUST, "KinetoPlugin_register returned 0 for a null registry");

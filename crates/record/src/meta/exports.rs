@@ -34,7 +34,7 @@ pub struct Export {
     pub id: u32,
     /// The export's position in the library.
     pub ordinal: u32,
-    /// Whether its calls are recorded. A filter or a lack of trampolines may exclude it.
+    /// Whether its calls are recorded. A filter or a lack of stubs may exclude it.
     pub recorded: bool,
     /// The compiler's name.
     pub name: String,

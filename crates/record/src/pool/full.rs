@@ -15,7 +15,7 @@
 //! given back.
 //!
 //! `run` changes the claims in its mapping, which is guarded against a program that truncates the
-//! pool (`guard.rs`). It maps no pages: it reads them from the file, and removes the magic number
+//! pool (`truncation.rs`). It maps no pages: it reads them from the file, and removes the magic number
 //! of a page that it gives back by a write to the file.
 //!
 //! Nothing depends on `run` being alive. A thread offers as many pages as it has spare ones; if none

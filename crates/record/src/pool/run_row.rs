@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use super::{
-    CLAIMS_OFFSET, Guard, Header, Layout, MAGIC, RUN_ROW_OFFSET, Row, VERSION, close_raw, errno,
+    CLAIMS_OFFSET, TruncationGuard, Header, Layout, MAGIC, RUN_ROW_OFFSET, Row, VERSION, close_raw, errno,
     open_raw,
 };
 
@@ -21,10 +21,10 @@ pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
 /// what `body` changes is lost.
 ///
 /// # Errors
-/// Same as [`super::Pool::open`], or as [`Guard::new`].
+/// Same as [`super::Pool::open`], or as [`TruncationGuard::new`].
 pub fn with_guarded_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
     // SAFETY: the mapping ends after the guard does.
-    with_run_row_and(path, |page| unsafe { Guard::new(page..page + CLAIMS_OFFSET) }, body)
+    with_run_row_and(path, |page| unsafe { TruncationGuard::new(page..page + CLAIMS_OFFSET) }, body)
 }
 
 fn with_run_row_and<G>(

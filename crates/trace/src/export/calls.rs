@@ -16,7 +16,7 @@
 //! The calls of a process are merged by their begins, one page of each thread at a time. The sink
 //! runs in another thread (`relay.rs`).
 
-mod machine;
+mod ops;
 mod slice;
 
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ use profile::launches::Launches;
 use profile::{Clock, Columns, LossCount, PageDecoder, PageKey, Process, Profile, Role};
 use profile::{merge_losses, profile::Thread};
 
-use self::machine::{Machines, has_machines, op_of};
+use self::ops::{Machines, has_machines, op_of};
 use self::slice::What;
 use crate::export::kinds::Categories;
 use crate::export::relay::{Gone, Relay, SliceHead, relay};

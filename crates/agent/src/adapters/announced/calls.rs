@@ -12,7 +12,7 @@ use crate::adapters::op_calls::bracket::{self, Caller};
 use crate::adapters::op_calls::nowhere::Nowhere;
 use crate::adapters::op_calls::op::{self, Entry};
 use crate::adapters::op_calls::vm::Vm;
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Took;
 use crate::recorder::rehearsal;

@@ -12,7 +12,7 @@ use record::meta::{LONGEST_NAME, Role};
 
 use crate::adapters::op_calls::vm::Vm;
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::process::hosts::Described;
 use crate::process::load;
 use crate::process::lock::Lock;

@@ -1,8 +1,8 @@
 //! The two functions that a runtime built with `IREE_HAL_EXECUTABLE_LIBRARY_CALL_HOOK` calls around
 //! each workgroup if a library exports them.
 //!
-//! The agent patches export tables in every runtime that it can, and then the trampolines record
-//! the calls. The functions here only record calls that have no trampoline: those of libraries that
+//! The agent patches export tables in every runtime that it can, and then the stubs record
+//! the calls. The functions here only record calls that have no stub: those of libraries that
 //! never passed through `mprotect` or `dlsym`, such as libraries linked into the program. At every
 //! call, the table itself shows whether it is patched, so no call is counted twice.
 //!
@@ -19,7 +19,7 @@ use model::Loss;
 
 use crate::adapters::iree::{library, patch, probe, slots};
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::load;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
@@ -118,7 +118,7 @@ unsafe extern "C" fn end(
     });
 }
 
-/// Returns the export to record, if this call is not recorded by a trampoline.
+/// Returns the export to record, if this call is not recorded by a stub.
 ///
 /// # Safety
 /// `library` must be null or a library that is loaded.

@@ -16,11 +16,11 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::adapters::iree::{elf, patch, trampolines};
+use crate::adapters::iree::{elf, patch, stubs};
 use crate::adapters::loops::executables;
 use crate::os::own_stack;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::state::epoch;
 
 /// A function of the next library that defines it.
@@ -186,7 +186,7 @@ unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *
     if found.is_null() {
         return found;
     }
-    guarded(|| trampolines::wrap_query(found)).unwrap_or(found)
+    guarded(|| stubs::wrap_query(found)).unwrap_or(found)
 }
 
 /// Calls the next `mprotect`, and examines ranges that become executable.

@@ -5,7 +5,7 @@
 //!  embedded ELF      mprotect(text, PROT_EXEC) ──► elf: walk to the header, find the query
 //!                                                        │
 //!                         library: copy names and metadata, once per distinct library
-//!                         patch: exports.ptrs[i] = trampoline i
+//!                         patch: exports.ptrs[i] = stub i
 //! ```
 //!
 //! | module | purpose |
@@ -16,8 +16,8 @@
 //! | [`library`] | reads both versions of the interface without trusting it |
 //! | [`loaded`] | finds the executables that are loaded when a session begins, for their loops |
 //! | [`patch`] | registers a library: names it, and overwrites its export table |
-//! | [`slots`] | maps each trampoline to its original function |
-//! | [`trampolines`] | contains the functions that replace exports and query functions |
+//! | [`slots`] | maps each stub to its original function |
+//! | [`stubs`] | contains the functions that replace exports and query functions |
 //! | [`probe`] | brackets a dispatch function (the hot path), and calibrates that |
 //! | [`call_hook`] | exports IREE's own call hook; records calls that are not patched |
 //! | [`hook_variables`] | makes the original hook's variables a source of runs |
@@ -32,7 +32,7 @@ mod loaded;
 mod patch;
 mod probe;
 mod slots;
-mod trampolines;
+mod stubs;
 
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;

@@ -1,5 +1,5 @@
 //! Registers a library: stores its names, and replaces each export that is to be recorded with a
-//! trampoline.
+//! stub.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -10,7 +10,7 @@ use crate::adapters::iree::HOST;
 use crate::adapters::iree::library::{self, Found};
 use crate::adapters::iree::slots;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 use crate::process::{cost, load, losses, names};
@@ -43,7 +43,7 @@ pub fn take_in_guarded(head: *const LibraryHead, then: impl FnOnce(Option<u32>))
     guarded_apart(|| then(take_in(head)));
 }
 
-/// Registers a library. Exports whose table entries already hold our trampolines stay as they are.
+/// Registers a library. Exports whose table entries already hold our stubs stay as they are.
 /// Returns the id of the first export.
 fn take_in(head: *const LibraryHead) -> Option<u32> {
     let run = load::load()?;

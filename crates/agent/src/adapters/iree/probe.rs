@@ -10,11 +10,11 @@ use record::Call;
 use record::page::KEY_PLUGIN_ID;
 
 use crate::adapters::iree::ADAPTER;
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Ending, NewCall, stack_address};
-use crate::recorder::budget::state::How;
+use crate::recorder::budget::sampling::How;
 use crate::recorder::collectors;
 use crate::recorder::rehearsal;
 use crate::recorder::short::{SHORT_CLOCK, fetch};

@@ -12,7 +12,7 @@ use record::loops::{BLOCK_BYTES, BlockHeader, LoopFrame, sums_offset};
 
 use super::modules::spread;
 use super::{ADAPTER, local, ticks};
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::process::part::Process;
 use crate::recorder::attach;
 use crate::recorder::bracket::stack_address;

@@ -7,7 +7,7 @@ use abi::loops::{Entry, Module};
 use super::modules::{self, Known};
 use super::{code, counters, local, tables};
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::process::load;
 use crate::process::part::Process;
 use crate::state::epoch;

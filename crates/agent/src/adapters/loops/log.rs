@@ -13,7 +13,7 @@ use record::loops::{BLOCK_BYTES, BlockHeader, Event, Shape};
 
 use super::open_hits::{OpenHits, add};
 use super::{tables, ticks};
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::process::losses;
 
 // The return address is what the caller has put on the stack or into the link register; a function

@@ -8,7 +8,7 @@ use model::Loss;
 use super::modules::Origin;
 use super::{enter, log, modules, notes};
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 use crate::process::{load, losses};

@@ -23,7 +23,7 @@ use super::open_hits::OpenHits;
 use super::{counters, local};
 use crate::os::exit_key::ExitKey;
 use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::process::losses;
 use crate::process::part::Process;
 use crate::recorder::handler_fork;

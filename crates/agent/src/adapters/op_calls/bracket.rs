@@ -26,7 +26,7 @@ use crate::process::losses;
 use crate::recorder::adapter::Adapter;
 use crate::recorder::attach;
 use crate::recorder::bracket::{Ending, Finished, NewCall, held, stack_address};
-pub use crate::recorder::budget::state::How;
+pub use crate::recorder::budget::sampling::How;
 use crate::recorder::budget::steps;
 use crate::recorder::collectors::{self, Room};
 use crate::recorder::short::fetch;

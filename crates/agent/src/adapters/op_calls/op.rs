@@ -20,7 +20,7 @@ use crate::adapters::op_calls::text;
 use crate::adapters::op_calls::vm::Vm;
 use crate::os::kept::keep;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 use crate::process::{losses, names};

@@ -17,7 +17,7 @@ use record::run_file::PluginOptions;
 use super::guest::Guest;
 use super::threads;
 use crate::os::sys;
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::state::run::Run;
 
 /// The word that the threads wait for; null while there are none.

@@ -17,13 +17,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plugin_host::guard::fault;
+use plugin_host::catch::crash;
 
 use super::one::One;
 use super::progress::Progress;
 use super::threads;
 use crate::os::sys;
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 
 /// Bytes of the stack of a thread that calls a plugin, as large as that of a program's main thread.
 pub const STACK: usize = 8 << 20;
@@ -92,7 +92,7 @@ impl Guest {
     /// As [`Guest::begin_call`]. A fault in the plugin ends the call and not the process.
     pub fn begin_last_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
         self.begin_call(|one| {
-            let _on_thread = fault::OnThread::new();
+            let _on_thread = crash::OnThread::new();
             body(one);
         })
     }

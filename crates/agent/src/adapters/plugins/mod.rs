@@ -34,7 +34,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::process::plugins::{Loaded, Loader};
 use crate::process::{load, plugins, program};
 use crate::recorder::adapter::Adapter;

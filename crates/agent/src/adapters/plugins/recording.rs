@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use plugin_host::guard::fault;
+use plugin_host::catch::crash;
 use record::pool::PluginControl;
 use record::run_file::PluginOptions;
 
@@ -124,7 +124,7 @@ pub fn end(program_ends: bool) {
     control::wake();
     collectors::set_plugin_ids(false);
     plugin_ids::end();
-    let caught = program_ends.then(fault::Caught::new);
+    let caught = program_ends.then(crash::Caught::new);
     for step in [One::stop, One::end] {
         let begin = |guest: &&'static Guest| {
             if program_ends { guest.begin_last_call(step) } else { guest.begin_call(step) }
@@ -135,7 +135,7 @@ pub fn end(program_ends: bool) {
         }
     }
     drop(caught);
-    if let (true, Some(signal), Some(guest)) = (program_ends, fault::Caught::last(), guests.first())
+    if let (true, Some(signal), Some(guest)) = (program_ends, crash::Caught::last(), guests.first())
     {
         end_by_signal_after(guest.patience(), signal);
     }

@@ -20,7 +20,7 @@ use plugin_host::stream::Writer;
 use crate::adapters::torch::HOST;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::events::{self, EventsFile};
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::load;
 use crate::process::part::Process;
 use crate::state::epoch;

@@ -20,7 +20,7 @@ use crate::adapters::op_calls::op::{self, Entry};
 use crate::adapters::torch::ADAPTER;
 use crate::adapters::torch::host::host;
 use crate::os::scratch;
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::process::losses;
 use crate::recorder::bracket::stack_address;
 use crate::recorder::budget::steps;

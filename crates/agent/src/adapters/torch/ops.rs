@@ -26,7 +26,7 @@ use crate::adapters::torch::host::host;
 use crate::adapters::torch::known::{self, Known};
 use crate::adapters::torch::{ADAPTER, HOST, forward, openmp, patch, steps};
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::process::losses;
 use crate::recorder::adapter::Took;
 use crate::recorder::rehearsal;

@@ -15,7 +15,7 @@ use abi::torch::ops::parallel::{ABSENT, REFUSED, WATCHED};
 
 use crate::adapters::torch::openmp::{self, NAMES};
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::lock::Lock;
 
 /// The library that must be patched for anything to be seen.

@@ -32,7 +32,7 @@ use plugin_host::{Correlation, Problem, Profiler, Session, Setup, discover, fit}
 
 use crate::adapters::plugins::load_apart;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::process::plugins::{self, Loaded};
 use hand_over::HandOver;
 

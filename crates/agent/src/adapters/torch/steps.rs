@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::adapters::op_calls::bracket;
 use crate::adapters::torch::ADAPTER;
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::recorder::budget::steps::{self, Step};
 use crate::recorder::collectors;
 use crate::recorder::thread::{self, Thread};

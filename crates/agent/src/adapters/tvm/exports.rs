@@ -17,7 +17,7 @@ use crate::adapters::tvm::parallel;
 use crate::adapters::tvm::watch;
 use crate::adapters::tvm::{ADAPTER, HOST};
 use crate::os::sys::ErrnoGuard;
-use crate::process::guard::guarded_apart;
+use crate::process::panics::guarded_apart;
 use crate::recorder::bracket::stack_address;
 use crate::recorder::collectors;
 use crate::state::epoch;

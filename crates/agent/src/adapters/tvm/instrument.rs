@@ -21,7 +21,7 @@ use crate::adapters::op_calls::watching::Function;
 use crate::adapters::tvm::ffi::{self, Ffi};
 use crate::adapters::tvm::watch::{self, Plan};
 use crate::adapters::tvm::{ADAPTER, HOST, call};
-use crate::process::guard::guarded;
+use crate::process::panics::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::bracket::stack_address;
 use crate::recorder::rehearsal;

@@ -17,7 +17,7 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::adapters::op_calls::watching::{Claim, Function, UNWATCHED};
 use crate::adapters::tvm::ADAPTER;
 use crate::adapters::tvm::ffi::Ffi;
-use crate::process::guard::{guarded, guarded_apart};
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::lock::Lock;
 use crate::process::losses;
 use crate::recorder::budget::watch::Next;

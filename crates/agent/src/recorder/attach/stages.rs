@@ -15,7 +15,7 @@ use super::TryLater;
 use crate::os::sys;
 use crate::process::descriptors;
 use crate::process::part::Process;
-use crate::recorder::budget::state::Draws;
+use crate::recorder::budget::sampling::Draws;
 use crate::recorder::pages;
 use crate::recorder::thread::{THREAD_BYTES, Thread};
 use crate::state::epoch;

@@ -195,7 +195,7 @@ impl Account {
 
     /// Decides anew what timing may take, given the thread's processor time since it began to attach.
     /// `counts` says whether counters can be read.
-    pub fn settle(&mut self, cpu_ns: u64, counts: bool) {
+    pub fn update_share(&mut self, cpu_ns: u64, counts: bool) {
         self.divide(cpu_ns as f64, counts);
     }
 
@@ -276,7 +276,7 @@ mod tests {
     fn account(budget: f64, counts: bool) -> Account {
         let mut account = Account::new(budget, 1.0, 0, counts);
         (account.timed, account.counted) = (Cost::new(100.0), Cost::new(1_100.0));
-        account.settle(1_000_000, counts);
+        account.update_share(1_000_000, counts);
         account
     }
 
@@ -329,12 +329,12 @@ mod tests {
         // 5 ms were spent on attaching, after 10 ms of processor time: 4.2 ms too much, to be paid
         // back within 20 ms. That leaves nothing but the least part, 1/32 of 10 %.
         account.add_attaching(5_000_000);
-        account.settle(10_000_000, false);
+        account.update_share(10_000_000, false);
         // 100 / (0.003125 · 1,000) = 32
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 32);
         assert_eq!(account.price_ns(), 5_000_000);
         // After 100 ms, the attaching is within the budget.
-        account.settle(100_000_000, false);
+        account.update_share(100_000_000, false);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 2);
     }
 
@@ -343,7 +343,7 @@ mod tests {
         let mut account = account(0.1, false);
         // 4 % of the time goes to clock records and counting; 8 % is the goal.
         account.add_fixed(4_000_000.0);
-        account.settle(100_000_000, false);
+        account.update_share(100_000_000, false);
         // 100 / (0.04 · 1,000) = 2.5 → 3
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
     }

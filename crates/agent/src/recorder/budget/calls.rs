@@ -8,7 +8,7 @@ use record::Call;
 use record::counts::{COUNTS_NAME, CountsFrame, Entry, Spent};
 
 use super::account::Cost;
-use super::state::{DEEPEST, DrawnCall, How, count, count_unwatched};
+use super::sampling::{DEEPEST, DrawnCall, How, count, count_unwatched};
 use crate::os::own_stack;
 use crate::os::sys::ErrnoGuard;
 use crate::process::descriptors;
@@ -41,7 +41,7 @@ impl Thread {
         let cpu_ns = record::clock::thread_cpu_ns().wrapping_sub(self.draws.began_ns);
         self.draws.begin_steps();
         self.draws.account.add_attaching(cpu_ns);
-        self.draws.account.settle(cpu_ns, self.draws.counts);
+        self.draws.account.update_share(cpu_ns, self.draws.counts);
         self.store_spent(cpu_ns);
     }
 
@@ -207,7 +207,7 @@ impl Thread {
             self.close_after_call(depth);
         }
         if is_drawn {
-            self.settle_call(depth, call.start, call.end, read);
+            self.bill_call(depth, call.start, call.end, read);
         }
     }
 
@@ -238,14 +238,14 @@ impl Thread {
     }
 
     /// Adds such a call to its entry and to the account, after it was recorded.
-    pub(crate) fn settle_apart(&mut self, call: &Call) {
-        self.settle_call(self.depth as usize, call.start, call.end, false);
+    pub(crate) fn bill_apart(&mut self, call: &Call) {
+        self.bill_call(self.depth as usize, call.start, call.end, false);
     }
 
     /// Adds a drawn call to its entry and to the account, after it was recorded and its counters were
     /// closed. `start` and `end` are its times, and `depth` was its place.
     #[inline(always)]
-    fn settle_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
+    fn bill_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
         // SAFETY: the depth is that of a call that was in progress.
         let open = *unsafe { self.draws.open.get_unchecked(depth) };
         let mut own = None;
@@ -257,9 +257,9 @@ impl Thread {
         self.draws.add(&open, end.wrapping_sub(start), read, own);
     }
 
-    /// Settles the account. `cpu_ns` is the thread's processor time at `ticks`, when a clock record
+    /// Updates the account. `cpu_ns` is the thread's processor time at `ticks`, when a clock record
     /// began to be written.
-    pub(crate) fn settle_account(&mut self, ticks: u64, cpu_ns: u64) {
+    pub(crate) fn update_account(&mut self, ticks: u64, cpu_ns: u64) {
         if !self.draws.is_on {
             return;
         }
@@ -270,7 +270,7 @@ impl Thread {
         let account = &mut self.draws.account;
         account.clock.measured(self.run.clock.begin().wrapping_sub(ticks));
         account.add_fixed(account.clock.ticks() + flushed as f64);
-        account.settle(cpu_ns, self.draws.counts);
+        account.update_share(cpu_ns, self.draws.counts);
         // The call after which this happens did not cost it.
         self.draws.open[self.depth as usize % DEEPEST].begun = 0;
         self.store_spent(cpu_ns);
@@ -283,7 +283,7 @@ impl Thread {
     }
 
     /// Adds the calls that were only counted since an export was last timed.
-    fn settle_counting(&mut self, counted: &CountsFrame) {
+    fn bill_counting(&mut self, counted: &CountsFrame) {
         let only_counted: u64 =
             counted.rows.iter().map(|row| row.calls.saturating_sub(row.timed)).sum();
         let cpu_ns = record::clock::thread_cpu_ns().wrapping_sub(self.draws.began_ns);
@@ -299,7 +299,7 @@ impl Thread {
         }
         self.draws.end_steps();
         if let Some(counted) = self.draws.table.frame() {
-            self.settle_counting(&counted);
+            self.bill_counting(&counted);
         }
         let Some(frame) = self.draws.table.frame() else { return };
         (self.draws.entries, self.draws.len) = (std::ptr::null_mut(), 0);

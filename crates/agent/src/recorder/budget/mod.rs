@@ -9,7 +9,7 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`state`] | what a thread has for drawing: counts a call, and draws it |
+//! | [`sampling`] | which calls are timed: counts a call, and draws it or not |
 //! | [`calls`] | begins and ends calls that are drawn |
 //! | [`ops`] | ops of virtual machines and PyTorch, which the host ends even if they are only counted |
 //! | [`table`] | the thread's counts, in pages of the pool |
@@ -28,11 +28,11 @@
 //!
 //! ```text
 //!  begin(call of e):                                                calls::begin_in_budget, ops::begin_op_in_budget
-//!      calls += 1                                                   state::count
+//!      calls += 1                                                   sampling::count
 //!      if calls < next: return only counted                         an op is kept on a stack, for its end (ops)
 //!      draw(e), and open the call with or without its counters      calls::open_drawn
 //!
-//!  draw(e):                                                         state::Draws::draw
+//!  draw(e):                                                         sampling::Draws::draw
 //!      skipped ← calls − 1 − drawn;  drawn ← calls                  what this call stands for besides itself
 //!      p ← period                                                   with which this call was drawn
 //!      period ← 1 for the first 8, then timed cost · timed / (share · ticks), rounded    account::period
@@ -41,11 +41,11 @@
 //!      return (p, q, skipped)                                       they are in the call's record
 //!
 //!  end(call):                                                       calls::finish_draw
-//!      timed += 1;  ticks += duration                               state::Draws::add
+//!      timed += 1;  ticks += duration                               sampling::Draws::add
 //!      account += what the recorder took, if that was measured
 //!
-//!  every millisecond, with the record of the thread's clocks:       calls::settle_account
-//!      share ← budget − (what is not drawn, and a part of the debt) / processor time      account::settle
+//!  every millisecond, with the record of the thread's clocks:       calls::update_account
+//!      share ← budget − (what is not drawn, and a part of the debt) / processor time      account::update_share
 //! ```
 //!
 //! A period depends only on calls before the one that it is used for, so estimates stay unbiased; a gap has no
@@ -67,7 +67,7 @@ pub mod ops;
 pub mod random;
 #[cfg(test)]
 mod replay;
-pub mod state;
+pub mod sampling;
 pub mod steps;
 pub mod table;
 pub mod watch;

@@ -6,7 +6,7 @@
 
 use std::ffi::c_void;
 
-use super::state::{CountedOp, Draws, How};
+use super::sampling::{CountedOp, Draws, How};
 use crate::recorder::bracket::{Ending, NewCall, WRAPPERS, stack_address};
 use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{AFTER, BEFORE, Thread};
@@ -43,7 +43,7 @@ impl Thread {
                 How::Watched(_) => self.draws.account.add_told_in_watched(),
                 _ => self.draws.account.add_told(),
             }
-            self.settle_counted_half(BEFORE);
+            self.bill_counted_half(BEFORE);
         });
         false
     }
@@ -87,7 +87,7 @@ impl Thread {
         while_busy!(self, {
             let found = self.draws.take_counted(frame);
             if found {
-                self.settle_counted_half(AFTER);
+                self.bill_counted_half(AFTER);
             }
             found
         })
@@ -96,7 +96,7 @@ impl Thread {
     /// Adds to the account what one of the host's two calls for an op that is only counted took, if that
     /// was measured.
     #[inline(always)]
-    fn settle_counted_half(&mut self, half: usize) {
+    fn bill_counted_half(&mut self, half: usize) {
         if let Some(ticks) = self.counted_half_ends(half) {
             self.draws.account.only_counted.measured(2 * ticks);
         }

@@ -26,7 +26,7 @@ use record::counts::Entry;
 
 use super::account::{Account, Cost};
 use super::random::Random;
-use super::state::{Draws, How, count};
+use super::sampling::{Draws, How, count};
 
 /// Kept recordings with their names: see `replay/README.md`.
 const KEPT: [(&str, &str); 2] = [
@@ -110,7 +110,7 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     draws.account = Account::new(budget, 1.0, 0, counts);
     draws.account.only_counted = Cost::new(2.0);
     draws.account.add_attaching(ATTACHING);
-    draws.account.settle(ATTACHING, counts);
+    draws.account.update_share(ATTACHING, counts);
     // What the recorder measures of itself varies, and it may not depend on what is drawn.
     let mut noise = Random::new(!seed);
     let (mut now, mut records) = (ATTACHING, 0);
@@ -147,10 +147,10 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
                 draws.account.add_fixed(PAGE);
             }
         }
-        // Clock records are written, and the account is settled, every millisecond.
+        // Clock records are written, and the share is updated, every millisecond.
         if now / 1_000_000 != before / 1_000_000 {
             draws.account.add_fixed(CLOCK_RECORD);
-            draws.account.settle(now, counts);
+            draws.account.update_share(now, counts);
         }
     }
     units

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use record::counts::Entry;
 use record::counts::steps::Steps;
 
-use super::state::{Draws, OwnSteps, count_unwatched};
+use super::sampling::{Draws, OwnSteps, count_unwatched};
 
 /// Changes with each step; 0: the process has no steps.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
@@ -120,17 +120,17 @@ impl Draws {
         self.steps.weight = WEIGHT.load(Ordering::Relaxed);
         let totals = self.totals();
         // How many calls of a step that is cut are not counted is known when it has ended.
-        self.settle_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
+        self.add_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
     }
 
-    /// Settles the calls of a step that had this weight. In the steps of the sample until then there are `totals`.
-    /// The last `unsettled` steps that were away are left for later.
-    fn settle_step(&mut self, ended: u32, totals: [u64; 3], unsettled: u64) {
+    /// Adds the calls of a step that had this weight. In the steps of the sample until then there are `totals`.
+    /// The last `for_later` steps that were away are left for later.
+    fn add_step(&mut self, ended: u32, totals: [u64; 3], for_later: u64) {
         let [sampled, weight, squared_weight] = totals;
         let away = AWAY.load(Ordering::Relaxed);
         let mut missed = 0;
         self.table.change_steps(|steps| {
-            missed = away.wrapping_sub(steps.away_before).saturating_sub(unsettled);
+            missed = away.wrapping_sub(steps.away_before).saturating_sub(for_later);
             (steps.sampled, steps.weight, steps.squared_weight) = (sampled, weight, squared_weight);
             steps.away = away;
         });
@@ -140,7 +140,7 @@ impl Draws {
                 && entry.calls.load(Ordering::Relaxed) > 0
                 && entry.is_always.load(Ordering::Relaxed) == 0
             {
-                of_step += settle(entry, ended, missed, weight);
+                of_step += add_step_to(entry, ended, missed, weight);
             }
         }
         if of_step > 0 {
@@ -166,7 +166,7 @@ impl Draws {
                 let last = [1, weight, weight * weight];
                 totals.iter_mut().zip(last).for_each(|(total, of_last)| *total += of_last);
             }
-            self.settle_step(weight, totals, 0);
+            self.add_step(weight, totals, 0);
             let state = if is_away() { Steps::ENDED_AWAY } else { Steps::ENDED };
             self.table.change_steps(|steps| steps.has_ended = state);
         }
@@ -203,7 +203,7 @@ impl Draws {
 
 /// Adds to an export's sums its calls in a step of this weight that has ended, and to its calls those of
 /// `away` steps that were not counted; the weights add up to `weights`. Returns the calls of the step.
-fn settle(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
+fn add_step_to(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
     let order = Ordering::Relaxed;
     let calls = entry.calls.load(order);
     let of_step = calls.saturating_sub(entry.before_step.load(order));
@@ -251,28 +251,28 @@ mod tests {
     fn calls_of_steps_that_were_away_are_those_of_the_sample() {
         let entry = entry();
         entry.calls.store(5, Ordering::Relaxed);
-        settle(&entry, 0, 0, 0);
+        add_step_to(&entry, 0, 0, 0);
         assert_eq!(numbers(&entry), [5, 0, 0, 0]);
         entry.calls.store(8, Ordering::Relaxed);
-        settle(&entry, 1, 0, 1);
+        add_step_to(&entry, 1, 0, 1);
         assert_eq!(numbers(&entry), [8, 3, 9, 0]);
         // Nothing is counted twice.
-        settle(&entry, 0, 0, 1);
+        add_step_to(&entry, 0, 0, 1);
         assert_eq!(numbers(&entry), [8, 3, 9, 0]);
         entry.calls.store(12, Ordering::Relaxed);
-        settle(&entry, 2, 6, 3);
+        add_step_to(&entry, 2, 6, 3);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
         assert_eq!(entry.before_step.load(Ordering::Relaxed), 34);
         // A smaller estimate takes no calls away.
-        settle(&entry, 0, 6, 4);
+        add_step_to(&entry, 0, 6, 4);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
         // Of a step that was away at first, 2 of about 3 calls were counted, so one more is estimated (11/3 · 7
         // are 26, rounded). Of another one, 100 were: that one is not estimated, but what it has beyond is its own.
         entry.calls.store(36, Ordering::Relaxed);
-        settle(&entry, OF_CUT, 7, 3);
+        add_step_to(&entry, OF_CUT, 7, 3);
         assert_eq!(numbers(&entry), [38, 11, 41, 24]);
         entry.calls.store(138, Ordering::Relaxed);
-        settle(&entry, OF_CUT, 8, 3);
+        add_step_to(&entry, OF_CUT, 8, 3);
         assert_eq!(numbers(&entry), [138, 11, 41, 24]);
     }
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use super::{Left, RawException, cxx};
+use super::{Left, RawException, cxx_exceptions};
 
 /// A call in progress. The trampoline and the personality function know these offsets.
 #[repr(C)]
@@ -266,7 +266,7 @@ fn caught(exception: NonNull<RawException>) -> String {
     let (class, cleanup) = unsafe { ((*raw).class, (*raw).cleanup) };
     let class = class.to_be_bytes();
     if let Some(runtime) =
-        cxx::Runtime::of(class, cleanup.map(|function| function as *const _), call)
+        cxx_exceptions::Runtime::of(class, cleanup.map(|function| function as *const _), call)
     {
         return runtime.end(raw);
     }

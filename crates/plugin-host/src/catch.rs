@@ -22,19 +22,19 @@
 //! so that `pthread_exit` by the plugin is the only reason for a forced unwinding.
 
 #[cfg(target_os = "linux")]
-mod cxx;
+mod cxx_exceptions;
 #[cfg(target_os = "linux")]
-pub mod fault;
+pub mod crash;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-mod linker;
+mod linker_locks;
 #[cfg(target_os = "linux")]
-mod trampoline;
+mod call;
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
 
 #[cfg(target_os = "linux")]
-pub(crate) use trampoline::call;
+pub(crate) use call::call;
 
 /// How a plugin's function ended, if it did not return.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +109,7 @@ pub(crate) unsafe fn call_one<P>(
 #[cfg(unix)]
 pub(crate) unsafe fn open(name: &std::ffi::CStr, flags: c_int) -> Result<*mut c_void, Left> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    let held = linker::Held::now();
+    let held = linker_locks::Held::now();
     // SAFETY: dlopen takes a C string and a number.
     let opened = unsafe {
         call(libc::dlopen as *const c_void, name.as_ptr().cast(), flags as usize as *const c_void)

@@ -43,7 +43,7 @@ impl Caller {
         draws.account = Account::new(budget, 1.0, 0, counts);
         (draws.account.timed, draws.account.counted) = (Cost::new(100.0), Cost::new(1_100.0));
         draws.account.only_counted = Cost::new(1.0);
-        draws.account.settle(1_000_000, counts);
+        draws.account.update_share(1_000_000, counts);
         Self { draws, entries, now: 1e6, how: How::Due }
     }
 
@@ -65,9 +65,9 @@ impl Caller {
         records.expected_read += p;
         records.read_variance += p * (1.0 - p);
         self.draws.add(&open, ticks, read, None);
-        // The account is settled every millisecond, as clock records do.
+        // The share is updated every millisecond, as clock records do.
         if (self.now / 1e6) as u64 != ((self.now - ticks as f64) / 1e6) as u64 {
-            self.draws.account.settle(self.now as u64, self.draws.counts);
+            self.draws.account.update_share(self.now as u64, self.draws.counts);
         }
     }
 

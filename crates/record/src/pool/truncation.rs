@@ -21,11 +21,11 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Guards a mapping until it is dropped.
 #[derive(Debug)]
-pub struct Guard {
+pub struct TruncationGuard {
     place: &'static [AtomicUsize; 2],
 }
 
-impl Guard {
+impl TruncationGuard {
     /// Guards the memory in `range`, which begins and ends on a page boundary.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Guard {
     }
 }
 
-impl Drop for Guard {
+impl Drop for TruncationGuard {
     fn drop(&mut self) {
         self.place[1].store(0, Ordering::SeqCst);
         self.place[0].store(0, Ordering::SeqCst);

@@ -1,5 +1,4 @@
-//! Calls of hosts that call ops: runs, ranges, ops, parallel
-//! regions and their tasks.
+//! Calls of hosts that call ops: runs, ranges, ops, parallel regions and their tasks.
 //!
 //! ```text
 //!  main     ▐── run ────────────────────────────▌

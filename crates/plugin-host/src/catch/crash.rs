@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-use super::trampoline;
+use super::call;
 
 /// The signals of faults.
 const SIGNALS: [c_int; 7] = [
@@ -141,7 +141,7 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     if is_own && IS_ASKED_FOR.get() {
         LAST.store(signal, Ordering::Relaxed);
         // Does not return if the thread is in a guarded call.
-        trampoline::leave_by(signal);
+        call::leave_by(signal);
     }
     let index = SIGNALS.iter().position(|known| *known == signal).unwrap_or(0);
     let before = BEFORE[index].load(Ordering::Acquire);

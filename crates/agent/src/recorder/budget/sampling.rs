@@ -128,7 +128,7 @@ pub(crate) struct Draws {
     pub(super) account: Account,
     /// Processor time when attaching began, ns.
     pub(super) began_ns: u64,
-    /// Ticks that flushes had taken when the account was settled.
+    /// Ticks that flushes had taken when the account was last updated.
     pub(super) flush_ticks: u64,
     pub(super) table: Table,
     pub(super) steps: OwnSteps,
