@@ -61,7 +61,6 @@ impl<'a> Raw<'a> {
         Self(text)
     }
 
-    /// The text of the value.
     pub fn get(self) -> &'a str {
         self.0
     }
@@ -211,64 +210,20 @@ fn id(raw: Raw<'_>) -> Result<Option<Scalar<'_>>, serde_json::Error> {
     }
 }
 
+/// The keys whose values are interpreted.
+const KEYS: [&str; 11] = ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args"];
+
 enum Key<'a> {
-    Phase,
-    Name,
-    Category,
-    Pid,
-    Tid,
-    Time,
-    Duration,
-    Id,
-    Binding,
-    Scope,
-    Args,
+    /// Index in [`KEYS`].
+    Known(usize),
     Other(Cow<'a, str>),
-}
-
-impl Key<'_> {
-    /// The key as in a document; empty for other keys.
-    fn name(&self) -> &'static str {
-        const NAMES: [&str; 12] =
-            ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args", ""];
-        NAMES[self.number()]
-    }
-
-    fn number(&self) -> usize {
-        match self {
-            Self::Phase => 0,
-            Self::Name => 1,
-            Self::Category => 2,
-            Self::Pid => 3,
-            Self::Tid => 4,
-            Self::Time => 5,
-            Self::Duration => 6,
-            Self::Id => 7,
-            Self::Binding => 8,
-            Self::Scope => 9,
-            Self::Args => 10,
-            Self::Other(_) => 11,
-        }
-    }
 }
 
 impl<'de> Deserialize<'de> for Key<'de> {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         let Text(text) = Text::deserialize(d)?;
-        Ok(match &*text {
-            "ph" => Self::Phase,
-            "name" => Self::Name,
-            "cat" => Self::Category,
-            "pid" => Self::Pid,
-            "tid" => Self::Tid,
-            "ts" => Self::Time,
-            "dur" => Self::Duration,
-            "id" => Self::Id,
-            "bp" => Self::Binding,
-            "s" => Self::Scope,
-            "args" => Self::Args,
-            _ => Self::Other(text),
-        })
+        let known = KEYS.iter().position(|key| *key == text);
+        Ok(known.map_or_else(|| Self::Other(text), Self::Known))
     }
 }
 
@@ -301,14 +256,12 @@ impl<'de> Deserialize<'de> for Event<'de> {
 impl<'a> Event<'a> {
     /// Stores a key and its value. A value of an impossible type is stored with the other keys.
     fn put<E: de::Error>(&mut self, key: Key<'a>, raw: Raw<'a>, seen: &mut u16) -> Result<(), E> {
-        let name = key.name();
-        let again = match &key {
-            Key::Other(key) => self.other.iter().any(|(known, _)| known == key),
-            known => {
-                let bit = 1 << known.number();
-                let again = *seen & bit != 0;
-                *seen |= bit;
-                again
+        let (name, again) = match &key {
+            Key::Other(key) => ("", self.other.iter().any(|(known, _)| known == key)),
+            Key::Known(number) => {
+                let again = *seen & 1 << number != 0;
+                *seen |= 1 << number;
+                (KEYS[*number], again)
             }
         };
         if again {
@@ -318,29 +271,29 @@ impl<'a> Event<'a> {
             });
         }
         let loose = || raw.parse::<Loose<'a>>().map(|Loose(text)| text);
-        let done = match &key {
-            Key::Phase => loose().map(|text| self.phase = text.map_or(0, |text| phase(&text))),
-            Key::Name => loose().map(|text| self.name = text),
-            Key::Category => loose().map(|text| self.category = text),
-            Key::Binding => loose().map(|text| self.binding = text),
-            Key::Scope => loose().map(|text| self.scope = text),
-            Key::Pid => id(raw).map(|id| self.pid = id),
-            Key::Tid => id(raw).map(|id| self.tid = id),
-            Key::Id => id(raw).map(|id| self.id = id),
-            Key::Time | Key::Duration => {
+        let done = match name {
+            "ph" => loose().map(|text| self.phase = text.map_or(0, |text| phase(&text))),
+            "name" => loose().map(|text| self.name = text),
+            "cat" => loose().map(|text| self.category = text),
+            "bp" => loose().map(|text| self.binding = text),
+            "s" => loose().map(|text| self.scope = text),
+            "pid" => id(raw).map(|id| self.pid = id),
+            "tid" => id(raw).map(|id| self.tid = id),
+            "id" => id(raw).map(|id| self.id = id),
+            "ts" | "dur" => {
                 let (ns, exact, lost) = time(raw);
-                match key {
-                    Key::Time => (self.time_ns, self.exact_time) = (ns, exact),
+                match name {
+                    "ts" => (self.time_ns, self.exact_time) = (ns, exact),
                     _ => (self.duration_ns, self.exact_duration) = (ns, exact),
                 }
                 self.lost += u32::from(lost);
                 Ok(())
             }
-            Key::Args => {
+            "args" => {
                 self.args = Some(raw);
                 Ok(())
             }
-            Key::Other(_) => Err(de::Error::custom("another key")),
+            _ => Err(de::Error::custom("another key")),
         };
         let Err(error) = done else { return Ok(()) };
         if let Key::Other(key) = key {
