@@ -1,13 +1,21 @@
 //! Tests that the program is not harmed when it closes or reuses our descriptors, or forks.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::LazyLock;
 
 use counters::{Plan, ReadStatus, Readings, ThreadCounters};
 use testkit::counting::*;
 
-fn plan() -> Plan {
+static PLAN: LazyLock<Plan> = LazyLock::new(|| {
     Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS), perf("dummy:u", 0, DUMMY)])
         .expect("one group")
+});
+
+/// Open counters, or `None` where nothing can be counted.
+fn opened() -> Option<ThreadCounters<'static>> {
+    let mut counters = ThreadCounters::closed();
+    can_count().then(|| counters.open(&PLAN).expect("they can be counted"))?;
+    Some(counters)
 }
 
 fn close(fd: i32) {
@@ -24,14 +32,18 @@ fn pipe() -> [OwnedFd; 2] {
     }
 }
 
+/// The program takes our number for a file of its own.
+fn taken(by: &impl AsRawFd, number: i32) -> OwnedFd {
+    // SAFETY: the number is owned from here on.
+    unsafe {
+        assert_eq!(libc::dup2(by.as_raw_fd(), number), number);
+        OwnedFd::from_raw_fd(number)
+    }
+}
+
 #[test]
 fn a_closed_leader_is_reported_once() {
-    if !can_count() {
-        return;
-    }
-    let plan = plan();
-    let mut counters = ThreadCounters::closed();
-    counters.open(&plan).unwrap();
+    let Some(mut counters) = opened() else { return };
     let mut out = Readings::new();
     assert_eq!(counters.read(&mut out), ReadStatus::Complete);
     close(counters.descriptors().next().unwrap());
@@ -40,7 +52,7 @@ fn a_closed_leader_is_reported_once() {
     assert_eq!(counters.read(&mut out), ReadStatus::Closed);
     assert!(!counters.is_open());
     // The counters can be opened again.
-    counters.open(&plan).unwrap();
+    counters.open(&PLAN).unwrap();
     assert_eq!(counters.read(&mut out), ReadStatus::Complete);
     counters.close();
 }
@@ -48,12 +60,7 @@ fn a_closed_leader_is_reported_once() {
 /// Closing a member removes it from its group, so the reading has another layout.
 #[test]
 fn a_closed_member_is_noticed() {
-    if !can_count() {
-        return;
-    }
-    let plan = plan();
-    let mut counters = ThreadCounters::closed();
-    counters.open(&plan).unwrap();
+    let Some(mut counters) = opened() else { return };
     let mut out = Readings::new();
     close(counters.descriptors().nth(1).unwrap());
     assert_eq!(counters.read(&mut out), ReadStatus::DescriptorLost);
@@ -64,20 +71,11 @@ fn a_closed_member_is_noticed() {
 /// the pipe, and the pipe survives our close.
 #[test]
 fn verify_spares_the_new_owner_of_a_number() {
-    if !can_count() {
-        return;
-    }
-    let plan = plan();
-    let mut counters = ThreadCounters::closed();
-    counters.open(&plan).unwrap();
+    let Some(mut counters) = opened() else { return };
     assert!(counters.verify());
     let number = counters.descriptors().next().unwrap();
     let [reader, writer] = pipe();
-    // SAFETY: the program takes our number for its pipe, which is owned from here on.
-    let taken = unsafe {
-        assert_eq!(libc::dup2(reader.as_raw_fd(), number), number);
-        OwnedFd::from_raw_fd(number)
-    };
+    let taken = taken(&reader, number);
     // SAFETY: the descriptor and the buffer are valid.
     unsafe { libc::write(writer.as_raw_fd(), b"theirs".as_ptr().cast(), 6) };
     assert!(!counters.verify());
@@ -94,19 +92,10 @@ fn verify_spares_the_new_owner_of_a_number() {
 /// the limit of what a read can detect. It happens only once, and the descriptor survives.
 #[test]
 fn an_unverified_read_detects_the_loss_once() {
-    if !can_count() {
-        return;
-    }
-    let plan = plan();
-    let mut counters = ThreadCounters::closed();
-    counters.open(&plan).unwrap();
+    let Some(mut counters) = opened() else { return };
     let number = counters.descriptors().next().unwrap();
     let [reader, writer] = pipe();
-    // SAFETY: the program takes our number for its pipe, which is owned from here on.
-    let taken = unsafe {
-        assert_eq!(libc::dup2(reader.as_raw_fd(), number), number);
-        OwnedFd::from_raw_fd(number)
-    };
+    let taken = taken(&reader, number);
     let bytes = [0xabu8; 100];
     // SAFETY: the descriptor and the buffer are valid.
     unsafe { libc::write(writer.as_raw_fd(), bytes.as_ptr().cast(), 100) };
@@ -126,19 +115,10 @@ fn an_unverified_read_detects_the_loss_once() {
 /// error state.
 #[test]
 fn a_file_at_its_end_is_not_in_the_error_state() {
-    if !can_count() {
-        return;
-    }
-    let plan = plan();
-    let mut counters = ThreadCounters::closed();
-    counters.open(&plan).unwrap();
+    let Some(mut counters) = opened() else { return };
     let number = counters.descriptors().next().unwrap();
     let null = std::fs::File::open("/dev/null").unwrap();
-    // SAFETY: the program takes our number, which is owned from here on.
-    let _taken = unsafe {
-        assert_eq!(libc::dup2(null.as_raw_fd(), number), number);
-        OwnedFd::from_raw_fd(number)
-    };
+    let _taken = taken(&null, number);
     let mut out = Readings::new();
     assert_eq!(counters.read(&mut out), ReadStatus::DescriptorLost);
     counters.close();
@@ -150,10 +130,9 @@ fn another_counter_under_our_number_is_noticed() {
     if !can_count() {
         return;
     }
-    let plan = plan();
     let (mut ours, mut theirs) = (ThreadCounters::closed(), ThreadCounters::closed());
-    ours.open(&plan).unwrap();
-    theirs.open(&plan).unwrap();
+    ours.open(&PLAN).unwrap();
+    theirs.open(&PLAN).unwrap();
     let number = ours.descriptors().next().unwrap();
     let other = theirs.descriptors().next().unwrap();
     // SAFETY: the program takes our number.
@@ -168,12 +147,7 @@ fn another_counter_under_our_number_is_noticed() {
 
 #[test]
 fn a_forked_child_can_close_what_it_inherited() {
-    if !can_count() {
-        return;
-    }
-    let plan = plan();
-    let mut counters = ThreadCounters::closed();
-    counters.open(&plan).unwrap();
+    let Some(mut counters) = opened() else { return };
     let mut out = Readings::new();
     let code = in_child(|| {
         let numbers = counters.descriptors().collect::<Vec<_>>();
