@@ -1,9 +1,7 @@
 //! The queries that are kept, by name. `queries/` has their texts, which DuckDB understands as well.
 
-/// A query.
 #[derive(Debug)]
 pub struct Kept {
-    /// The query's name.
     pub name: &'static str,
     /// The query's text. The first line is a comment that says what it answers.
     pub sql: &'static str,
@@ -11,7 +9,6 @@ pub struct Kept {
 
 macro_rules! kept {
     ($($name:literal)*) => {
-        /// All of them.
         pub const ALL: &[Kept] =
             &[$(Kept { name: $name, sql: include_str!(concat!("../queries/", $name, ".sql")) }),*];
     };
@@ -22,12 +19,10 @@ kept! {
     "coverage" "counters" "first-calls" "hosts"
 }
 
-/// The query of this name.
 pub fn find(name: &str) -> Option<&'static Kept> {
     ALL.iter().find(|kept| kept.name == name)
 }
 
-/// All names.
 pub fn names() -> String {
     ALL.iter().map(|kept| kept.name).collect::<Vec<_>>().join(", ")
 }

@@ -148,7 +148,7 @@ pub fn query(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query", &[])
 }
 
-/// The same with Ballista, for queries on a cluster. The first time takes half an hour or more.
+/// Builds and tests `counterpoint-query` with Ballista, for queries on a cluster. The first time takes half an hour or more.
 pub fn query_ballista(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query-ballista", &["--features", "ballista"])
 }

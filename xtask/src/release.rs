@@ -149,7 +149,7 @@ fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
     let seen = output(show.arg("show").arg(wheel), "auditwheel show")?;
     let (major, minor) = GLIBC_FLOOR;
     let tag = format!("\"manylinux_{major}_{minor}_{}\"", std::env::consts::ARCH);
-    // It wraps its lines.
+    // The program wraps its lines.
     let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(seen.contains(&tag), "auditwheel does not say {tag}: {seen}");
     let mut twine = Command::new(venv.join("bin/twine"));

@@ -69,7 +69,7 @@ pub struct Entry {
     pub begun: AtomicU64,
     /// Timed hits that ended.
     pub ended: AtomicU64,
-    /// Inclusive time of those that ended, in ticks.
+    /// Inclusive time of the hits that ended, in ticks.
     pub ticks: AtomicU64,
     /// Timed mode: the part of `ticks` that was spent in loops directly inside. Sampled mode: the longest
     /// of the times in `ticks`.

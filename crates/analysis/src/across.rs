@@ -26,7 +26,7 @@ pub use result::{Excess, OpAcross, RankAcross, RunAcross};
 
 /// With fewer ranks, a median says little about what is usual, and no rank stands out.
 pub const FEWEST_RANKS: usize = 5;
-/// A rank stands out if it is above the median by more than so many standard deviations. Among the 12,800
+/// A rank stands out if it is above the median by more than this many standard deviations. Among the 12,800
 /// pairs of 64 ranks and 200 ops, one such pair is normal in 10⁵ runs.
 pub const DEVIATIONS: f64 = 6.0;
 /// And by at least this part of the time of the median rank. Less is not worth a sentence.
@@ -37,7 +37,7 @@ pub const LEAST_PART: f64 = 0.01;
 pub struct Sums {
     /// Outermost calls.
     pub calls: Option<i128>,
-    /// Their time in ns.
+    /// Time of the calls in ns.
     pub total_ns: Option<i128>,
     /// The ends of the interval of `total_ns`.
     pub total_range_ns: Option<(i128, i128)>,
@@ -79,22 +79,22 @@ impl Sums {
 /// A row: an op in a process of a rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// What is the same op in all ranks.
+    /// What identifies the op in all ranks.
     pub key: &'a str,
-    /// Its name.
+    /// The row's name.
     pub name: &'a str,
-    /// What is known of it there.
+    /// What is known of the op in that rank.
     pub sums: Sums,
 }
 
 /// What an op is, as far as it was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct About {
-    /// What kind of call it is.
+    /// What kind of call the op is.
     pub role: String,
-    /// Name of its library.
+    /// Name of the op's library.
     pub library: String,
-    /// Types and shapes of its arguments, or empty.
+    /// Types and shapes of the op's arguments, or empty.
     pub arguments: String,
     /// Source location, if the compiler recorded one.
     pub source: Option<String>,
@@ -103,17 +103,17 @@ pub struct About {
 /// Where a rank ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Names of its machines, sorted; one, but for several recordings of a rank.
+    /// Names of the rank's machines, sorted: one name, but for several recordings of a rank.
     pub hosts: Vec<String>,
-    /// How many processes it had.
+    /// How many processes the rank had.
     pub processes: u64,
-    /// How its clock was aligned with those of other ranks when profiles were merged; `own`: not at all.
+    /// How the rank's clock was aligned with those of other ranks when profiles were merged; `own`: not at all.
     pub clock: String,
     /// By how much that may be wrong, in ns; `None` if it is not known.
     pub clock_uncertainty_ns: Option<i64>,
     /// The offset to the first rank of the run, if clocks were aligned by an op.
     pub offset: Option<clocks::Offset>,
-    /// Kinds of loss that change its numbers.
+    /// Kinds of loss that change the rank's numbers.
     pub losses: u64,
 }
 
@@ -197,7 +197,7 @@ impl Gathered {
         &mut of.ops[op as usize].durations
     }
 
-    /// What follows from it, for each run.
+    /// What follows from the sums, for each run.
     pub fn finish(self) -> Vec<RunAcross> {
         self.runs.into_iter().map(|(name, run)| result::of(name, run)).collect()
     }

@@ -20,7 +20,6 @@ pub(crate) const PARTS: u64 = 16;
 /// Entering and leaving the recorder for a call that is only timed, without its clock reads. Measured.
 const ENTERING_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
-/// Ticks in parts.
 pub(crate) fn parts(ticks: u64) -> u64 {
     ticks.saturating_mul(PARTS)
 }
@@ -51,7 +50,7 @@ pub(crate) struct Brackets {
 /// The classes of the calls of one page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageBrackets {
-    /// `None` if they were not calibrated.
+    /// The numbers in parts; `None` if the calls were not calibrated.
     numbers: Option<[u32; 2]>,
     any_counters: bool,
 }
@@ -70,7 +69,7 @@ impl PageBrackets {
 }
 
 impl Brackets {
-    /// Those of a profile. With `raw`, nothing is taken of any call.
+    /// The empty calls of a profile. With `raw`, nothing is taken of any call.
     ///
     /// A process is left out if some of its calls have a set of counters that was not calibrated. If
     /// only some of its calls were corrected, their sums would mean nothing.
@@ -128,7 +127,7 @@ impl Brackets {
         self.price(class).in_duration
     }
 
-    /// What it adds to the own time of the call around it, in parts.
+    /// What a bracket of this class adds to the own time of the call around it, in parts.
     #[inline]
     pub fn outside(&self, class: Option<u32>) -> u64 {
         self.price(class).outside
@@ -152,12 +151,11 @@ impl Brackets {
         }
     }
 
-    /// All of them.
     pub fn all(&self) -> &[EmptyCall] {
         &self.all
     }
 
-    /// Each of them with its process and set of counters, in no particular order.
+    /// Each empty call with its process and set of counters, in no particular order.
     pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
         let one = |((process, counters), [read, _]): (&(usize, u32), &[u32; 2])| {
             Some((*process, *counters, self.get(*read)?))
@@ -165,7 +163,6 @@ impl Brackets {
         self.numbers.iter().filter_map(one)
     }
 
-    /// The empty call of this class.
     pub fn get(&self, class: u32) -> Option<&EmptyCall> {
         self.all.get(class as usize)
     }
@@ -239,7 +236,6 @@ pub(crate) struct BracketCounts {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClassCount {
     number: u32,
-    /// Number of calls.
     pub calls: u64,
     /// For each counter, number of calls that have a value.
     pub counted: Vec<u64>,
@@ -307,7 +303,7 @@ impl BracketCounts {
         self.classes.iter().map(|class| class.calls).fold(0, u64::saturating_add)
     }
 
-    /// The same counts, divided and rounded.
+    /// These numbers of calls, divided by `by` and rounded.
     pub fn divided(&self, by: u64) -> Self {
         let of = |count: u64| count.saturating_add(by / 2) / by;
         let class = |class: &ClassCount| ClassCount {

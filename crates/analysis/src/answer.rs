@@ -16,7 +16,7 @@ const MOST: f64 = 0.5;
 /// The fewest rows that have more than half of the time together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Most {
-    /// How many there are, less than half of all rows.
+    /// Number of these rows, less than half of all rows.
     pub rows: usize,
     /// The part of the time that these rows take, from 0 to 1.
     pub share: f64,
@@ -31,7 +31,7 @@ pub struct Outside {
     pub ns: f64,
     /// All of the threads' time in ns.
     pub wall_ns: f64,
-    /// How much of `ns` they were on no CPU. `None` if it is not known of some thread, or only
+    /// How much of `ns` the threads were on no CPU. `None` if it is not known of some thread, or only
     /// bounded.
     pub off_cpu_ns: Option<f64>,
 }
@@ -41,9 +41,9 @@ pub struct Outside {
 pub struct Preempted<'a> {
     /// The thread, which has [`ThreadTime::usage`].
     pub thread: &'a ThreadTime,
-    /// How often the kernel took the CPU from it.
+    /// How often the kernel took the CPU from the thread.
     pub times: u64,
-    /// How often per second of its processor time.
+    /// How often that was per second of the thread's processor time.
     pub per_second: f64,
     /// The least time that its calls were on no CPU, in ns.
     pub in_calls_ns: f64,
@@ -54,7 +54,6 @@ pub struct Preempted<'a> {
 pub struct Together {
     /// Of how many passes the other numbers are the mean. 1 if there are no passes.
     pub passes: u64,
-    /// Number of calls.
     pub calls: u64,
     /// Number of dispatches, if it is known.
     pub dispatches: Option<u64>,
@@ -93,7 +92,7 @@ pub fn passes(profile: &Profile, by: By) -> u64 {
 /// threads together at least 5 % of the op's total and 1 % of the time in all calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowFirst {
-    /// Their part of the op's total time, from 0 to 1.
+    /// The part of the op's total time that these calls take, from 0 to 1.
     pub share: f64,
 }
 
@@ -103,12 +102,12 @@ const CALLS: u64 = 10;
 const TIMES: f64 = 10.0;
 /// The part of the op's time that first calls must take.
 const PART: f64 = 0.05;
-/// The part of all time that they must take.
+/// The part of all time that first calls must take.
 const OF_ALL: f64 = 0.01;
 
-/// A thread counts as preempted from so many times on,
+/// A thread counts as preempted if that happened at least this many times,
 const PREEMPTED: u64 = 50;
-/// from so many times per second of its processor time on (a thread that has a CPU for itself loses it a few
+/// and at least this many times per second of its processor time (a thread that has a CPU for itself loses it a few
 /// times per second to work of the kernel),
 const PER_SECOND: f64 = 20.0;
 /// and from this part of its time in calls on that was on no CPU.
@@ -140,7 +139,7 @@ impl ThreadTime {
 }
 
 impl Row {
-    /// The row as the mean of so many passes.
+    /// The row as the mean of this many passes.
     pub fn in_pass(&self, passes: u64) -> InPass {
         let agree = passes <= 1 || self.passes_agree();
         let each = passes.max(1);
@@ -171,7 +170,7 @@ impl Outside {
         self.ns / self.wall_ns
     }
 
-    /// The part of that for which they were on no CPU. `None` if it is not known.
+    /// The part of that time for which the threads were on no CPU. `None` if it is not known.
     pub fn off_cpu_share(&self) -> Option<f64> {
         self.off_cpu_ns.filter(|_| self.ns > 0.0).map(|off| off / self.ns)
     }
@@ -248,7 +247,7 @@ impl Summary {
         self.outside(profile)?;
         let on_device = devices(profile);
         let threads = self.threads.iter().filter(|t| on_device.get(t.process) == Some(&false));
-        // Of equal ones, the first.
+        // Of equal threads, the first.
         let busiest = threads.rev().max_by(|a, b| a.dispatch_ns.total_cmp(&b.dispatch_ns))?;
         let (ns, wall_ns) = (busiest.no_dispatch_ns(), busiest.wall_ns);
         let off = busiest.off_cpu.filter(|off| !off.assumed);

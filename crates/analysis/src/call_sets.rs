@@ -12,7 +12,6 @@ pub struct CallSet {
     pub process: usize,
     /// Bit *i* is set if counter *i* was read.
     pub counters: u32,
-    /// The empty call.
     pub empty: EmptyCall,
 }
 

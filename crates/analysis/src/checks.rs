@@ -29,7 +29,7 @@ pub struct Violation {
 pub enum Contradiction {
     /// In most calls, what was to be subtracted is more than there was.
     NothingLeft,
-    /// A value is negative, or its interval does not contain it.
+    /// A value is negative, or outside of its own interval.
     Value,
     /// Minimum, quantiles, mean and maximum are not in this order.
     Order,
@@ -67,7 +67,7 @@ pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
     calls >= FEWEST && 2 * exhausted > calls
 }
 
-/// Whether so many calls without anything left can be most calls of an op.
+/// Whether this many calls without anything left can be most calls of an op.
 pub(crate) fn may_contradict(exhausted: u64) -> bool {
     2 * exhausted > FEWEST
 }

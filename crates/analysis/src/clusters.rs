@@ -6,7 +6,7 @@ use profile::PageKey;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageSpan {
     pub key: PageKey,
-    /// The thread that its calls are on ([`profile::Homes`]).
+    /// The thread that the time span's calls are on ([`profile::Homes`]).
     pub thread: (usize, usize),
     pub first_begin: u64,
     pub last_begin: u64,

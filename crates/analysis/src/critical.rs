@@ -55,10 +55,7 @@ pub enum NoPath {
     /// In a run with a budget, most calls do not say when they were.
     Sampled,
     /// More calls than fit into memory.
-    TooMany {
-        /// The number of calls.
-        calls: u64,
-    },
+    TooMany { calls: u64 },
     /// There is no call that belongs to a thread.
     Empty,
 }
@@ -69,7 +66,7 @@ pub struct CriticalPath {
     /// From the begin of the first call to the end of the last one: the sum of what the rows have on
     /// the path, and of `between`.
     pub length: u64,
-    /// The part of it in which no call of the path ran.
+    /// The part of the path in which no call of the path ran.
     pub between: u64,
     /// Rows, the one with the most on the path first. Ops that are not on the path are rows, too.
     pub rows: Vec<CriticalRow>,
@@ -107,7 +104,7 @@ pub struct CriticalRow {
     pub on_path: u64,
     /// Number of the op's steps on the path.
     pub steps: u64,
-    /// The gaps before them, in which the path waited for no call.
+    /// The gaps before the steps, in which the path waited for no call.
     pub gaps: u64,
     /// How much shorter everything would be at most if the op took no time. `None` if it was not
     /// computed because there are too many ops.

@@ -34,7 +34,7 @@ pub struct Options<'a> {
     pub parts: usize,
     /// Into how many parts that time is divided for the counters of threads, at most.
     pub rates: usize,
-    /// Of so many threads the rates are kept: those with the most calls.
+    /// Of this many threads the rates are kept: those with the most calls.
     pub threads: usize,
     /// Whether durations are as they were recorded.
     pub raw: bool,
@@ -78,7 +78,6 @@ impl OpDetails {
     }
 }
 
-/// One call.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LongCall {
     /// The call's duration in 1/16 of a tick, without what the recorder added.
@@ -89,7 +88,7 @@ pub struct LongCall {
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// The CPU on which it ended.
+    /// The CPU on which the call ended.
     pub cpu: u32,
     /// The call's workgroup, if that is known.
     pub workgroup: Option<[u32; 3]>,
@@ -146,7 +145,7 @@ pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
     Details { begin, ops: ops.into_iter().map(Found::finish).collect(), rates }
 }
 
-/// Process and thread of those with the most calls.
+/// Process and thread of the threads with the most calls.
 fn busiest(profile: &Profile, most: usize) -> Vec<(usize, usize)> {
     if profile.groups.counters() == 0 {
         return Vec::new();

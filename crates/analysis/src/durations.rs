@@ -4,7 +4,7 @@
 //! quantile of many durations counts them by the upper half of their bits, and those with the right
 //! upper half by the lower half: two passes over them, for all quantiles together.
 
-/// A piece has at most so many durations.
+/// A piece has at most this many durations.
 const PIECE: usize = 1 << 16;
 /// Fewer durations than these are copied and partitioned, which takes less time than counting.
 const FEW: usize = 1 << 17;
@@ -18,7 +18,6 @@ pub struct Durations {
     /// Pieces to which nothing is added any more.
     full: Vec<Vec<u32>>,
     last: Vec<u32>,
-    /// Number of durations in `full`.
     in_full: usize,
     long: Vec<u64>,
 }
@@ -48,12 +47,10 @@ impl Durations {
         self.last.reserve_exact((self.in_full / 8).clamp(16, PIECE));
     }
 
-    /// The number of durations.
     pub fn len(&self) -> usize {
         self.short() + self.long.len()
     }
 
-    /// Whether there are no durations.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -73,7 +73,7 @@ pub struct EmptyCall {
     /// The time by which a bracket lengthens a call around it, in ticks: all of it, including what
     /// is outside of its own duration.
     pub whole: Bracket,
-    /// Each counter of the run; `None` if it was not calibrated.
+    /// One element for each counter of the run; `None` if the counter was not calibrated.
     pub counters: Vec<Option<Bracket>>,
 }
 
@@ -181,7 +181,7 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     let simulated = |i: &usize| profile.manifest.counters.get(*i).is_some_and(|c| c.simulated);
     let counter = |i: usize| {
         value(i)?;
-        // Its values were typed in. The bracket adds nothing to them.
+        // The counter's values were typed in. The bracket adds nothing to them.
         if simulated(&i) {
             return Some(Bracket::default());
         }

@@ -53,7 +53,6 @@ impl ExactRow {
 /// The exact statistics of a profile, by the keys of [`crate::By::OpInProcess`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exact {
-    /// The rows.
     pub rows: BTreeMap<crate::Key, ExactRow>,
 }
 

@@ -42,25 +42,25 @@ pub const MOST_CALLS: usize = 100_000;
 /// A recorded variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
-    /// Whether it is the op's first recorded call on its thread.
+    /// Whether the call is the op's first recorded call on its thread.
     First,
-    /// When it began, among the calls of the op.
+    /// When the call began, among the calls of the op.
     Time,
     /// The thread of the call.
     Thread,
     /// The process of the call.
     Process,
-    /// The CPU on which it ended.
+    /// The CPU on which the call ended.
     Cpu,
     /// The workgroup of the call.
     Workgroup,
-    /// The types and shapes of its arguments.
+    /// The types and shapes of the call's arguments.
     Arguments,
-    /// Whether it ended on another CPU than the call that was recorded before it on its thread.
+    /// Whether the call ended on another CPU than the call that was recorded before it on its thread.
     Moved,
     /// A counter of the run, by its place.
     Counter(usize),
-    /// How long it was off a CPU: its duration without what a clock of its thread counted.
+    /// How long the call was off a CPU: its duration without what a clock of its thread counted.
     OffCpu,
     /// The number of other threads that were in a call when it began.
     OtherThreads,
@@ -73,15 +73,13 @@ pub enum What {
 pub enum Class {
     /// A thread: process index and thread index.
     Thread(usize, usize),
-    /// A process.
     Process(usize),
-    /// A CPU.
     Cpu(u32),
     /// Workgroups by their linear numbers, from the first to the last one.
     Workgroups(u32, u32),
     /// The arguments of an op.
     Arguments(OpId),
-    /// All that are too rare for a class of their own.
+    /// All values that are too rare for a class of their own.
     Others,
 }
 

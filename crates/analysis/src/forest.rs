@@ -80,7 +80,7 @@ impl<F: FnMut(&Columns, &mut Vec<u32>)> Marked for OnlyRows<F> {
     }
 }
 
-/// Pages that were decoded last, up to so many calls: the next round begins in them, and they are added to
+/// Pages that were decoded last, up to this many calls: the next round begins in them, and they are added to
 /// the sums when their calls have ended.
 struct Decoded<'a> {
     profile: &'a Profile,
@@ -210,7 +210,7 @@ struct Begun {
 
 /// A call that has begun.
 struct Open {
-    /// What its own bracket and those of the calls directly inside took of its own time.
+    /// What the call's own bracket and those of the calls directly inside took of its own time.
     wanted: u64,
     /// What was taken of the calls directly inside.
     inside: u64,
@@ -253,7 +253,8 @@ impl<'a, 'b> Marker<'a, 'b> {
         (of.marks, found)
     }
 
-    /// The same, with the nodes of calls, and with the gaps between the outermost ones.
+    /// Marks the calls as [`Self::mark`] does, with the nodes of calls, and with the gaps between the outermost
+    /// calls.
     pub fn mark_at(
         &mut self,
         pages: &[PageSpan],

@@ -52,15 +52,14 @@ pub struct Gap {
     pub after: Side,
     /// What began next.
     pub before: Side,
-    /// How many there are.
+    /// Number of the gaps.
     pub times: u64,
     /// The sum of the gaps, in ticks.
     pub total: u64,
-    /// The median of them, in ticks: of more than 64, at most 1/128 away from it.
+    /// The median of the gaps, in ticks: of more than 64, at most 1/128 away from it.
     pub median: f64,
-    /// The longest of them.
     pub longest: u64,
-    /// When that one began.
+    /// When the longest gap began.
     pub longest_at: u64,
 }
 
@@ -71,7 +70,7 @@ pub struct Gaps {
     pub rows: Vec<Gap>,
     /// The time of all threads in no call, in ns: the sum of the rows, and of `recorder_ns`.
     pub between_ns: f64,
-    /// The part of it that the recorder took of the durations of calls. 0 if nothing was subtracted.
+    /// The part of the durations of calls that the recorder took. 0 if nothing was subtracted.
     pub recorder_ns: f64,
     /// From the first call of each thread to its last known moment, in ns.
     pub wall_ns: f64,
@@ -135,7 +134,7 @@ impl Gaps {
         threads.sort_by_key(|(sum, most)| (std::cmp::Reverse(*sum), most.thread));
         let life = |most: &Gap| self.lives.get(&most.thread).copied().unwrap_or_default();
         let in_calls = |(_, most): &(u64, &Gap)| life(most).0;
-        // Of equal ones, the first.
+        // Of equal threads, the first.
         let busiest = (0..threads.len())
             .rev()
             .max_by(|a, b| in_calls(&threads[*a]).total_cmp(&in_calls(&threads[*b])));
@@ -155,14 +154,13 @@ impl Gaps {
     }
 }
 
-/// The gaps of one thread.
 #[derive(Clone, Copy, Debug)]
 pub struct OfThread<'a> {
     /// The sum of the gaps, in ns.
     pub total_ns: f64,
     /// From the thread's first call to its last known moment, in ns.
     pub wall_ns: f64,
-    /// Those after and before the same ops that have the longest sum.
+    /// The gaps after and before the same ops that have the longest sum.
     pub most: &'a Gap,
 }
 

@@ -72,7 +72,6 @@ impl Sum {
         })
     }
 
-    /// The number.
     pub fn value(&self) -> f64 {
         self.value
     }

@@ -10,7 +10,6 @@ use profile::launches::{Ids, Launches};
 /// The activities of one name that calls of one op launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchRow {
-    /// The op.
     pub op: String,
     /// The activity on the device: a kernel, a copy.
     pub activity: String,
@@ -39,9 +38,6 @@ pub struct Launched {
 }
 
 /// Adds up the activities of devices by the op that launched them and by name.
-///
-/// # Errors
-/// The activities cannot be read.
 pub fn by_launch(profile: &Profile, all: &[Activities]) -> profile::Result<Launched> {
     let launches = Launches::read(profile, all)?;
     let mut found: HashMap<(String, String, String), LaunchRow> = HashMap::new();

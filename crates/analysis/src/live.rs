@@ -26,11 +26,10 @@ pub struct LiveRow {
     pub name: String,
     /// The op's library.
     pub library: Arc<str>,
-    /// Number of calls.
     pub calls: f64,
     /// The own time of the calls, in ns.
     pub own_ns: f64,
-    /// The part of it that was added last.
+    /// The part of the time that was added last.
     pub recent_ns: f64,
 }
 

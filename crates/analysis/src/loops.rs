@@ -117,7 +117,7 @@ pub struct LoopTree {
     pub ids: u32,
     /// Ticks in a second; `None` if that is not known. If registrations differ, the first one's.
     pub ticks_per_second: Option<f64>,
-    /// Indices of its registrations in the modules of the profile.
+    /// Indices of the loops' registrations in the modules of the profile.
     pub registrations: Vec<usize>,
     /// What each id is, if that is known.
     pub table: Option<SideTable>,
@@ -149,7 +149,7 @@ pub struct LoopThread {
 pub struct LoopNode {
     /// The id of the function or loop.
     pub id: u32,
-    /// What is around it, as an index in the nodes.
+    /// The function or loop around this one, as an index in the nodes.
     pub parent: Option<usize>,
     /// How many nodes are around it: its indentation.
     pub level: u32,
@@ -160,7 +160,7 @@ pub struct LoopNode {
     /// The largest inclusive time of a thread over the mean of the threads that entered it, at
     /// least 1. Missing where no times are known, or where their mean is not above 0.
     pub imbalance: Option<f64>,
-    /// Likewise of hits.
+    /// The largest number of hits of a thread over the mean of the threads that entered the loop.
     pub hit_imbalance: Option<f64>,
 }
 

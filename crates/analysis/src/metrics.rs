@@ -83,7 +83,7 @@ pub enum Hidden {
     },
     /// The metric is a part of the time, and exceeds 100 % by more than the bracket explains.
     MoreThanAll {
-        /// The value it would have; 1 is 100 %.
+        /// The value that the metric would have; 1 is 100 %.
         part: f64,
     },
 }
@@ -132,7 +132,7 @@ pub(crate) struct SetSum {
 }
 
 impl SetSum {
-    /// The same, of sums in which each call counts `scale` times.
+    /// The sums of calls each of which counts `scale` times.
     fn of_calls(&self, scale: u64) -> Self {
         if scale == 1 {
             return self.clone();
@@ -140,7 +140,7 @@ impl SetSum {
         let (wide, half) = (u128::from(scale), u128::from(scale / 2));
         let all = |sum: u128| sum.saturating_add(half) / wide;
         let brackets = self.brackets.divided(scale);
-        // All of them have brackets, or not all.
+        // All calls have brackets, or not all.
         let weight = match self.brackets.calls() == self.weight {
             true => brackets.calls(),
             false => (self.weight / scale).max(brackets.calls() + 1),
@@ -243,7 +243,7 @@ impl Sets {
         }
     }
 
-    /// Computes each metric from these sums. `dispatches` says of so many calls, which are all of a row or
+    /// Computes each metric from these sums. `dispatches` says of this many calls, which are all of a row or
     /// all of one of its passes, how many dispatches they are of.
     pub fn values(
         &self,
@@ -384,7 +384,7 @@ impl PartOfTime {
         Self::of_each(profile, metrics, &crate::probe::in_place(profile, workers))
     }
 
-    /// The same, with what the calls say about readings.
+    /// What [`Self::of_all`] returns, with what the calls say about readings.
     pub(crate) fn of_each(
         profile: &Profile,
         metrics: &[Bound],

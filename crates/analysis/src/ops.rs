@@ -64,11 +64,10 @@ pub struct RunCall<'a> {
     pub failed_op: Option<OpId>,
     /// The run's begin.
     pub start: u64,
-    /// The run's duration.
     pub duration: u64,
-    /// The same as it counts in sums: without what the recorder added to it.
+    /// The run's duration as it counts in sums: without what the recorder added to it.
     pub time: Amount,
-    /// The time from its begin to the begin of its first op; `None` without ops.
+    /// The time from the call's begin to the begin of its first op; `None` without ops.
     pub first_op: Option<u64>,
     /// The time between the run's ops.
     pub between: u64,
@@ -82,12 +81,12 @@ pub struct RunCall<'a> {
     pub read_inside: u32,
     /// The value of each counter of the profile; `None` if it is not known.
     pub counters: &'a [Option<u64>],
-    /// The same without its ops: the counts of `own` and `between` together, and of book-keeping
+    /// The counters without those of the run's ops: the counts of `own` and `between` together, and of book-keeping
     /// ops that were only timed.
     pub own_counters: &'a [Option<u64>],
     /// The run's parallel regions that belong to no op.
     pub regions: &'a [Region],
-    /// How it was drawn; the default in a run without a budget.
+    /// How the call was drawn; the default in a run without a budget.
     pub drawn: Drawn,
 }
 
@@ -107,15 +106,13 @@ pub struct OpCall<'a> {
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// The op that was called.
     pub op: OpId,
-    /// Whether it is a range that the program marked by name, and not an op.
+    /// Whether the call is a range that the program marked by name, and not an op.
     pub is_range: bool,
     /// The forward op of a call of a backward pass.
     pub forward: Option<OpId>,
     /// The op's begin.
     pub start: u64,
-    /// The op's duration.
     pub duration: u64,
     /// The op's duration without the ops and runs inside it.
     pub self_ticks: u64,
@@ -131,9 +128,9 @@ pub struct OpCall<'a> {
     pub workspace: Option<u64>,
     /// The value of each counter of the profile on the calling thread; `None` if it is not known.
     pub counters: &'a [Option<u64>],
-    /// The same without the ops and runs inside it.
+    /// The value of each counter without the ops and runs inside the call.
     pub self_counters: &'a [Option<u64>],
-    /// The sum over its tasks on other threads. `None` if a task is missing or does not have the
+    /// The sum over the call's tasks on other threads. `None` if a task is missing or does not have the
     /// value. Empty for an op without regions.
     pub workers: &'a [Option<u64>],
     /// Values of users' collectors: keys and bits.
@@ -160,7 +157,6 @@ pub struct Region {
     pub op: OpId,
     /// The region's begin.
     pub start: u64,
-    /// The region's duration.
     pub duration: u64,
     /// The number of the region's tasks; `None` if none of them was recorded.
     pub of: Option<u32>,
@@ -190,11 +186,10 @@ pub struct Task {
     pub cpu: u32,
     /// The task's begin.
     pub start: u64,
-    /// The task's duration.
     pub duration: u64,
     /// The value of each counter of the profile; `None` if it is not known.
     pub counters: Vec<Option<u64>>,
-    /// Whether it is inside another call of its thread, which has counted the same.
+    /// Whether the task is inside another call of its thread, which has counted the same.
     pub nested: bool,
 }
 

@@ -298,7 +298,7 @@ fn cost(
         empty_call.placed(profile, place)
     });
     let probes = ticks.times(line.ns_per_tick());
-    // Those that no stub has counted are in the recorder's own account.
+    // Calls that no stub has counted are in the recorder's own account.
     let told = of.spent.iter().map(|spent| spent.told_calls).fold(0, u64::saturating_add);
     let told_ns: f64 = of.spent.iter().map(|spent| spent.told_ns as f64).sum();
     let told_ns = Estimate { value: told_ns, low: 0.5 * told_ns, high: 1.5 * told_ns };

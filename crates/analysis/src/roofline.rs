@@ -65,13 +65,10 @@ pub type Level = Option<u32>;
 /// A level of caches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cache {
-    /// The cache's number.
     pub level: u32,
-    /// Bytes of one.
     pub bytes: f64,
     /// Number of cores that share one.
     pub shared_by: u32,
-    /// Number of these caches.
     pub instances: u32,
 }
 
@@ -93,20 +90,20 @@ fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) 
 }
 
 impl Roofs {
-    /// The most operations with such numbers per second of so many threads. `None` if it was not
+    /// The most operations with such numbers per second of this many threads. `None` if it was not
     /// measured.
     pub fn peak(&self, number: Number, threads: u32) -> Option<f64> {
         let of = self.peaks.iter().filter(|peak| number.is_float && peak.number == number.bits);
         of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
     }
 
-    /// The most bytes per second of so many threads.
+    /// The most bytes per second of this many threads.
     pub fn bandwidth(&self, level: Level, threads: u32) -> Option<f64> {
         let of = self.bandwidths.iter().filter(|bandwidth| bandwidth.level == level);
         of_cores(of.map(|bandwidth| (bandwidth.cores, bandwidth.rate)), threads, self.cores)
     }
 
-    /// The nearest level with room for these bytes, in the caches of so many cores, as far as its
+    /// The nearest level with room for these bytes, in the caches of this many cores, as far as its
     /// bandwidth was measured.
     pub fn level(&self, bytes: f64, threads: u32) -> Level {
         let holds = |cache: &&Cache| {
@@ -151,16 +148,14 @@ pub struct Placed {
     pub arguments: String,
     /// Number of calls, or of dispatches; only the outermost.
     pub calls: u64,
-    /// Number of dispatches, if these are dispatches.
     pub dispatches: Option<u64>,
     /// The time of all of them. For dispatches, from the begin of the first workgroup to the end of the
     /// last.
     pub ns: f64,
     /// The number of threads that worked on each.
     pub threads: u32,
-    /// The work of one of them.
     pub work: Work,
-    /// The roof above it. `None`: its work, or the machine, is not known well enough.
+    /// The roof above the row. `None`: its work, or the machine, is not known well enough.
     pub roof: Option<Roof>,
 }
 

@@ -45,7 +45,6 @@ pub struct Site {
     pub position: Option<u32>,
     /// The number of dispatches of one iteration, if it has a position.
     pub of: Option<u32>,
-    /// Number of dispatches.
     pub dispatches: u64,
     /// Number of the workgroups of these dispatches.
     pub workgroups: u64,
@@ -96,7 +95,7 @@ impl DispatchTimes {
 }
 
 impl Site {
-    /// Turns the sums over so many passes into the mean of them.
+    /// Turns the sums over this many passes into the mean of them.
     fn be_mean_of(&mut self, passes: u64) {
         let of = |count: u64| count.saturating_add(passes / 2) / passes;
         self.dispatches = of(self.dispatches);
@@ -120,7 +119,6 @@ pub struct Sites {
     /// The time in some dispatch, in ticks, all processes together. Dispatches at the same time
     /// count once.
     pub busy: f64,
-    /// The number of dispatches of all sites.
     pub dispatches: u64,
     /// What one dispatch of each row of a table by op takes, at whichever site.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
@@ -210,9 +208,7 @@ impl Sites {
 /// The mean of all runs of a model. Times are in ticks, as recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelRun {
-    /// The number of runs.
     pub runs: u64,
-    /// The number of dispatches of one run.
     pub dispatches: u32,
     /// The time in which some dispatch ran.
     pub busy: f64,
@@ -232,7 +228,7 @@ pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     sites_as(profile, is_raw)
 }
 
-/// The same where it is known whether the corrected values contradict the recorded ones: `raw` is
+/// Finds the sites where it is known whether the corrected values contradict the recorded ones: `raw` is
 /// [`Summary::raw`](crate::Summary::raw) of the same profile. Reads all calls once less.
 pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);

@@ -125,7 +125,6 @@ impl Default for Options {
 /// The statistics of the calls of each op.
 #[derive(Clone, Debug)]
 pub struct Stats {
-    /// Number of buckets.
     pub buckets: usize,
     /// The metrics among the variables.
     pub metrics: Vec<Bound>,
@@ -234,7 +233,6 @@ impl Scope {
 /// One variable over the calls in which it has a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variable {
-    /// Number of calls with a value.
     pub calls: u64,
     /// `None` without calls.
     pub mean: Option<f64>,
@@ -303,9 +301,8 @@ pub struct Cell {
     pub given: u8,
     /// Bucket of [`Pair::of`]: the row.
     pub of: u8,
-    /// Number of calls.
     pub calls: u32,
-    /// Sum of their weights, which are 1 without a budget.
+    /// Sum of the calls' weights, which are 1 without a budget.
     pub weight: f64,
 }
 
@@ -489,7 +486,6 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     Ok((Stats { buckets, metrics, ops, raw: options.raw, probes, losses }, exhausted))
 }
 
-/// The rank of a process.
 fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
     profile.processes.get(process)?.job.map(|job| job.rank)
 }

@@ -70,7 +70,7 @@ pub struct Summary {
     pub apart: Apart,
     /// Each thread that has calls. Ignores the filter.
     pub threads: Vec<ThreadTime>,
-    /// What is between their calls, if that was asked for. `None` in a run with a budget, in which calls
+    /// What is between the threads' calls, if that was asked for. `None` in a run with a budget, in which calls
     /// that were only counted are in the gaps, and for several passes. Ignores the filter.
     pub gaps: Option<Gaps>,
     /// Threads of the same processes that called nothing that was recorded.
@@ -179,7 +179,7 @@ fn places_of<'a>(profile: &Profile, options: &'a Options) -> Places<'a> {
     Places::new(profile, &selection)
 }
 
-/// The same for several summaries, of which the first one says how calls are read. In a run with a budget,
+/// Makes several summaries in one pass over the calls; the first of `each` says how calls are read. In a run with a budget,
 /// there is one.
 fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     let Some(options) = each.first() else { return Vec::new() };

@@ -25,11 +25,8 @@ pub enum By {
     Op,
     /// One exported function in one process.
     OpInProcess,
-    /// One thread.
     Thread,
-    /// One CPU.
     Cpu,
-    /// One process.
     Process,
     /// One rank of a distributed job, with all of its processes.
     Rank,
@@ -168,12 +165,11 @@ pub struct CounterTotal {
     pub total: u128,
     /// The sum without what the brackets read, unless the summary is one of recorded values.
     pub value: Estimate,
-    /// Number of those calls.
     pub calls: u64,
     /// Number of those calls that have an estimate. In a run without estimates, this and the
     /// following two fields are 0.
     pub estimated: u64,
-    /// Time for which its group was enabled, in ns, summed over all calls in which it was read,
+    /// Time for which the counter's group was enabled, in ns, summed over all calls in which it was read,
     /// including calls in which it never counted.
     pub enabled_ns: u128,
     /// The part of that time in which it counted, in ns.
@@ -306,6 +302,6 @@ pub struct FirstCalls {
     pub calls: u64,
     /// The sum of the durations.
     pub total: f64,
-    /// The longest of them.
+    /// The longest duration.
     pub max: f64,
 }

@@ -28,7 +28,6 @@ pub struct ThreadTime {
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// Number of calls.
     pub calls: u64,
     /// From the begin of its first call to the last known moment of the thread.
     pub wall_ns: f64,
@@ -40,7 +39,7 @@ pub struct ThreadTime {
     /// Whether the time in dispatches is known. False in a run with a budget if only some calls were
     /// timed and some are nested; `dispatch_ns` is then that of the timed calls.
     pub dispatch_known: bool,
-    /// How long it was off the CPU while it was in no dispatch. `None` if its CPU clock was not
+    /// How long the thread was off the CPU while it was in no dispatch. `None` if its CPU clock was not
     /// read twice.
     pub off_cpu: Option<OffCpu>,
     /// Ticks that the thread spent flushing pages.
@@ -49,7 +48,7 @@ pub struct ThreadTime {
     /// without what a killed process did after its last flush. `None` in older profiles, which do
     /// not contain it, and if no page has ended.
     pub usage: Option<Usage>,
-    /// Processor time since its first call, in ns. It comes from [`ThreadTime::usage`]; for a page
+    /// Processor time since the thread's first call, in ns. It comes from [`ThreadTime::usage`]; for a page
     /// that has not ended, it comes from the last reading of the thread's clocks.
     pub cpu_ns: Option<f64>,
 }
@@ -68,7 +67,7 @@ pub struct OffCpu {
 }
 
 impl ThreadTime {
-    /// The rest of its wall time: what it did between calls, and what the recorder took.
+    /// The rest of the thread's wall time: what it did between calls, and what the recorder took.
     pub fn no_dispatch_ns(&self) -> f64 {
         (self.wall_ns - self.dispatch_ns).max(0.0)
     }
@@ -79,9 +78,9 @@ impl ThreadTime {
 struct Spent {
     /// The union of the dispatches.
     ticks: u64,
-    /// The part of it for which a group showed that the thread was not on a CPU.
+    /// The part of the time for which a group showed that the thread was not on a CPU.
     off_ticks: u64,
-    /// The part of it for which no group showed anything.
+    /// The part of the time for which no group showed anything.
     assumed_ticks: u64,
 }
 

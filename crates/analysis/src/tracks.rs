@@ -15,12 +15,10 @@ use model::Loss;
 use profile::tracks::{Reading, Sample, Series, Tracks};
 use profile::{LossCount, Profile, merge_losses};
 
-/// The summary of one series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesSummary {
     /// Index in [`Profile::tracks`].
     pub tracks: usize,
-    /// The number of the series there.
     pub series: u32,
     /// Number of samples, including those without a reading.
     pub samples: u64,

@@ -47,7 +47,6 @@ pub struct TreeNode {
     pub depth: u32,
     /// Whether this is not one function: the calls that are deeper than nodes go.
     pub is_deeper: bool,
-    /// Number of calls.
     pub calls: u64,
     /// Sum of the durations of the calls.
     pub total: Estimate,

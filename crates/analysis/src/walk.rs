@@ -212,7 +212,7 @@ fn add_nested<A: Adder>(
             for (number, adder) in adders.iter_mut().enumerate() {
                 let gaps = gaps.as_mut().filter(|_| number == 0);
                 let of_cluster = marker.mark_at(cluster, &mut Added { adder, brackets }, gaps);
-                // It does not depend on the adder.
+                // What the marker returns does not depend on the adder.
                 if number == 0 {
                     found.push((at, of_cluster));
                 }

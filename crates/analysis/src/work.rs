@@ -39,10 +39,10 @@ pub use shapes::{Number, Tensor, tensors};
 pub struct Work {
     /// Floating-point operations. `None`: not known.
     pub flop: Option<f64>,
-    /// Bytes that it has to read and write at least, if each input is read once and each result is
+    /// Bytes that the op has to read and write at least, if each input is read once and each result is
     /// written once. `None`: not known.
     pub bytes: Option<f64>,
-    /// The numbers that it computes with. `None`: not known, or of several types.
+    /// The numbers that the op computes with. `None`: not known, or of several types.
     pub number: Option<Number>,
 }
 

@@ -132,7 +132,7 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     // PyTorch's shim may be as much slower again, and the 20 that are never timed, too: 55 instead of 30.
     let high = 50.0 + 1.8 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
     assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
-    // It is less where the caches are warmer than in the calibration.
+    // The cost is less where the caches are warmer than in the calibration.
     script.processes[0].brackets[1] = of(false, 5, 20);
     assert!((cost(&script).probes.value - 100.0 * 45.0).abs() < 1e-6);
     // TVM calls the recorder without a shim.

@@ -252,7 +252,7 @@ fn of_a_profile() {
             let call = CallScript::new(0, 1_000 + call * 1_000, duration).on(4 + thread, 0);
             calls.call(call.group(duration, &[faults]));
         }
-        // What runs beside it says nothing: it is always the same.
+        // What runs beside a call says nothing: it is always the same.
         calls.call(CallScript::new(1, 2_000_000, 50).on(4 + thread, 0).group(50, &[0]));
     }
     let (_scratch, profile) = script.opened();

@@ -105,7 +105,7 @@ fn numpy_finds_the_same() {
     let mut seen = [0, 0];
     for (rows, (row, at, _, p)) in histories.iter().zip(theirs) {
         let ours = change_points(rows);
-        // Their p is of 200 orders, and ours of 1,000 others.
+        // The oracle's p is of 200 orders, and ours of 1,000 others.
         if p < LEVEL / 3.0 {
             let first = ours[row].iter().find(|one| one.at == at);
             assert!(first.is_some_and(|one| one.p <= 2.0 * LEVEL), "{row} {at} {p}: {ours:?}");

@@ -131,7 +131,7 @@ fn large_values_with_small_differences() {
     assert_eq!((scope.pairs[0].pearson, scope.pairs[0].spearman), (Some(-1.0), Some(-1.0)));
     assert_eq!(scope.variables[0].standard_deviation, Some(1.0));
     assert_eq!(scope.variables[0].min, Some(Number::Whole(u64::MAX - 2)));
-    // Their sum does not fit in 64 bits.
+    // The sum of the values does not fit in 64 bits.
     assert_eq!(scope.variables[0].mean, Some(u64::MAX as f64));
     let scope = of(&[&[0, u64::MAX]], 1);
     assert_eq!(scope.variables[0].mean, Some(u64::MAX as f64 / 2.0));

@@ -16,7 +16,6 @@ use crate::selection::{Selection, summary};
 /// The variable that asks for a line about each file that was instrumented.
 const VERBOSE: &str = "COUNTERPOINT_VERBOSE";
 
-/// What a compiler is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
     C,
@@ -190,7 +189,7 @@ fn start(command: &mut Command) -> io::Result<Child> {
     CHILD.store(child.id().cast_signed(), Ordering::SeqCst);
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 {
-        // It came before the process was known.
+        // The signal came before the process was known.
         // SAFETY: takes no pointer.
         unsafe { libc::kill(child.id().cast_signed(), signal) };
     }

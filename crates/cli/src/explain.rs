@@ -45,7 +45,7 @@ pub struct Args {
     /// op with the most time, and `counterpoint.cpt`.
     #[arg(value_names = ["OP", "PROFILE"], num_args = 0..=2, value_parser = input::profile())]
     words: Vec<PathBuf>,
-    /// The same as OP, written as for `stats`. The only word is the profile then.
+    /// Name of the op, written as for `stats`. The only word is the profile then.
     #[arg(long, alias = "filter", value_name = "GLOB")]
     op: Option<String>,
     #[command(flatten)]

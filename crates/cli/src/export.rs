@@ -298,7 +298,7 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),
-        // They have no rows.
+        // Formats of stacks have no rows.
         ExportFormat::Pprof | ExportFormat::Folded | ExportFormat::Speedscope => Ok(()),
     }
 }

@@ -53,7 +53,7 @@ struct Row {
     reason: Option<String>,
     remedy: Option<String>,
     description: String,
-    /// Who may open it: `anyone`, `user`, `kernel`, `system` or `perfmon`; `null` if that is
+    /// Who may open the counter: `anyone`, `user`, `kernel`, `system` or `perfmon`; `null` if that is
     /// unknown.
     needs: Option<&'static str>,
 }
@@ -104,7 +104,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 /// similar.
 fn say_why(resolver: &Resolver, pattern: &str, machine: &Machine) {
     let error = match resolver.resolve(pattern) {
-        // It is a pattern, so an error about its syntax as a counter list does not help.
+        // The text is a pattern, so an error about its syntax as a counter list does not help.
         Err(error) if is_unknown(&error) || !pattern.contains(['*', '?', ' ']) => Some(error),
         _ => None,
     };

@@ -35,7 +35,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 }
 
 impl Args {
-    /// Whether it prints something to read.
+    /// Whether the command prints something to read.
     pub fn is_view(&self) -> bool {
         matches!(self.command, Command::Report(_))
     }

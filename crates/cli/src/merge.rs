@@ -72,7 +72,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
                 .hint("add each profile to a dataset with `counterpoint export --dataset DIR`"));
         }
     }
-    // If one of them cannot be opened, nothing is made.
+    // If a profile cannot be opened, nothing is made.
     let mut inputs = Vec::new();
     for path in &args.profiles {
         let root =

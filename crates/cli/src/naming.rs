@@ -18,7 +18,6 @@ pub struct Naming {
 }
 
 impl Naming {
-    /// The resolver for this machine.
     pub fn resolver(&self, machine: &Machine) -> Resolver {
         let variable = || std::env::var_os("COUNTERPOINT_EVENTS_DIR").filter(|dir| !dir.is_empty());
         let set = || config::text(Key::EventsDir).map(PathBuf::from);

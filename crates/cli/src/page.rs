@@ -74,7 +74,7 @@ pub struct Form {
     pub parents: Option<Vec<Option<usize>>>,
     /// The op of each row, if it is about one. Empty: none is.
     pub keys: Vec<Option<Key>>,
-    /// Sentences above it.
+    /// Sentences above the table.
     pub lead: Vec<String>,
     /// What columns mean.
     pub explained: Vec<String>,
@@ -147,7 +147,7 @@ pub fn write(path: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
 
 /// What stands above the tables of a page without a profile.
 pub struct About {
-    /// Of what it is, for the title.
+    /// The program that was recorded, for the title.
     pub program: String,
     pub about: String,
     /// What matters most, in words.
@@ -158,9 +158,6 @@ pub struct About {
 }
 
 /// Writes a page that has only tables: that of a dataset.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write_tables(path: &Path, of: About, forms: &[Form]) -> Result<(), Failure> {
     let head = Head {
         schema: data::SCHEMA,
@@ -239,7 +236,6 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     assembled(&head, &calls)
 }
 
-/// The page with this data.
 fn assembled(head: &Head, calls: &[u8]) -> Result<String, Failure> {
     let title = format!("{} · Counterpoint", head.program);
     let head = serde_json::to_vec(head).map_err(Failure::new)?;

@@ -12,7 +12,7 @@ use crate::terminal::{is_quiet, is_verbose};
 
 /// Name of the program.
 const PROGRAM: &str = "counterpoint-query";
-/// Where it is, if somebody says so.
+/// Says where `counterpoint-query` is.
 const VARIABLE: &str = "COUNTERPOINT_QUERY";
 
 /// Ask a dataset of many ranks in SQL, with `counterpoint-query`.
@@ -42,7 +42,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         (_, true) => Some("--verbose"),
         _ => None,
     };
-    // It only returns if that failed.
+    // `exec` only returns if it failed.
     let error = Command::new(&program).args(words).args(args.arguments).exec();
     Err(missing(format!("start {}: {error}", program.display())))
 }

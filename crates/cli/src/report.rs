@@ -126,7 +126,7 @@ pub struct Args {
     /// `loops report --objects`. Repeatable.
     #[arg(long, value_name = "DIR", requires = "html")]
     objects: Vec<PathBuf>,
-    /// The same for the texts that were instrumented. Repeatable.
+    /// With --html, a directory in which the texts that were instrumented are looked for. Repeatable.
     #[arg(long, value_name = "DIR", requires = "html")]
     sources: Vec<PathBuf>,
     /// With --html, a file that `trace export` wrote of this profile, or its address. The page then says where

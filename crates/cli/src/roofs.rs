@@ -35,7 +35,7 @@ const MOST_ROWS: usize = 4096;
 pub struct Document {
     pub schema: String,
     pub machine: MachineOut,
-    /// When it was measured.
+    /// When the machine was measured.
     pub measured_unix_ns: u64,
     pub compute: Vec<ComputeOut>,
     pub memory: Vec<MemoryOut>,

@@ -490,7 +490,7 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        // It has said what it wrote, or why it wrote nothing.
+        // That program has said what it wrote, or why it wrote nothing.
         Ok(Ok(status)) if status.code().is_some() => {}
         Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
         Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),
@@ -505,7 +505,7 @@ fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     let pid = child.id();
     CHILD.store(pid.cast_signed(), Ordering::SeqCst);
     pass_on_early_signal();
-    // Its number stays its own until it is waited for without this flag.
+    // The child's number stays its own until it is waited for without this flag.
     let flags = libc::WEXITED | libc::WNOWAIT;
     loop {
         // SAFETY: a zeroed `siginfo_t` is valid, and lives for the call.

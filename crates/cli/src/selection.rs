@@ -121,7 +121,6 @@ impl Selection {
         }
     }
 
-    /// Whether there is a filter.
     pub fn has_filter(&self) -> bool {
         !self.filter.is_empty()
     }

@@ -45,7 +45,7 @@ impl Stage {
         Err(io::Error::new(io::ErrorKind::ResourceBusy, "temporary directories disappear"))
     }
 
-    /// Where it is.
+    /// Where the directory is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -53,7 +53,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Once it has its name, nothing is here any more.
+        // Once the directory has its name, nothing is here any more.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

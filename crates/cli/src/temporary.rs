@@ -27,7 +27,7 @@ impl Temporary {
         Ok(Self(std::ffi::OsString::from_vec(template.into_bytes()).into()))
     }
 
-    /// Where it is.
+    /// Where the folder is.
     pub fn path(&self) -> &Path {
         &self.0
     }

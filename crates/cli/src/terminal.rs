@@ -151,9 +151,7 @@ pub enum Kind {
     People,
     /// Lines for programs: variables for a shell.
     Lines,
-    /// CSV.
     Csv,
-    /// JSON.
     Json,
     /// Data that is not text.
     Binary,
@@ -193,9 +191,9 @@ impl Style {
 enum Rule {
     Pass,
     Replace,
-    /// Replaces it, and also line breaks inside quotes.
+    /// Replaces such a character, and also line breaks inside quotes.
     Cells,
-    /// Writes it as `\uXXXX`. JSON has such characters only inside of strings.
+    /// Writes such a character as `\uXXXX`. JSON has such characters only inside of strings.
     Escape,
 }
 

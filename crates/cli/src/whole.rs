@@ -42,7 +42,7 @@ const MOST_LINKS: usize = 40;
 #[derive(Debug)]
 pub struct WholeFile {
     out: Screen<File>,
-    /// How it gets its name. `None` if it already has a name, or needs none.
+    /// How the file gets its name. `None` if it already has a name, or needs none.
     end: Option<Naming>,
 }
 
@@ -188,7 +188,6 @@ impl Place {
     }
 }
 
-/// The directory of a path.
 pub fn directory(path: &Path) -> &Path {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -285,7 +284,7 @@ fn fresh(target: &Path) -> io::Result<(File, Naming)> {
         .custom_flags(libc::O_TMPFILE)
         .open(directory(target))
         .ok()
-        // Without `/proc`, it could not get a name.
+        // Without `/proc`, the file could not get a name.
         .filter(|file| fs::symlink_metadata(through_proc(file)).is_ok());
     if let Some(file) = unnamed {
         return Ok((file, Naming::Unnamed { target: target.to_owned() }));

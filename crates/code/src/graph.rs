@@ -45,9 +45,7 @@ pub struct Code {
     pub graph: Graph,
     /// The edges of `graph` backwards.
     pub reversed: Graph,
-    /// The code's dominators.
     pub dominators: Dominators,
-    /// The code's loops.
     pub loops: Loops,
     /// What is known at the beginning of each block; `None`: control does not reach it.
     pub states: Vec<Option<State>>,
@@ -64,7 +62,6 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader of this image.
     pub fn new(image: &'a Image) -> Self {
         Self { image, x86: X86::default() }
     }

@@ -211,7 +211,6 @@ impl Image {
         self.places = places.map(|(begin, (end, number))| (begin, end, number)).collect();
     }
 
-    /// The segment that has an address.
     fn segment_at(&self, address: u64) -> Option<&Segment> {
         let after = self.places.partition_point(|(begin, ..)| *begin <= address);
         let (_, end, number) = self.places.get(after.checked_sub(1)?)?;
@@ -352,7 +351,6 @@ impl Image {
         });
     }
 
-    /// The function that an address is in.
     pub fn function_at(&self, address: u64) -> Option<&Function> {
         let after = self.functions.partition_point(|f| f.start <= address);
         let found = self.functions.get(after.checked_sub(1)?)?;
@@ -370,7 +368,7 @@ impl Image {
         segment.bytes.get((address - segment.address) as usize..)
     }
 
-    /// Likewise, of code.
+    /// The bytes of code from an address to the end of what is known.
     pub fn code(&self, address: u64) -> Option<&[u8]> {
         if self.is_code(address) { self.bytes(address) } else { None }
     }

@@ -14,13 +14,13 @@ pub struct Insn {
     pub length: u8,
     /// Where control goes next.
     pub flow: Flow,
-    /// What it does with general registers and the stack.
+    /// What the instruction does with general registers and the stack.
     pub op: Op,
     /// The general registers that it writes, as bits.
     pub writes: u32,
     /// The instruction's memory operand.
     pub memory: Option<Memory>,
-    /// What it is counted as.
+    /// What the instruction is counted as.
     pub class: Class,
 }
 
@@ -107,7 +107,6 @@ pub struct Memory {
 /// What an instruction is counted as: any number of these bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
-    /// The bits.
     pub bits: u16,
     /// Bytes that it reads from its memory operands.
     pub loaded: u16,
@@ -122,7 +121,6 @@ impl Class {
     pub const STORE: u16 = 1 << 1;
     /// A jump, conditional or not.
     pub const BRANCH: u16 = 1 << 2;
-    /// A call.
     pub const CALL: u16 = 1 << 3;
     /// A scalar floating-point operation in a vector register.
     pub const SCALAR: u16 = 1 << 4;

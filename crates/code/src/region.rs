@@ -28,11 +28,11 @@ const MOST_IDS: u32 = 1 << 20;
 /// A module in an image.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// The address of its descriptor.
+    /// The address of the module's descriptor.
     pub descriptor: u64,
-    /// How many ids it has.
+    /// How many ids the module has.
     pub ids: u32,
-    /// How it counts.
+    /// How the module counts.
     pub mode: Mode,
 }
 
@@ -58,7 +58,6 @@ pub struct Counts {
     pub stores: u64,
     /// Jumps.
     pub branches: u64,
-    /// Calls.
     pub calls: u64,
     /// Scalar floating point.
     pub scalar: u64,
@@ -118,14 +117,13 @@ impl Counts {
     }
 }
 
-/// A loop of the machine code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineLoop {
-    /// The address of its header.
+    /// The address of the loop's header.
     pub header: u64,
     /// Machine loops of the same region around it.
     pub depth: u32,
-    /// Whether it contains no other machine loop.
+    /// Whether the loop contains no other machine loop.
     pub innermost: bool,
     /// The machine loop's instructions, with those of loops inside.
     pub counts: Counts,
@@ -147,7 +145,6 @@ pub enum Missing {
 /// The machine code of one id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Region {
-    /// The id.
     pub id: u32,
     /// The region's code, by address.
     pub ranges: Vec<Range>,
@@ -156,7 +153,6 @@ pub struct Region {
     /// The first address of the function, and its name if there are symbols. The code of one id can
     /// be in several functions; then this is the first one.
     pub function: u64,
-    /// The name.
     pub name: String,
     /// The region's machine loops, outer ones before inner ones.
     pub loops: Vec<MachineLoop>,

@@ -29,7 +29,7 @@ pub enum Value {
     /// The stack pointer when the function was entered, plus this many bytes.
     Stack(i64),
     /// The address of what is known of single hits (or null), and any number of bytes: of the entry that is
-    /// so many bytes after the table's address.
+    /// this many bytes after the table's address.
     Trips(i64),
     /// The descriptor's `enter`.
     Enter,
@@ -173,7 +173,6 @@ impl State {
         self.slots.len()
     }
 
-    /// The value of a register.
     pub fn of(&self, register: Register) -> Value {
         self.registers[usize::from(register) & 31]
     }

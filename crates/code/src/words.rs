@@ -295,7 +295,7 @@ impl Steps {
 /// the one at its begin by arithmetic. One that only counts is none.
 fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<BTreeSet<Arithmetic>> {
     type Origin = BTreeMap<u8, BTreeSet<Arithmetic>>;
-    // From which registers' first values the present one of each follows, and by what.
+    // For each register, the registers from whose first values its present value follows, and by what arithmetic.
     let mut from: BTreeMap<u8, Origin> = BTreeMap::new();
     for (_, detail) in insns {
         let mut origin = Origin::new();

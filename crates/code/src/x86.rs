@@ -359,14 +359,14 @@ pub struct Detail {
     /// What it computes. Moves, conversions and comparisons do not count as arithmetic, and neither do additions of a
     /// constant to a general register, because these only count.
     pub arithmetic: Option<Arithmetic>,
-    /// Bits of its vectors; 0 for scalars.
+    /// Bits of the instruction's vectors; 0 for scalars.
     pub bits: u32,
     /// The registers whose values it computes with: general ones from bit 0, vectors from bit 16. Those of
     /// addresses are not among them.
     pub reads: u64,
-    /// The registers that it writes.
+    /// The registers that the instruction writes.
     pub writes: u64,
-    /// Whether its addresses are in a vector.
+    /// Whether the instruction's addresses are in a vector.
     pub is_gather: bool,
     /// `inc` and `dec`: what is added.
     pub step: Option<i64>,

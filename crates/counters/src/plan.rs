@@ -26,7 +26,7 @@ pub struct Plan {
 /// One group: counters `first .. first + len` of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Index of its first counter (the leader).
+    /// Index of the group's first counter (the leader).
     pub first: u8,
     /// Number of counters, at least 1.
     pub len: u8,

@@ -163,7 +163,7 @@ pub enum Coverage {
     Part {
         /// Length of the interval in nanoseconds.
         enabled_ns: u64,
-        /// Nanoseconds of it during which the group was counting; more than 0.
+        /// Nanoseconds of that time during which the group was counting; more than 0.
         running_ns: u64,
     },
     /// The group was counting for none of the time, or was not read: the value is missing and not 0.

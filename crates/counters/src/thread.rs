@@ -478,8 +478,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.open_groups(plan, Target::CALLING_THREAD)
     }
 
-    /// Closes every descriptor that is still ours, and no other, and unmaps the pages. Either one
-    /// alone would leave the counters counting. May be called on any thread, any number of times.
+    /// Closes every descriptor that is still ours, and no other, and unmaps the pages. A
+    /// counter goes on counting until both its descriptor and its page are gone. May be called on any thread, any number of times.
     pub fn close(&mut self) {
         self.release();
         self.sim.clear();

@@ -50,7 +50,7 @@ pub enum Error {
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What it has, and what was expected.
+        /// What the error has, and what was expected.
         why: String,
     },
     /// A sum has no place in a column.
@@ -90,7 +90,7 @@ impl Error {
         move |source| Self::Io { what, path, source }
     }
 
-    /// The same for an error of the Parquet library.
+    /// Returns a function that makes this error of an error of the Parquet library.
     #[cfg(feature = "write")]
     pub(crate) fn parquet(
         path: impl Into<PathBuf>,

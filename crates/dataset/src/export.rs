@@ -17,12 +17,9 @@ use crate::rows::{Made, Rows};
 use crate::schema::Table;
 use crate::steps::step;
 
-/// What to export, and as what.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The run.
     pub run: String,
-    /// The rank.
     pub rank: u32,
     /// The id of the recording.
     pub part: String,

@@ -52,7 +52,7 @@ impl Fresh {
         Ok(Self { out: BufWriter::with_capacity(1 << 16, file), path, hash, bytes: 0 })
     }
 
-    /// Gives it a name in its directory, made of the hash of its contents. Returns the name.
+    /// Gives the file a name in its directory, made of the hash of its contents. Returns the name.
     pub fn finish(&mut self, name: impl FnOnce(&str) -> String) -> Result<String> {
         let name = name(&in_digits(&self.hash.clone().finalize()));
         let target = self.path.with_file_name(&name);
@@ -81,7 +81,7 @@ impl Write for Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // Once it has its name, nothing is here any more.
+        // Once the file has its name, nothing is here any more.
         let _ = fs::remove_file(&self.path);
     }
 }

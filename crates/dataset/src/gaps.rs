@@ -11,27 +11,18 @@ const MOST_NAMED: usize = 16;
 /// What is missing in a dataset, or would be misread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// Ranks of a run of which nothing is there, although the run had so many ranks.
+    /// Ranks of a run of which nothing is there, although the run had this many ranks.
     NoPart {
-        /// The run.
         run: String,
         /// The number of its ranks.
         size: u32,
-        /// The ranks.
         ranks: Ranks,
     },
     /// Ranks of which several recordings are in one run: sums over a rank add them up.
-    Several {
-        /// The run.
-        run: String,
-        /// The ranks.
-        ranks: Ranks,
-    },
+    Several { run: String, ranks: Ranks },
     /// A part that is left out, because one of its files is not what the part says.
     Broken {
-        /// The run.
         run: String,
-        /// The rank.
         rank: u32,
         /// The id of the recording.
         part: String,
@@ -51,7 +42,7 @@ impl Gap {
         matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
     }
 
-    /// The run that it is about, if that is known.
+    /// The run that the gap is about, if that is known.
     pub fn run(&self) -> Option<&str> {
         match self {
             Self::NoPart { run, .. } | Self::Several { run, .. } | Self::Broken { run, .. } => {
@@ -91,7 +82,6 @@ impl fmt::Display for Gap {
 pub struct Ranks(pub Vec<(u32, u32)>);
 
 impl Ranks {
-    /// The number of ranks.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
     }

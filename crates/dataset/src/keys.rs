@@ -14,7 +14,6 @@ use sha2::{Digest, Sha256};
 
 use crate::file::in_digits;
 
-/// What an op is.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OpName {
     /// 16 hexadecimal digits.

@@ -39,7 +39,7 @@ pub const MOST_COUNTERS: usize = 1024;
 pub struct Part {
     /// [`PART_SCHEMA`].
     pub schema: String,
-    /// What is in it, sorted by run, rank and part.
+    /// The members whose rows the part has, sorted by run, rank and part.
     pub members: Vec<Member>,
     /// The counters among the columns of `calls`.
     pub counters: Vec<String>,
@@ -78,9 +78,7 @@ impl Part {
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
-    /// The run that the member is of.
     pub run: String,
-    /// The member's rank.
     pub rank: u32,
     /// The id of the recording.
     pub part: String,
@@ -121,7 +119,6 @@ impl Member {
 pub struct File {
     /// Where the file is in the dataset.
     pub path: String,
-    /// The file's size.
     pub bytes: u64,
     /// The number of the rows of the file.
     pub rows: u64,
@@ -141,12 +138,10 @@ pub fn dataset_json() -> Vec<u8> {
     text
 }
 
-/// The directory of a run.
 pub fn run_directory(run: &str) -> String {
     format!("run={}", escaped(run))
 }
 
-/// The directory of a rank.
 pub fn rank_directory(run: &str, rank: u32) -> String {
     format!("{}/rank={rank}", run_directory(run))
 }

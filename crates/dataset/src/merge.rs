@@ -37,7 +37,6 @@ use crate::steps::step;
 /// Rows that are read and written together.
 const BATCH: usize = 8192;
 
-/// What was merged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// What is in the result, sorted.
@@ -225,7 +224,7 @@ struct Source<'a> {
     schema: SchemaRef,
     /// The rest of the batch that was read last.
     rest: Option<RecordBatch>,
-    /// The members of its part whose rows may follow.
+    /// The members of the file's part whose rows may follow.
     members: &'a [Member],
 }
 
@@ -346,7 +345,7 @@ fn ids<'a>(batch: &'a RecordBatch) -> impl Fn(usize) -> (&'a str, i64, &'a str) 
     move |row| (run.value(row), i64::from(rank.value(row)), part.value(row))
 }
 
-/// The same of a member.
+/// The run, the rank and the part of a member.
 fn of(member: &Member) -> (&str, i64, &str) {
     (&member.run, member.rank.into(), &member.part)
 }

@@ -15,7 +15,6 @@ use crate::schema::Table;
 /// The largest size of a JSON file that is read, in bytes. 10⁵ members take 30 MB.
 const MOST_BYTES: u64 = 1 << 28;
 
-/// An opened dataset.
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
     /// Where the dataset is.
@@ -96,7 +95,6 @@ impl Dataset {
         all
     }
 
-    /// The files of a table.
     pub fn files(&self, table: Table) -> impl Iterator<Item = &File> {
         self.parts.iter().filter_map(move |part| part.files.get(table.name()))
     }

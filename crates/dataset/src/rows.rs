@@ -20,7 +20,6 @@ use crate::keys::{OpName, hash_of};
 use crate::layout::Member;
 use crate::schema::{Kind, Table};
 
-/// A value of a row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cell<'a> {
     Missing,
@@ -31,7 +30,6 @@ pub(crate) enum Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// A number that may be missing.
     pub fn or_missing(number: Option<i64>) -> Self {
         number.map_or(Self::Missing, Self::Whole)
     }
@@ -112,7 +110,6 @@ impl Rows {
         Self { schema: table.schema(counters), columns, rows: 0 }
     }
 
-    /// The number of rows.
     pub fn len(&self) -> usize {
         self.rows
     }
@@ -201,7 +198,7 @@ impl Made<'_> {
         rows
     }
 
-    /// The same conversion as in `report --format json`, in whole ns.
+    /// Adds the statistics of each row, in whole ns, converted as `report --format json` does.
     pub fn stats(&self, out: &mut Rows) {
         let scale = self.profile.timeline.ns_per_tick();
         let ns = |ticks: Estimate| ticks.times(scale);
@@ -332,7 +329,6 @@ impl Made<'_> {
         }
     }
 
-    /// The processes.
     pub fn processes(&self, out: &mut Rows) {
         let redacted = self.member.redacted;
         for (index, process) in self.profile.processes.iter().enumerate() {
@@ -414,7 +410,6 @@ fn of_sum(sum: Sum, op: &OpName, of: String) -> Result<Cell<'static>> {
     }
 }
 
-/// The process of a row.
 pub(crate) fn process_of(key: Key) -> Option<usize> {
     match key {
         Key::OpIn(process, _) | Key::Unknown(process, _) => Some(process),

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use serde::Serialize;
 
-/// A table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// One row per process and op: calls and times.
@@ -46,10 +45,8 @@ pub enum Kind {
     Wide,
 }
 
-/// A column.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Column {
-    /// The column's name.
     pub name: &'static str,
     /// The type of the values.
     #[serde(rename = "type")]

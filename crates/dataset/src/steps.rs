@@ -21,7 +21,7 @@ pub(crate) fn step() {
     let before =
         LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
     if before == Ok(1) {
-        // Nothing is cleaned up, as after a power cut of the process.
+        // A killed process cleans nothing up.
         let own = rustix::process::getpid();
         let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
         std::process::abort();

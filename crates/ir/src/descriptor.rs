@@ -30,9 +30,7 @@ impl Names {
     }
 }
 
-/// What the descriptor says.
 pub struct Descriptor<'a> {
-    /// Names.
     pub names: &'a Names,
     /// How hits are recorded.
     pub mode: Mode,

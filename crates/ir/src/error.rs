@@ -20,7 +20,7 @@ pub enum IrError {
     Truncated {
         /// What is open.
         what: &'static str,
-        /// Where it begins, from 1.
+        /// The line in which the construct begins, from 1.
         line: u32,
     },
     /// A bracket closes nothing.
@@ -36,7 +36,7 @@ pub enum IrError {
     Definition {
         /// Where, from 1.
         line: u32,
-        /// What it lacks.
+        /// What the definition lacks.
         what: &'static str,
     },
     /// A jump has no target, too many of them, or one that does not exist.

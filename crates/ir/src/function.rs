@@ -82,12 +82,11 @@ pub struct Body {
     pub entry: u32,
     /// Whether the module declares `@llvm.experimental.deoptimize`, whose calls stay before `ret`.
     pub deoptimizes: bool,
-    /// Why it is left as it is.
+    /// Why the function is left as it is.
     pub strange: Option<String>,
 }
 
 impl Body {
-    /// Reads the body of a function.
     pub fn read<'a>(
         &mut self,
         text: &'a [u8],
@@ -298,7 +297,6 @@ impl Body {
         Ok(())
     }
 
-    /// The edges that leave a block.
     pub fn leaving(&self, block: u32) -> &[Edge] {
         let (from, to) = self.blocks[block as usize].edges;
         &self.edges[from as usize..to as usize]
@@ -371,7 +369,6 @@ fn operation(text: &[u8], statement: Span) -> Span {
     Span::new(at, plain_end(text, at))
 }
 
-/// Whether `needle` is in `text`.
 fn mentions(text: &[u8], needle: &[u8]) -> bool {
     text.windows(needle.len()).any(|window| window == needle)
 }

@@ -12,7 +12,6 @@ use abi::loops::{Entry, Mode, Module};
 
 use crate::hit::Print;
 
-/// Bytes of an entry.
 const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
 
 /// The time stamp of a target.
@@ -49,7 +48,6 @@ impl Clock {
 /// A function or loop that has an id, as its hooks need it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hook {
-    /// The hook's id.
     pub id: u32,
     /// Whether counters may be read: a function, or a loop of depth 0 or 1.
     pub counters: bool,
@@ -145,7 +143,6 @@ impl Writer {
         self.next = 0;
     }
 
-    /// The mode.
     pub fn mode(&self) -> Mode {
         self.mode
     }

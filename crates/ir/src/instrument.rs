@@ -24,10 +24,8 @@ use crate::table::{Entry, Kind, SideTable, Skipped, TextPlace, VERSION};
 use crate::trips::trip_counts;
 use crate::twice::{self, Twice};
 
-/// An instrumented text.
 #[derive(Clone, Debug)]
 pub struct Instrumented {
-    /// The text.
     pub text: Vec<u8>,
     /// What each id is.
     pub table: SideTable,
@@ -112,7 +110,6 @@ struct Run<'a> {
     kept: Keeper,
 }
 
-/// Instruments a text.
 pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrError> {
     let module = Module::read(text)?;
     if let Some(name) = module.instrumented {
@@ -188,7 +185,6 @@ fn identity(text: &[u8], options: &Options, triple: &str, module: &Module) -> [u
     XxHash3_128::oneshot(&all).to_be_bytes()
 }
 
-/// What a schedule says, as text.
 fn schedule_key(loops: &[ScheduledLoop]) -> String {
     format!("{loops:?}")
 }

@@ -94,7 +94,6 @@ impl Counter {
 
 /// Looks for counters in the loops of one function.
 pub struct Search<'a> {
-    /// The whole text.
     pub text: &'a [u8],
     /// The blocks of the function.
     pub body: &'a Body,
@@ -249,7 +248,7 @@ struct Phi<'a> {
     next: &'a [u8],
     /// How many edges from inside.
     latches: u32,
-    /// Whether one of them is the header's own.
+    /// Whether one of these edges is from the header itself.
     rotated: bool,
 }
 

@@ -28,7 +28,7 @@ const LINE_BYTES: usize = 64;
 pub struct KeptText {
     /// `llvm`, `mlir` or `tir`.
     pub language: String,
-    /// The file, as it was named.
+    /// The path of the file, as it was given.
     pub path: String,
     /// XXH3 (128 bits, hexadecimal) of the whole file.
     pub hash: String,

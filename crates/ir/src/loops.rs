@@ -171,7 +171,6 @@ impl Loops {
         Self { all, innermost, outermost, irreducible }
     }
 
-    /// Whether `block` is in the loop `l`.
     pub fn contains(&self, l: u32, block: u32) -> bool {
         let inner = self.innermost[block as usize];
         inner != NONE && self.encloses(l, inner)

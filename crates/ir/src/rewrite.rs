@@ -24,7 +24,6 @@ const TAIL: &str = "cpt.tail";
 
 /// A function that is to be rewritten.
 pub struct Work<'a> {
-    /// The whole text.
     pub text: &'a [u8],
     /// The function's blocks.
     pub body: &'a Body,

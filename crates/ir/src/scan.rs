@@ -21,7 +21,6 @@ impl Span {
         Self { start: start as u32, end: end as u32 }
     }
 
-    /// What is there.
     pub fn of(self, text: &[u8]) -> &[u8] {
         &text[self.start as usize..self.end as usize]
     }
@@ -78,7 +77,6 @@ pub fn find(text: &[u8], at: usize, byte: u8) -> Option<usize> {
 /// Where reading is, and in which line.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
-    /// The whole text.
     pub text: &'a [u8],
     /// Offset of the next byte.
     pub at: usize,
@@ -250,7 +248,6 @@ fn newlines(bytes: &[u8]) -> u32 {
     bytes.iter().filter(|b| **b == b'\n').count() as u32
 }
 
-/// What a token is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Token {
     /// A keyword, a type, or a number.

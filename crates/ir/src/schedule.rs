@@ -49,10 +49,8 @@ pub struct Schedule {
     pub functions: Vec<ScheduledFunction>,
 }
 
-/// A function of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledFunction {
-    /// The function's name in the schedule.
     pub name: String,
     /// First and last line in the text, from 1.
     pub lines: [u32; 2],

@@ -55,7 +55,6 @@ impl<'a> Source<'a> {
         Self { text, module, files: HashMap::new(), declarations: Default::default() }
     }
 
-    /// The text of a node.
     fn node(&self, id: u32) -> Option<Span> {
         let span = *self.module.metadata.get(id as usize)?;
         (!span.is_empty()).then_some(span)
@@ -125,7 +124,6 @@ impl<'a> Source<'a> {
         ids.into_iter().filter_map(|id| Some(self.location(id)?.line)).collect()
     }
 
-    /// The file of a scope.
     fn file(&mut self, scope: u32) -> Option<String> {
         if let Some(known) = self.files.get(&scope) {
             return known.clone();
@@ -169,7 +167,6 @@ impl<'a> Source<'a> {
         self.place(Location { line, scope: Some(program), ..Location::default() })
     }
 
-    /// The place of a loop.
     pub fn of_loop(&mut self, body: &Body, loops: &Loops, l: u32, latches: &[u32]) -> Place {
         if let Some(place) = latches.iter().find_map(|latch| self.by_metadata(body, *latch)) {
             return place;

@@ -56,12 +56,12 @@ pub struct Entry {
     pub id: u32,
     /// A function or a loop.
     pub kind: Kind,
-    /// The function that it is or is in, as the text names it, without `@`.
+    /// The function that this entry is or is in, as the text names it, without `@`.
     pub function: String,
-    /// The nearest instrumented loop around it, or its function if that has an id.
+    /// The nearest instrumented loop around this loop, or the function around it if that has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Loops around it in its function: 0 is an outermost loop. Absent for a function.
+    /// How many loops of the function are around this one: 0 for an outermost loop. Absent for a function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
     /// Levels of loops inside of it: 0 is an innermost loop.
@@ -88,7 +88,7 @@ pub struct Entry {
     /// Iterations of each hit, where the text tells them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trip_count: Option<u64>,
-    /// Where it is in the other texts of the table.
+    /// Where the entry is in the other texts of the table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<TextPlace>,
 }
@@ -102,30 +102,29 @@ pub struct TextPlace {
     pub lines: [u32; 2],
 }
 
-/// A loop of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledLoop {
-    /// The function that it is in, as the schedule calls it.
+    /// The function that the loop is in, as the schedule calls it.
     pub function: String,
     /// The loop's variable, as the schedule calls it.
     pub variable: String,
     /// `serial`, `parallel`, `vectorized`, `unrolled`, …
     pub kind: String,
-    /// How often its body runs; absent if that is not known before the program runs.
+    /// How often the loop's body runs; absent if that is not known before the program runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<u64>,
-    /// The number of the loop around it.
+    /// The number of the loop around this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
     /// Loops around it: 0 is an outermost loop.
     pub depth: u32,
-    /// Whether it is to be instrumented.
+    /// Whether the loop is to be instrumented.
     #[serde(default)]
     pub chosen: bool,
     /// What the compiler of the schedule made of it, if that is not a loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
-    /// Where it is written: file and line.
+    /// Where the loop is written: file and line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<(String, u32)>,
     /// First and last line in the text of the schedule, from 1.
@@ -139,7 +138,6 @@ pub struct ScheduledLoop {
 /// A loop or function that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// The function.
     pub function: String,
     /// The header block of the loop; absent if the whole function was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -50,7 +50,7 @@ fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// The same as LLVM finds them.
+/// The loops of each function of a text that has some, as LLVM finds them.
 fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     let mut opt = llvm.command("opt");
     let output = run(opt.args(["-passes=print<loops>", "-disable-output"]).arg(path));

@@ -84,7 +84,7 @@ fn a_loop_that_contradicts_the_schedule_has_no_row() {
         labels(&wrong),
         [vec![], vec![], vec!["for_body_k__cpt1_.peel.next", "vector.body"]]
     );
-    // TVM says that it unrolled loop 0, so no loop can be it.
+    // TVM says that it unrolled loop 0, so no loop of the text can be loop 0.
     let mut gone = schedule([true; 3]);
     gone.loops[0].gone = Some("unrolled".into());
     assert_eq!(labels(&done("!6", &gone))[0], Vec::<&str>::new());

@@ -75,7 +75,7 @@ pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32
     }
 }
 
-/// Passes it on. Modules that Counterpoint has registered call it themselves.
+/// Passes the module on. Modules that Counterpoint has registered call it themselves.
 ///
 /// # Safety
 /// As [`counterpoint_loops_register`].

@@ -69,7 +69,7 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
-/// Whether all of them open and count together. Each of them then also works alone, and need not be
+/// Whether all counters open and count together. Each of them then also works alone, and need not be
 /// tried: opening a counter can be slow, because the first one of a kind of software counter makes
 /// the kernel change its own code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
@@ -466,7 +466,7 @@ fn has_filter(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.filter.is_some())
 }
 
-/// Whether it is a software counter of what the kernel does with a thread: context switches,
+/// Whether this is a software counter of what the kernel does with a thread: context switches,
 /// migrations, cgroup switches (linux/perf_event.h). They happen in kernel mode. Without counting
 /// in the kernel they would always be 0, which looks like a true 0.
 fn in_kernel_only(counter: &Counter) -> bool {
@@ -477,7 +477,7 @@ fn is_always_zero(counter: &Counter) -> bool {
     in_kernel_only(counter) && matches!(&counter.source, Source::Perf(attr) if attr.exclude_kernel)
 }
 
-/// The same counter with `:u`. `None` if it already has a modifier about modes, or could count
+/// The counter with `:u` added. `None` if it already has a modifier about modes, or could count
 /// nothing in user mode.
 pub fn user_only(counter: &Counter) -> Option<Counter> {
     if in_kernel_only(counter) {

@@ -32,7 +32,6 @@ model::named! {
 pub struct Finding {
     /// What was looked at. Schemas use it as a key.
     pub name: &'static str,
-    /// What was found.
     pub state: String,
     /// How much that matters.
     pub level: Level,
@@ -64,7 +63,7 @@ pub struct Allowed {
 }
 
 impl Allowed {
-    /// Tries to open them. `None` if the answer does not come from the kernel's rules: there is a
+    /// Tries to open the counters. `None` if the answer does not come from the kernel's rules: there is a
     /// seccomp filter, or the kernel has no perf.
     pub fn here(machine: &Machine) -> Option<Self> {
         killer::reaches_the_kernel().ok()?;

@@ -36,7 +36,7 @@ const STATUS: &str = "proc/self/status";
 /// at the empty line after it: the kernel writes the text as it is read, may interrupt each processor
 /// for its frequency, and takes milliseconds for hundreds of them.
 const CPUINFO_BYTES: usize = 16 * 1024;
-/// How much of it is asked for at a time: less than the text of one processor.
+/// How much of `/proc/cpuinfo` is asked for at a time: less than the text of one processor.
 const CPUINFO_STEP: usize = 1024;
 
 impl Default for Machine {

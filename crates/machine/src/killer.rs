@@ -76,10 +76,10 @@ fn a_child_dies() -> bool {
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     if child == 0 {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // It may die, which should not leave a core file.
+        // The child may die, which should not leave a core file.
         // SAFETY: a plain system call.
         unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &raw const none, 0) };
-        // Opens nothing, because it passes no attributes.
+        // Opens nothing, because no attributes are passed.
         let _ = perf::reaches_the_kernel();
         loop {
             // SAFETY: a plain system call.

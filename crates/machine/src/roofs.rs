@@ -29,7 +29,6 @@ pub use cpus::{Cache, Core, Cpus};
 
 use crate::Machine;
 
-/// The roofs of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofs {
     /// Operations per second, from slow to fast instructions: for each, one core and all cores.
@@ -61,7 +60,7 @@ pub struct Compute {
 pub struct Memory {
     /// The cache (1, 2, 3, …), or `None` for memory.
     pub level: Option<u32>,
-    /// How they were moved.
+    /// How the bytes were moved.
     pub kernel: Kernel,
     /// Number of cores that worked.
     pub cores: u32,
@@ -84,7 +83,6 @@ model::named! {
 }
 
 impl Kernel {
-    /// The kernel of this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kernel| kernel.name() == name)
     }
@@ -95,7 +93,6 @@ impl Kernel {
 pub struct Rate {
     /// The fastest repetition.
     pub best: f64,
-    /// The median.
     pub median: f64,
     /// The slowest.
     pub worst: f64,

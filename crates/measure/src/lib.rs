@@ -45,6 +45,8 @@
 //! | [`collector`] | [`Collector`](collector::Collector): your own values for each op of a model |
 //! | `error` | why counters could not be opened or read |
 
+#![warn(missing_docs)]
+
 pub mod collector;
 
 mod error;

@@ -40,7 +40,7 @@ impl Measurement {
         Self { plan, begin: Readings::new(), end: Readings::new(), problem: None }
     }
 
-    /// Whether its begin was read with this plan.
+    /// Whether the measurement's begin was read with this plan.
     #[inline]
     pub(crate) fn is_of(&self, plan: &Arc<Plan>) -> bool {
         Arc::ptr_eq(&self.plan, plan)

@@ -189,7 +189,7 @@ fn another_thread_is_counted_from_outside() {
     assert!(own.value("page-faults:u").unwrap() < 100, "{own}");
     drop(to_worker);
     worker.join().unwrap();
-    // Its count can still be read.
+    // The counter's count can still be read.
     counters.end(&mut m).unwrap();
     assert!(m.value("page-faults:u").unwrap() >= 321);
 }

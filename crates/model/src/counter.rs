@@ -13,7 +13,6 @@ use std::fmt;
 pub const MAX_COUNTERS: usize = 32;
 
 crate::numbered! {
-    /// The unit of a counter's value.
     pub enum Unit {
         /// Number of occurrences.
         Count = 0 "count",
@@ -93,7 +92,7 @@ pub struct Counter {
     pub unit: Unit,
     /// The value of one step of a raw value, in `unit`.
     pub scale: Scale,
-    /// Whose occurrences it counts.
+    /// Whose occurrences the counter counts.
     pub scope: Scope,
     /// The group of the run that it belongs to, from 0. Counters of a group are adjacent in the
     /// run's list, and all have the same kind of [`Source`].

@@ -98,6 +98,5 @@ pub enum NameCause {
 
     /// The processor's counters have no component.
     NoComponent,
-    /// The components that can be named.
     Components(Vec<String>),
 }

@@ -36,7 +36,7 @@ pub struct Skipped {
     pub device: &'static str,
     /// PAPI's name of the component that would count it.
     pub component: &'static str,
-    /// Why it cannot.
+    /// Why the device cannot.
     pub missing: Missing,
 }
 
@@ -212,9 +212,9 @@ fn is_read_in_user_mode(counters: &[Counter]) -> bool {
 fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();
-    // They are resolved as one list, so that they share a group.
+    // The names are resolved as one list, so that the counters share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
-    // Usually all of them work, and then it is not necessary to try each one.
+    // Usually all counters work, and then it is not necessary to try each one.
     if !list.is_empty() && all_at_once(&list) {
         let (threads, packages) = counters::plan::by_scope(list);
         set.counters = threads.into_iter().chain(packages).collect();

@@ -18,7 +18,6 @@ pub struct DeviceKind {
     pub name: &'static str,
     /// Other names that are accepted.
     pub aliases: &'static [&'static str],
-    /// What counts it.
     pub counted_by: CountedBy,
     /// The kind's counters in a recording without `-e`.
     pub defaults: &'static [&'static str],
@@ -90,7 +89,7 @@ pub trait DeviceSource {
     /// The source's name before the three colons: `cuda`.
     fn component(&self) -> &str;
 
-    /// Whether its counters can be used here and now.
+    /// Whether the component's counters can be used here and now.
     ///
     /// # Errors
     /// [`Missing`]: for example which library is not there.
@@ -103,7 +102,7 @@ pub trait DeviceSource {
     /// As [`NameSource::resolve`].
     fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble>;
 
-    /// All names that it has, for `list` and for suggestions.
+    /// All names that the component has, for `list` and for suggestions.
     fn entries(&self) -> Vec<Entry>;
 }
 

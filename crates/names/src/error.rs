@@ -43,7 +43,7 @@ pub enum NameErrorKind {
     UselessModifier {
         /// The letter.
         letter: char,
-        /// Why it has no meaning.
+        /// Why the letter has no meaning.
         why: String,
     },
     /// A counter of a device that this version cannot count, or that cannot be counted here.
@@ -67,7 +67,7 @@ pub enum NameErrorKind {
     Value {
         /// What was typed.
         text: String,
-        /// Why it is not possible, as in `umask has 8 bits`.
+        /// Why the value is not possible, as in `umask has 8 bits`.
         problem: String,
     },
     /// The syntax is right, but this version cannot count it.

@@ -98,7 +98,7 @@ impl Numbers {
         self.kind != TYPE_SOFTWARE
     }
 
-    /// The same counter of one PMU, where there are several kinds of cores.
+    /// The counter of one PMU, where there are several kinds of cores.
     pub(crate) fn of_pmu(self, pmu_type: u32) -> PerfAttr {
         let (kind, config) = match self.kind {
             TYPE_RAW => (pmu_type, self.config),

@@ -27,7 +27,7 @@ use machine::Machine;
 
 /// A counter of a list.
 struct Placed {
-    /// The byte where it was typed.
+    /// The byte where the item was typed.
     at: usize,
     counter: Counter,
     /// Whether the user chose its name (`cpu/…,name=mine/`).

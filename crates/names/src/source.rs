@@ -26,27 +26,26 @@ pub trait NameSource {
 /// What a name stands for, before modifiers and grouping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The source of its values.
+    /// The source of the counter's values.
     pub source: Source,
-    /// The unit of its values after they are multiplied by `scale`.
+    /// The unit of the counter's values after they are multiplied by `scale`.
     pub unit: Unit,
     /// How much one step of a raw value is, in `unit`.
     pub scale: Scale,
-    /// Which threads it counts.
+    /// Which threads the counter counts.
     pub scope: Scope,
     /// The PMU, if the name stands for counters of several PMUs. Such counters cannot be in one
     /// group.
     pub pmu: Option<String>,
     /// Modifiers that are part of the name (`perf::CYCLES:u`).
     pub modifiers: Modifiers,
-    /// How views name it.
+    /// How views name the counter.
     pub name: Called,
 }
 
 /// How views name a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Called {
-    /// The name that was typed.
     #[default]
     AsTyped,
     /// By this name, followed by the modifiers that were typed.
@@ -113,13 +112,13 @@ pub struct Entry {
     /// `software`, `hardware`, `cache`, `AMD`, `PAPI`, `raw`, `pmu msr`, `table`, `perf list`,
     /// `tracepoint`, `breakpoint`, `uprobe`, `device cuda`, `simulated`.
     pub source: String,
-    /// The unit of its values.
+    /// The unit of the row's values.
     pub unit: Unit,
     /// A description of one line.
     pub description: String,
     /// The name is a pattern to fill in (`rNNNN`) and not a counter.
     pub is_pattern: bool,
-    /// It is one of thousands (a tracepoint, a vendor's name), and is not opened unless the user
+    /// The entry is one of thousands (a tracepoint, a vendor's name), and is not opened unless the user
     /// asks for it.
     pub bulk: bool,
 }

@@ -24,7 +24,7 @@ pub enum Entries {
 /// One counter: what is counted, and in which modes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// Byte offset of its first character in the list.
+    /// Byte offset of the item's first character in the list.
     pub at: usize,
     /// What is counted.
     pub head: Head,

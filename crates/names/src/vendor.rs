@@ -101,7 +101,6 @@ impl Vendor {
         self.directory.is_some()
     }
 
-    /// All events.
     pub(crate) fn events(&self) -> &[VendorEvent] {
         &self.names().events
     }

@@ -162,7 +162,7 @@ fn a_process_out_of_descriptors() {
         let problem = report.problem().unwrap();
         let message = format!("open page-faults:u on this thread: EMFILE (RLIMIT_NOFILE={lowest})");
         let ok = problem.message == message && problem.cause == Cause::ProcessDescriptors;
-        // It works when there is one free descriptor, whatever its number.
+        // Counting works when there is one free descriptor, whatever its number.
         let limit = libc::rlimit { rlim_cur: lowest, ..limit };
         // SAFETY: as above; nothing is open at the last number.
         unsafe {

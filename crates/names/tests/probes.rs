@@ -95,7 +95,7 @@ fn uprobes_count_calls() {
     }
 }
 
-/// The same with an execution breakpoint, which does not depend on the symbol table.
+/// Counts the calls of a function with an execution breakpoint, which does not depend on the symbol table.
 #[test]
 fn breakpoints_count_calls() {
     let address = counterpoint_test_probed as *const () as usize;

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let handed_over = session.process(&mut writer);
     let written = writer.finish();
     drop(session);
-    // One kind of its events has no names on purpose.
+    // One kind of the plugin's events has no names on purpose.
     let mut problems = plugin.problems.all();
     problems.retain(|(problem, _)| !matches!(problem, Problem::Unnamed));
     match (handed_over, written, &problems[..]) {

@@ -22,13 +22,13 @@
 //! so that `pthread_exit` by the plugin is the only reason for a forced unwinding.
 
 #[cfg(target_os = "linux")]
-mod cxx_exceptions;
+mod call;
 #[cfg(target_os = "linux")]
 pub mod crash;
+#[cfg(target_os = "linux")]
+mod cxx_exceptions;
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod linker_locks;
-#[cfg(target_os = "linux")]
-mod call;
 
 use std::ffi::{c_int, c_void};
 use std::fmt;

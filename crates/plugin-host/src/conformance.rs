@@ -43,7 +43,7 @@ impl Level {
     /// All levels, the worst one first.
     pub const ALL: [Self; 3] = [Self::Violation, Self::Fragile, Self::Style];
 
-    /// What it is called.
+    /// What the level is called.
     pub fn name(self) -> &'static str {
         match self {
             Self::Violation => "violation",
@@ -95,7 +95,7 @@ impl Findings {
         self.0.iter_mut().for_each(|finding| finding.level = finding.level.min(level));
     }
 
-    /// A violation unless it is so.
+    /// A violation unless `is` is true.
     fn check(&mut self, is: bool, clause: &'static Clause, what: impl FnOnce() -> String) {
         if !is {
             self.violation(clause, what());
@@ -134,12 +134,12 @@ impl Probe {
         Self { is_published: false, ..Self::published(name, clause, run) }
     }
 
-    /// How bad it is if the plugin does not survive this.
+    /// How bad it is if the plugin does not survive this question.
     pub fn level_of_crash(&self) -> Level {
         if self.is_published { Level::Violation } else { Level::Fragile }
     }
 
-    /// Asks it. Crashes if the plugin does. `is_json` tells whether bytes are a value of JSON: this
+    /// Asks the question. Crashes if the plugin does. `is_json` tells whether bytes are a value of JSON: this
     /// crate has no parser.
     pub fn run(&self, file: &Path, is_json: fn(&[u8]) -> bool) -> Findings {
         let mut findings = Findings::default();

@@ -12,7 +12,6 @@ pub enum Id<'a> {
 /// The value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// An integer.
     Integer(i64),
     /// An integer without a sign.
     Unsigned(u64),
@@ -22,30 +21,24 @@ pub enum Value<'a> {
     Json(&'a [u8]),
 }
 
-/// An argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument<'a> {
     /// The argument's name.
     pub key: &'a [u8],
-    /// The argument's value.
     pub value: Value<'a>,
 }
 
 /// One event. Fields that an event of its phase does not have are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What it is: `X` a slice, `i` a moment, `C` values of a counter, `M` about a row, `s` and `f`
+    /// What the event is: `X` a slice, `i` a moment, `C` values of a counter, `M` about a row, `s` and `f`
     /// the ends of an arrow.
     pub phase: u8,
-    /// The entry's name.
     pub name: &'a [u8],
-    /// The entry's category.
     pub category: Option<&'a [u8]>,
-    /// The entry's process.
     pub process: Id<'a>,
-    /// The entry's thread.
     pub thread: Id<'a>,
-    /// When it happened or began, ns since 1970 UTC.
+    /// When the event happened or began, ns since 1970 UTC.
     pub time_ns: i64,
     /// How long a slice took, ns.
     pub duration_ns: Option<u64>,
@@ -53,6 +46,5 @@ pub struct Entry<'a> {
     pub id: Option<i64>,
     /// How far a moment reaches: `t` its thread, `p` its process, `g` everything.
     pub scope: Option<u8>,
-    /// The entry's arguments.
     pub arguments: &'a [Argument<'a>],
 }

@@ -36,7 +36,6 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// These types.
     pub fn of(types: &[u32]) -> Self {
         let mut asked = Self::default();
         for number in types {

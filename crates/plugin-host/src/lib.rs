@@ -29,12 +29,12 @@
 //! before it is used, as far as that is possible: a size that lies about readable memory, or a wild
 //! pointer, cannot be detected. What is wrong becomes a [`Problem`] and the rest goes on.
 
+pub mod catch;
 pub mod conformance;
 pub mod discover;
 pub mod entry;
 pub mod event_checks;
 pub mod fit;
-pub mod catch;
 mod known;
 pub mod layers;
 pub mod lineage;
@@ -45,8 +45,8 @@ pub mod session;
 pub mod sink;
 pub mod stream;
 
-pub use discover::discover;
 pub use catch::Left;
+pub use discover::discover;
 pub use load::{Host, Plugin, Profiler};
 pub use problem::{Problem, Problems};
 pub use session::{Correlation, Session, Setup};

@@ -10,8 +10,8 @@ use abi::kineto::{
     QueryParams, Register, Registry,
 };
 
-use crate::event_checks::{Builder, add_counter, add_missing, set_thread_name};
 use crate::catch::{self, call_one};
+use crate::event_checks::{Builder, add_counter, add_missing, set_thread_name};
 use crate::known::Known;
 use crate::platform::Library;
 use crate::problem::{Problem, Problems};
@@ -165,7 +165,6 @@ pub struct Plugin {
     pub file: PathBuf,
     /// What the plugin did wrong so far.
     pub problems: Arc<Problems>,
-    /// The plugin's profilers that can be used.
     pub profilers: Vec<Profiler>,
     /// What the plugin was given to register with. It is never freed, because the plugin may use it
     /// at any time; a checker for leaks finds it here.
@@ -182,9 +181,9 @@ unsafe impl Sync for Plugin {}
 pub struct Profiler {
     /// The profiler's name, or the file's if it has none.
     pub name: String,
-    /// The types that it supports, each once, in its own order.
+    /// The types that the profiler supports, each once, in its own order.
     pub types: Vec<u32>,
-    /// Bytes of its interface, as it states them.
+    /// Bytes of the profiler's interface, as it states them.
     pub interface_bytes: usize,
     /// What the profiler uses of the extension.
     pub extension: Option<Extension>,
@@ -288,7 +287,7 @@ impl Plugin {
         plugin
     }
 
-    /// Lets it extend its host and register, and queries its profilers.
+    /// Lets the plugin extend its host and register, and queries its profilers.
     fn register(
         &mut self,
         register: *const c_void,

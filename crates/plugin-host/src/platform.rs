@@ -64,7 +64,7 @@ mod unix {
             NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
         }
 
-        /// Closes it.
+        /// Closes the library.
         ///
         /// # Safety
         /// Nobody uses a function or an address of it from now on.

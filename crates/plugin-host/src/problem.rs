@@ -16,9 +16,9 @@ pub enum Problem {
     NoRegister,
     /// The plugin's function `KinetoPlugin_register` failed.
     RegisterFailed {
-        /// What it returned.
+        /// What the function returned.
         code: i32,
-        /// How many profilers it had registered.
+        /// How many profilers the plugin had registered.
         registered: usize,
     },
     /// The plugin registered no profiler and returned success.
@@ -31,18 +31,16 @@ pub enum Problem {
     SmallInterface(usize),
     /// The plugin's interface lacks a function that it must have.
     MissingFunction(&'static str),
-    /// One of its functions returned an error.
+    /// One of the plugin's functions returned an error.
     Failed {
-        /// Which function.
         function: &'static str,
-        /// What it returned.
+        /// What the function returned.
         code: i32,
     },
-    /// One of its functions did not return.
+    /// One of the plugin's functions did not return.
     Left {
-        /// Which function.
         function: &'static str,
-        /// How it ended.
+        /// How the call ended.
         how: Left,
     },
     /// The plugin has no name.
@@ -62,7 +60,7 @@ pub enum Problem {
     SmallStruct {
         /// The call to which it was passed.
         call: &'static str,
-        /// The size that it states.
+        /// The size that the struct states.
         size: usize,
         /// The smallest size that is allowed.
         least: usize,
@@ -215,7 +213,7 @@ impl fmt::Display for Problem {
 pub struct Problems {
     file: PathBuf,
     seen: Mutex<Vec<(Problem, u64)>>,
-    /// A call of it was ended by a fault, so it must not be called again.
+    /// A call of the plugin was ended by a fault, so it must not be called again.
     crashed: AtomicBool,
 }
 

@@ -14,8 +14,8 @@ use abi::kineto::{
     ConfigureParams, CreateParams, Function, HandleParams, ProcessParams, PushParams, ToggleParams,
 };
 
-use crate::event_checks::Asked;
 use crate::catch::{self, Left, call_one};
+use crate::event_checks::Asked;
 use crate::lineage::process_number;
 use crate::load::Profiler;
 use crate::problem::{Problem, Problems};
@@ -259,7 +259,6 @@ impl Session<'_> {
         self.correlation.clone()
     }
 
-    /// The profiler.
     pub fn profiler(&self) -> &Profiler {
         self.profiler
     }

@@ -28,7 +28,7 @@ pub struct Flow {
     pub flow_type: u32,
     /// The number of the flow, which both ends have. Never 0.
     pub id: u32,
-    /// Where it begins.
+    /// Whether the arrow begins here.
     pub is_start: bool,
 }
 
@@ -105,7 +105,7 @@ pub struct Message<'a> {
     pub level: u32,
     /// Whether data is missing because of it.
     pub loses: bool,
-    /// How often it happened, at least 1.
+    /// How often the problem happened, at least 1.
     pub count: u64,
     /// The text, without the plugin's name.
     pub text: &'a [u8],
@@ -135,8 +135,6 @@ pub trait Sink {
     fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]);
     /// A stream's or thread's row.
     fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>);
-    /// A thread's name.
     fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]);
-    /// A counter's value.
     fn counter(&mut self, counter: &Counter<'_>);
 }

@@ -59,7 +59,7 @@ const MISSING: u8 = 19;
 const CHUNK: usize = 64 * 1024;
 
 /// A text is in the stream once, but wherever an event names one it is written into the profile
-/// again. A stream may have so many bytes of such texts, and [`MOST_REPEATS`] for each of its own
+/// again. A stream may have this many bytes of such texts, and [`MOST_REPEATS`] for each of its own
 /// bytes; the rest of it counts as damaged. The shortest events of real profilers, with the longest
 /// texts that a writer repeats, come to 80.
 const REPEATED_ANYWAY: u64 = 16 << 20;
@@ -321,7 +321,7 @@ impl<W: Write> Sink for Writer<W> {
 /// How a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Its writer ended it; this many events did not fit.
+    /// The stream's writer ended it; this many events did not fit.
     Whole {
         /// Events beyond the limit.
         dropped: u64,
@@ -335,7 +335,6 @@ pub enum Ending {
     },
 }
 
-/// Reads a stream.
 #[derive(Debug)]
 pub struct Reader<R: Read> {
     source: io::BufReader<R>,

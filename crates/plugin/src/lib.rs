@@ -53,6 +53,8 @@
 //!
 //! The interface in C, with the order of calls: `include/counterpoint/kineto_plugin.h`.
 
+#![warn(missing_docs)]
+
 pub mod clock;
 pub mod export;
 mod extended;
@@ -158,11 +160,11 @@ pub trait Session: Send + Sync + 'static {
 
     /// An op begins on the calling thread; what it launches belongs to this id.
     fn push_correlation(&self, _id: u64) {}
-    /// It ends.
+    /// The op with the last correlation id ends.
     fn pop_correlation(&self) {}
     /// A range that the program marked begins on the calling thread.
     fn push_user_correlation(&self, _id: u64) {}
-    /// It ends.
+    /// The range ends.
     fn pop_user_correlation(&self) {}
 
     /// What the user says to plugins, before `start`. Hosts with Counterpoint's extension only.

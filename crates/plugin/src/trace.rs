@@ -242,7 +242,7 @@ impl<'t> Trace<'t> {
             .arg(&series, value);
     }
 
-    /// Says that so many events are missing, although nothing went wrong in the plugin. Returns whether
+    /// Says that this many events are missing, although nothing went wrong in the plugin. Returns whether
     /// the host counts them; the plugin should return an error to a host that does not.
     pub fn missing(&mut self, what: Missing, count: u64) -> bool {
         let add = self.extended.host.and_then(|host| host.add_missing);
@@ -300,7 +300,7 @@ pub struct EventInTrace<'a, 't> {
 }
 
 impl EventInTrace<'_, '_> {
-    /// Names it.
+    /// Names the event.
     pub fn name(self, name: &str) -> Self {
         let name = c_text(name);
         let builder = self.trace.builder;

@@ -57,7 +57,7 @@ pub struct Activity<'a> {
     pub id: Option<&'a str>,
     /// The activity's arguments, as a JSON object.
     pub args: Option<&'a str>,
-    /// All its other keys, as a JSON object.
+    /// All the event's other keys, as a JSON object.
     pub more: Option<&'a str>,
 }
 

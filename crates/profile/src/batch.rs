@@ -143,7 +143,6 @@ impl<'a> Batches<'a> {
 }
 
 impl Batches<'_> {
-    /// Returns the schema of the batches.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }

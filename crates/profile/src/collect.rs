@@ -246,9 +246,6 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
 /// Whether the pool of the profile in `dir` exists, belongs to the caller and names this very
 /// directory. Nobody else can have made such a profile. The check is needed because a directory of
 /// the caller may have been unpacked from any archive, even with a pool in it.
-///
-/// # Errors
-/// Fails if the manifest cannot be read.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -260,9 +257,6 @@ pub fn has_own_pool(dir: &Path) -> Result<bool> {
 
 /// Whether the caller may change the profile in `dir`: its pool is its own, or the pool is gone and
 /// the directory belongs to the caller.
-///
-/// # Errors
-/// Fails if the manifest cannot be read.
 pub fn is_own(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;

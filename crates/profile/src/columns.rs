@@ -117,7 +117,6 @@ fn retain<T>(column: &mut Vec<T>, keep: &[bool]) {
 pub struct Extra {
     /// Index of the call in the columns.
     pub call: usize,
-    /// Key of the value.
     pub key: u32,
     /// The 64 bits of the value.
     pub bits: u64,
@@ -143,7 +142,7 @@ pub enum Status {
     Whole,
     /// Read, but counting only part of the time, so the values are too small.
     Multiplexed,
-    /// Read, but it never counted during the call, so the values are meaningless.
+    /// The counter was read, but it never counted during the call, so the values are meaningless.
     NeverRan,
 }
 

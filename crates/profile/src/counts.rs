@@ -29,7 +29,7 @@ pub struct CountedCalls {
     /// All calls: those that were timed, and those that were only counted. Exact, also after a
     /// crash.
     pub calls: u64,
-    /// How many of them were timed. If none of their records is lost, this is the number of
+    /// How many of the calls were timed. If none of their records is lost, this is the number of
     /// records.
     pub timed: u64,
     /// How many of the timed calls had their counters read.
@@ -110,14 +110,13 @@ pub struct ThreadSpent {
 /// A table that is still in the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftTable {
-    /// Whose it is: process id, start time, generation.
+    /// Whose table it is: process id, start time, generation.
     pub process: (u32, u64, u32),
     /// The table's bytes, copied.
     bytes: Vec<u8>,
 }
 
 impl LeftTable {
-    /// Adds what it says.
     pub fn add_to(&self, frames: &mut CountsFrames) {
         match Table::parse(&self.bytes) {
             Ok(table) => frames.frames.push(table.frame()),
@@ -125,7 +124,7 @@ impl LeftTable {
         }
     }
 
-    /// Appends what it says to the file of its part.
+    /// Appends what the table says to the file of its part.
     pub fn append(&self, part: &Dir) -> Result<()> {
         let bytes = match Table::parse(&self.bytes) {
             Ok(table) => table.frame().to_bytes(),
@@ -146,7 +145,7 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
         at += 1;
         let head = pool.head(first, TABLE_HEADER_BYTES)?;
         let Ok(pages) = Table::pages(&head) else { continue };
-        // The rest of it belongs to the same process.
+        // The rest of the table belongs to the same process.
         let follows = |(i, claim): (usize, &(usize, u32))| *claim == (first + 1 + i, row);
         let rest = claimed[at..].iter().enumerate().take(pages - 1).take_while(|c| follows(*c));
         let rest = rest.count();

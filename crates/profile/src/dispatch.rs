@@ -27,9 +27,7 @@ pub type DispatchId = u64;
 /// One dispatch, complete or as far as it was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dispatch {
-    /// The dispatch's number.
     pub id: DispatchId,
-    /// The export.
     pub export: u32,
     /// Number of workgroups: x, y, z.
     pub count: [u32; 3],
@@ -63,11 +61,8 @@ impl Dispatch {
 /// One workgroup call, as the assembler needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Workgroup<'a> {
-    /// The export.
     pub export: u32,
-    /// The workgroup's id.
     pub id: [u32; 3],
-    /// The number of workgroups.
     pub count: [u32; 3],
     /// Begin, in ns.
     pub start_ns: i64,
@@ -80,7 +75,6 @@ pub struct Workgroup<'a> {
 /// The effect of a call.
 #[derive(Debug)]
 pub struct Placed {
-    /// The dispatch to which it belongs.
     pub id: DispatchId,
     /// Whether the op began that dispatch.
     pub first: bool,

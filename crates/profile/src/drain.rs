@@ -113,7 +113,7 @@ impl Files {
 
     fn open(&mut self, part: PartId) -> Result<std::fs::Metadata> {
         let directory = self.root.dir(PARTS_NAME)?.dir(part.name())?;
-        // Only the process itself creates its file.
+        // Only the process itself creates its file of pages.
         directory.look(PAGES_NAME)?;
         let file = directory.append(PAGES_NAME)?;
         let found = file.metadata();

@@ -13,14 +13,13 @@ pub struct Groups {
     groups: Vec<Group>,
 }
 
-/// One group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The group's number in the manifest.
     pub number: u16,
     /// The group's counters, as indices into the manifest's list.
     pub counters: Range<usize>,
-    /// Whether its values and times come from a script.
+    /// Whether the group's values and times come from a script.
     pub simulated: bool,
 }
 
@@ -35,7 +34,6 @@ pub(crate) struct PageGroups {
 }
 
 impl Groups {
-    /// Returns the groups of these counters.
     pub fn new(counters: &[CounterInfo]) -> Self {
         let mut result = Self::default();
         for (i, counter) in counters.iter().enumerate().take(model::MAX_COUNTERS) {

@@ -48,7 +48,6 @@ pub struct Launcher {
 /// several members may have the same id.
 pub type Whose = (usize, PartId);
 
-/// All launches of a profile.
 #[derive(Debug, Default)]
 pub struct Launches {
     by_id: HashMap<(Whose, u64), Launcher>,
@@ -113,9 +112,6 @@ impl<'a> Ids<'a> {
 
 impl Launches {
     /// Reads the activities and, if there are ids, the pages of the profile.
-    ///
-    /// # Errors
-    /// The activities cannot be read.
     pub fn read(profile: &Profile, traces: &[Activities]) -> Result<Self> {
         let mut launched: HashMap<(Whose, u64), u32> = HashMap::new();
         for trace in traces {

@@ -55,7 +55,7 @@ impl PartId {
         Self { generation: FIRST_PLUGIN_GENERATION.saturating_add(after), ..self }
     }
 
-    /// Whether it is a part for the events of plugins.
+    /// Whether the generation is a part for the events of plugins.
     pub fn is_of_plugins(self) -> bool {
         self.generation >= FIRST_PLUGIN_GENERATION
     }
@@ -98,7 +98,7 @@ pub(crate) struct LeftPage {
     /// The page's number in the pool.
     pub number: usize,
     pub header: PageHeader,
-    /// A copy of its bytes, made at once if the owner is alive and may go on writing.
+    /// A copy of the page's bytes, made at once if the owner is alive and may go on writing.
     pub copy: Option<Vec<u8>>,
 }
 

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 /// A process of this boot. Ids are reused, but the combination of an id and a start time is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// Process id.
     pub pid: u32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,

@@ -60,7 +60,7 @@ pub struct LoopModule {
     pub cost: Option<HitCost>,
     /// The 10th and the 90th percentile of the same measurements.
     pub cost_range: Option<[HitCost; 2]>,
-    /// Where its machine code is. `None` if it is not known.
+    /// Where the module's machine code is. `None` if it is not known.
     pub code: Option<LoopCode>,
 }
 
@@ -74,7 +74,7 @@ pub struct LoopCode {
     pub machine: u16,
     /// The build id of the module's file.
     pub build_id: Option<Vec<u8>>,
-    /// Bytes of its file, and when it was modified last (ns since 1970), if it had one that could be
+    /// Bytes of the module's file, and when it was modified last (ns since 1970), if it had one that could be
     /// opened.
     pub file: Option<(u64, u64)>,
     /// The copy in the profile: the number of its file ([`Profile::kept_code`](crate::Profile::kept_code)).
@@ -127,7 +127,7 @@ pub struct LoopRow {
     pub iterations: u64,
     /// Hits whose iterations are known.
     pub iterated: u64,
-    /// Of `ended`, those before the first random one. Mode sampled only.
+    /// Of `ended`, the hits before the first random one. Mode sampled only.
     pub first_ended: u64,
     /// The time of the hits in `first_ended`, in ticks.
     pub first_ticks: u64,
@@ -165,7 +165,6 @@ pub struct LoopEvent {
     pub tid: u32,
     /// The id of the function or loop.
     pub id: u32,
-    /// Whether it is an end.
     pub end: bool,
     /// Return address of the handler's call, as an offset in its object (file offset semantics of
     /// the ELF virtual address); in anonymous memory the address itself.

@@ -66,7 +66,7 @@ pub struct Manifest {
     pub logical_cpus: u32,
     /// Arguments of the program that was started, beginning with its name; empty for `env`.
     pub command: Vec<String>,
-    /// Directory in which it was started.
+    /// Directory in which the program was started.
     pub working_directory: String,
     /// What a person should know about the environment (a container, a virtual machine).
     pub environment: Option<String>,
@@ -201,7 +201,7 @@ impl Side {
         }
     }
 
-    /// The name of its directory in a round.
+    /// The name of the side's directory in a round.
     pub fn directory(self) -> &'static str {
         match self {
             Self::A => "a",
@@ -216,7 +216,7 @@ impl Side {
 pub struct Place {
     /// The series' random id, 32 hexadecimal digits.
     pub series: String,
-    /// Which program it ran.
+    /// Which program the run is of.
     pub side: Side,
     /// The round, from 1.
     pub round: u32,
@@ -241,7 +241,6 @@ pub enum State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Exit {
-    /// Exit code.
     pub code: Option<i32>,
     /// Number of the signal that ended it.
     pub signal: Option<i32>,
@@ -287,10 +286,10 @@ pub struct CounterInfo {
     pub unit: String,
     /// The group of counters with which it was read, from 0.
     pub group: u16,
-    /// Whether its values come from a script, for tests; its times then say nothing about CPUs.
+    /// Whether the counter's values come from a script, for tests; its times then say nothing about CPUs.
     #[serde(default)]
     pub simulated: bool,
-    /// The pass in which it was counted, from 1; `null` or absent in a profile without passes.
+    /// The pass in which the counter was counted, from 1; `null` or absent in a profile without passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pass: Option<u32>,
 }
@@ -442,7 +441,7 @@ impl Manifest {
         self.write_in(&Dir::open(dir)?)
     }
 
-    /// Writes it into the profile `dir`: see [`Manifest::write`].
+    /// Writes the manifest into the profile `dir`: see [`Manifest::write`].
     ///
     /// # Errors
     /// Same as for [`Manifest::write`].

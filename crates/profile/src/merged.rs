@@ -29,7 +29,6 @@ use crate::sparse;
 /// The directory of members in a profile.
 pub const MERGED_NAME: &str = "merged";
 
-/// A member of a merged profile.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     /// The name of the profile that was merged.
@@ -78,7 +77,7 @@ fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
 pub struct Aligned {
     /// The way.
     pub by: AlignedBy,
-    /// How far off its times may be, in ns, compared with those of the first member that is aligned by
+    /// How far off the member's times may be, in ns, compared with those of the first member that is aligned by
     /// `first`; `None` if that is not known.
     pub uncertainty_ns: Option<f64>,
 }

@@ -21,7 +21,6 @@ pub type OpId = u32;
 /// machines call.
 pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]);
 
-/// One op.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Op {
     /// Name of the exported function; never empty.
@@ -37,14 +36,14 @@ pub struct Op {
     pub source_line: u32,
     /// The role of the op's calls.
     pub role: Role,
-    /// Types and shapes of its tensor arguments, or empty: see [`OpExport::arguments`].
+    /// Types and shapes of the op's tensor arguments, or empty: see [`OpExport::arguments`].
     pub arguments: String,
-    /// Device of its last tensor argument (`cpu0`), or empty.
+    /// Device of the op's last tensor argument (`cpu0`), or empty.
     pub device: String,
-    /// Whether its calls return before the device has finished, so that durations are those of
+    /// Whether the op's calls return before the device has finished, so that durations are those of
     /// launches.
     pub asynchronous: bool,
-    /// Whether it is a bookkeeping op of its host ([`Host::is_bookkeeping`]).
+    /// Whether the op is a bookkeeping op of its host ([`Host::is_bookkeeping`]).
     pub bookkeeping: bool,
     /// The place of the op's host in [`Ops::hosts`].
     pub host: u32,
@@ -263,7 +262,6 @@ impl Ops {
         &self.ops
     }
 
-    /// Returns the op with this number.
     pub fn get(&self, id: OpId) -> Option<&Op> {
         self.ops.get(id as usize)
     }

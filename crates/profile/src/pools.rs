@@ -87,9 +87,6 @@ pub fn own_directories() -> Vec<PathBuf> {
 }
 
 /// Returns the directories of the pools that the manifests of a profile name.
-///
-/// # Errors
-/// Fails if the manifest cannot be read.
 pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
     let manifest = Manifest::read_in(root)?;
     let passes = (1..=manifest.passes).map_while(|number| passes::open_dir(root, number).ok());
@@ -102,9 +99,9 @@ pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub file: PoolFile,
-    /// Whether it belongs to this profile and not to one that this is a copy of.
+    /// Whether the pool belongs to this profile and not to one that this is a copy of.
     pub is_of_profile: bool,
-    /// Whether it belongs to the caller.
+    /// Whether the pool belongs to the caller.
     pub is_own: bool,
     place: Place,
 }
@@ -217,7 +214,7 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
 }
 
 impl Found {
-    /// Returns why its data may not move into the profile and it may not be deleted; `None` if both
+    /// Returns why the pool's data may not move into the profile and it may not be deleted; `None` if both
     /// are allowed.
     pub fn refusal(&self) -> Option<&'static str> {
         if !self.is_own {
@@ -246,7 +243,7 @@ impl Place {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
         }
-        // This fails, as it should, if the directory contains anything else.
+        // Removing fails, as it should, if the directory contains anything else.
         let _ = self.remove_directory();
         Ok(())
     }

@@ -55,7 +55,6 @@ use line::fit;
 pub struct Profile {
     /// Path of the directory.
     pub dir: PathBuf,
-    /// The manifest.
     pub manifest: Manifest,
     /// The processes that recorded, oldest first.
     pub processes: Vec<Process>,
@@ -95,7 +94,7 @@ pub struct Process {
     pub id: PartId,
     /// The process's own description; `None` if its metadata is missing.
     pub info: Option<meta::Process>,
-    /// The descriptions of its hosts, with the numbers that its libraries refer to; at most
+    /// The descriptions of the process's hosts, with the numbers that its libraries refer to; at most
     /// [`MOST_HOSTS`].
     pub hosts: Vec<(u8, Host)>,
     /// The executable libraries that it loaded, and the machines of its hosts.
@@ -106,17 +105,17 @@ pub struct Process {
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to, by number.
     pub texts: HashMap<u32, String>,
-    /// The cost of its probes, with one entry for each thread and set of counters that was
+    /// The cost of the process's probes, with one entry for each thread and set of counters that was
     /// calibrated.
     pub calibrations: Vec<Calibration>,
     /// The steps of the process's clock. `None` if they are not known.
     pub clock_steps: Option<Granularity>,
     /// How long brackets took. The last entry of a thread and set of counters replaces the others.
     pub brackets: Vec<Brackets>,
-    /// How long its host itself took to announce ops to the recorder, before and after them. The last
+    /// How long the process's host itself took to announce ops to the recorder, before and after them. The last
     /// entry of a thread replaces the others.
     pub announced: Vec<Brackets>,
-    /// What recording cost it outside of calls and threads; `None` if it is not known.
+    /// What recording cost the process outside of calls and threads; `None` if it is not known.
     pub cost: Option<ProcessCost>,
     /// The processor time of all threads that it had at its end, or at the end of the session. `None`
     /// if it did not end in an orderly way.
@@ -131,14 +130,14 @@ pub struct Process {
     pub steps: Option<Steps>,
     /// The exact counts of the process's calls.
     pub(crate) counted: Vec<CountedCalls>,
-    /// What its counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
+    /// What the process's counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
     /// the value of its own pass.
     pub switch_cost: Option<SwitchCost>,
     /// The process's threads, in the order of their numbers.
     pub threads: Vec<Thread>,
     /// Whether the process still runs.
     pub alive: bool,
-    /// The pass in which it ran, from 0; 0 in a profile without passes.
+    /// The pass in which the process ran, from 0; 0 in a profile without passes.
     pub pass: u32,
     /// The member that the process belongs to: an index in [`Profile::members`]; 0 if there are none.
     pub member: usize,
@@ -373,7 +372,7 @@ fn part_ids(parts: &Dir) -> Result<BTreeSet<PartId>> {
 }
 
 impl Process {
-    /// Returns its process id, or the number by which a plugin calls a device.
+    /// Returns the process id, or the number by which a plugin calls a device.
     pub fn number(&self) -> u32 {
         let info = self.info.as_ref().filter(|_| self.id.is_of_plugins());
         let said = info.and_then(|info| info.arguments.get(1)?.parse().ok());
@@ -436,7 +435,7 @@ impl Process {
         self.threads.iter().flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
     }
 
-    /// Returns its directory; `None` if it has none, or one that is refused.
+    /// Returns the process's directory; `None` if it has none, or one that is refused.
     fn part(&mut self) -> Result<Option<Dir>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         let part = parts.dir(self.id.name());
@@ -456,14 +455,13 @@ impl Process {
         }
     }
 
-    /// Opens the process's file of pages.
     pub(crate) fn open_pages(&self) -> Result<File> {
         let gone =
             || Error::new("open", Path::new(PARTS_NAME), io::Error::from(io::ErrorKind::NotFound));
         self.parts.as_ref().ok_or_else(gone)?.dir(self.id.name())?.file(PAGES_NAME)
     }
 
-    /// Opens its files with events of plugins, and with recordings of PyTorch's profiler, that are not
+    /// Opens the process's files with events of plugins, and with recordings of PyTorch's profiler, that are not
     /// part of the profile yet, in the order in which they were begun.
     ///
     /// # Errors

@@ -140,7 +140,7 @@ impl Dir {
         rustix::fs::fstat(self.disk("")?).map_err(|e| self.error("read", "", e))
     }
 
-    /// Returns its descriptor, for calls that must not allocate. `None` if it is only in memory.
+    /// Returns the directory's descriptor, for calls that must not allocate. `None` if it is only in memory.
     pub(crate) fn descriptor(&self) -> Option<&OwnedFd> {
         self.disk.as_deref()
     }

@@ -32,7 +32,7 @@ const MOST_FRAGMENTS: usize = 1 << 20;
 /// A complete page in a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
-    /// Offset of its start.
+    /// Offset of the page's start.
     pub offset: u64,
     pub header: PageHeader,
 }

@@ -37,7 +37,6 @@ pub struct Series {
     pub id: String,
     /// Version of the program that recorded.
     pub program_version: String,
-    /// Number of rounds.
     pub rounds: u32,
     /// Number of times that each program ran before the first round without being recorded here.
     pub warm_up: u32,

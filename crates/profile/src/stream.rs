@@ -221,9 +221,6 @@ impl StreamReader {
     }
 
     /// Returns the next batch; `None` at the end, however the stream ends.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.ending != Ending::Unread {
             return Ok(None);

@@ -36,7 +36,7 @@ use record::Timeline;
 
 /// The directory of tracks in a profile.
 pub const TRACKS_NAME: &str = "tracks";
-/// The directory in it to which `run` writes its samples.
+/// The directory in `tracks` to which `run` writes its samples.
 pub const SAMPLED_NAME: &str = "run";
 /// Maximum number of samples in a batch.
 pub const BATCH_ROWS: usize = 65_536;
@@ -56,7 +56,7 @@ pub enum Readings {
 /// One curve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Name of its track, as people know the counter: `power/energy-pkg/`.
+    /// Name of the curve's track, as people know the counter: `power/energy-pkg/`.
     pub track: String,
     /// The series' name among the series of its track; empty if the track and the scope suffice.
     pub name: String,
@@ -82,7 +82,6 @@ pub struct Series {
 /// What the counts of a series cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// The whole machine.
     Machine,
     /// A logical CPU.
     Cpu(u32),
@@ -116,7 +115,7 @@ impl Scope {
         }
     }
 
-    /// Returns its number; the machine has none.
+    /// Returns the scope's number; the machine has none.
     pub fn number(self) -> Option<u32> {
         match self {
             Self::Machine => None,
@@ -174,14 +173,12 @@ pub struct Sample {
 pub enum Reading {
     /// A count as the kernel gave it.
     Count {
-        /// The raw value.
         raw: u64,
         /// How long the counter has been enabled, in ns.
         enabled_ns: u64,
         /// The part of that time in which the counter was counting, in ns.
         running_ns: u64,
     },
-    /// A number.
     Value(f64),
 }
 

@@ -57,7 +57,7 @@ pub fn remove(path: &Path) -> Result<bool> {
                 let place = found.into_parts().1;
                 place.remove().map_err(Error::on("remove", &manifest.pool.unwrap_or_default()))?;
             }
-            // It stays until nobody can use it, and then the next command frees it.
+            // The pool stays until nobody can use it, and then the next command frees it.
             Ok(_) | Err(NoPool::Gone | NoPool::Refused(_) | NoPool::Unreadable(_)) => {}
         }
     }
@@ -121,7 +121,7 @@ fn contains_only(
     inside.names().is_ok_and(|names| names.iter().all(|name| is_known(&inside, name)))
 }
 
-/// Whether it is a pool, or a file that was to become one, and no process has it open to write.
+/// Whether the file is a pool, or was to become one, and no process has it open to write.
 fn is_unused_pool(dir: &Dir) -> bool {
     let Ok(file) = dir.file(POOL_NAME) else { return false };
     let is_begun = |found: &Stat| {

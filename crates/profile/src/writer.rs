@@ -65,7 +65,7 @@ struct Process {
     name: String,
     arguments: Vec<String>,
     job: Option<Job>,
-    /// The name of its directory, which is opened each time, because the trace of a whole machine may
+    /// The name of the process's directory, which is opened each time, because the trace of a whole machine may
     /// have more processes than a process may have open files.
     part: String,
     threads: u32,

@@ -151,7 +151,7 @@ fn calls_in_steps_that_were_away_are_estimated() {
     script.budget(0.02);
     let process = script.process(1);
     process.library("m", &["a"]);
-    // What the thread itself has added is in its calls.
+    // What the thread itself has added is in the thread's calls.
     let threads = [(of(0, 30, 0, 38), 90), (of(10, 20, 0, 0), 30), (of(10, 20, 1, 0), 30)];
     for (steps, unseen) in threads {
         let thread = process.thread("t").counted(0, 24 + unseen, 0, 0);

@@ -88,7 +88,7 @@ impl ClockKind {
 pub struct Granularity {
     /// The smallest difference between two readings that follow each other at once and differ.
     pub smallest_ticks: u64,
-    /// The median of those differences. Where a reading takes longer than the clock's own step,
+    /// The median of the differences between readings that follow each other at once and differ. Where a reading takes longer than the clock's own step,
     /// this is the time of a reading.
     pub typical_ticks: u64,
 }

@@ -40,9 +40,7 @@ pub const COUNTS_NAME: &str = "counts.cps";
 pub const TABLE_MAGIC: u64 = u64::from_le_bytes(*b"CPTCNTS1");
 /// The version of the layout.
 pub const TABLE_VERSION: u32 = 2;
-/// Bytes of a table's header.
 pub const TABLE_HEADER_BYTES: usize = 256;
-/// Bytes of an entry.
 pub const ENTRY_BYTES: usize = 128;
 
 const KIND_COUNTS: u16 = 1;
@@ -55,7 +53,6 @@ pub struct TableHeader {
     pub magic: AtomicU64,
     /// [`TABLE_VERSION`].
     pub version: u32,
-    /// Pages of the table.
     pub pages: u32,
     /// Process id.
     pub pid: u32,
@@ -67,7 +64,6 @@ pub struct TableHeader {
     pub thread_uid: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number of entries.
     pub entries: u32,
     /// Zero.
     pub reserved: u32,
@@ -155,13 +151,11 @@ pub struct Spent {
 /// The calls of one export on one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountsRow {
-    /// The export.
     pub export: u32,
-    /// All of its calls.
     pub calls: u64,
-    /// How many of them were timed.
+    /// How many of the calls were timed.
     pub timed: u64,
-    /// How many of those had their counters read.
+    /// How many of the timed calls had their counters read.
     pub counted: u64,
 }
 

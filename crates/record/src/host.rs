@@ -42,7 +42,7 @@ pub struct Host {
     /// Whether the program itself runs between two ops. The time in between is then not the host's
     /// own, and what it takes to announce an op is measured apart (the frame `Announced`).
     pub program_between_ops: bool,
-    /// Whether its ops are told apart by the shapes of their arguments only if the user asks for that
+    /// Whether the kind's ops are told apart by the shapes of their arguments only if the user asks for that
     /// (`run --shapes`).
     pub shapes_if_asked: bool,
     /// What a bracket costs more than in the calibration, in thousandths of what the times of brackets
@@ -59,10 +59,10 @@ pub struct Host {
     /// How the names of its bookkeeping ops begin, for which no counter is read unless the user asks.
     /// Empty if it has none.
     pub bookkeeping: Text,
-    /// The name of its own profiler, whose recordings a process may contain: `torch.profiler`. Empty
+    /// The name of the kind's own profiler, whose recordings a process may contain: `torch.profiler`. Empty
     /// if it has none.
     pub profiler: Text,
-    /// What it calls its calls of some roles. Other roles have the published names of kinds.
+    /// What the kind calls its calls of some roles. Other roles have the published names of kinds.
     pub kinds: Cow<'static, [(Role, Text)]>,
     /// How the names of ranges begin that end in a number and are all one row: `ProfilerStep#`.
     pub numbered: Cow<'static, [Text]>,
@@ -89,7 +89,7 @@ impl Host {
         numbered: Cow::Borrowed(&[]),
     };
 
-    /// Returns what it calls its calls of this role, if it has a name for them.
+    /// Returns what the host calls its calls of this role, if it has a name for them.
     pub fn kind(&self, role: Role) -> Option<&str> {
         self.kinds.iter().find(|(of, _)| *of == role).map(|(_, name)| &**name)
     }
@@ -171,7 +171,7 @@ impl Wire for Host {
 }
 
 impl Host {
-    /// Returns it with everything in its range, as if it had been read from a file.
+    /// Returns the description with everything in its range, as if it had been read from a file.
     pub fn within_bounds(mut self) -> Self {
         let [value, low, high] =
             self.unseen.map(|thousandths| thousandths.clamp(1_000, MOST_THOUSANDTHS));

@@ -45,7 +45,6 @@ pub use values::{Text, ValueKey, ValueKind};
 const PREFIX_BYTES: usize = 16;
 const KIND_VALUE: u16 = 6;
 
-/// One frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// The identity of the process; the first frame.
@@ -209,7 +208,7 @@ fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
 /// The frames of a file to which several threads append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scanned<F> {
-    /// Those that are whole, and of kinds that this version knows.
+    /// The frames that are whole, and of kinds that this version knows.
     pub frames: Vec<F>,
     /// Number of places that are not frames.
     pub torn: u64,

@@ -26,10 +26,10 @@
 
 mod file;
 pub mod full;
-mod truncation;
 mod layout;
 pub mod owner;
 mod run_row;
+mod truncation;
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -39,10 +39,10 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use model::Loss;
 
 pub use file::{PoolFile, ProcessRow, create, create_with};
-pub use truncation::TruncationGuard;
 pub use layout::Layout;
 pub use owner::{Owner, ProfileId};
 pub use run_row::{with_guarded_run_row, with_run_row};
+pub use truncation::TruncationGuard;
 
 use crate::page::PAGE_BYTES;
 
@@ -227,7 +227,7 @@ impl Pool {
         }
         let Some(layout) = Layout::of_size(stat.st_size as u64) else { return Err(libc::EINVAL) };
         let length = layout.pages_offset();
-        // Map it elsewhere first, because only a valid pool may replace an old one.
+        // Map the pool elsewhere first, because only a valid pool may replace an old one.
         let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, length)?;
         let refuse = |errno| {
             // SAFETY: mapped above; no reference to it survives.
@@ -268,7 +268,9 @@ impl Pool {
     /// Same as [`Pool::open`], or as [`TruncationGuard::new`].
     pub fn open_guarded(file: &File) -> Result<(Self, TruncationGuard), i32> {
         // SAFETY: a mapping that is only unmapped after the guard was dropped.
-        Self::map(file.as_raw_fd(), None, |at, length| unsafe { TruncationGuard::new(at..at + length) })
+        Self::map(file.as_raw_fd(), None, |at, length| unsafe {
+            TruncationGuard::new(at..at + length)
+        })
     }
 
     /// Where everything is.
@@ -281,7 +283,6 @@ impl Pool {
         &self.places[page.min(self.places.len() - 1)]
     }
 
-    /// The claim of a page.
     fn claim(&self, page: usize) -> &'static AtomicU32 {
         &self.claims()[page.min(self.places.len() - 1)]
     }

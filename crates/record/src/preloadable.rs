@@ -85,7 +85,7 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     let mut start = [0u8; START_BYTES];
     let Some(mut file) = File::open(at, path) else { return Carrier::Able };
     if !file.is_readable() {
-        // It may still be executable: some systems install `sudo` like this.
+        // The file may still be executable: some systems install `sudo` like this.
         return if file.gains_rights() { Carrier::Privileged } else { Carrier::Able };
     }
     let mut length = file.read(0, &mut start);

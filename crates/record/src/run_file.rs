@@ -25,7 +25,7 @@ const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
 pub const RUN_FILE_NAME: &str = "run.bin";
-/// Its name if programs are to load profiler plugins when they start. The name says so because most
+/// The name of the run file if programs are to load profiler plugins when they start. The name says so because most
 /// programs never read the file: a program without plugins has nothing to do when it starts.
 pub const RUN_FILE_WITH_PLUGINS_NAME: &str = "run-with-plugins.bin";
 /// Environment variable that passes the run file's absolute path to the program.

@@ -8,7 +8,6 @@ use crate::wire::wire;
 pub struct ThreadCpu {
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// The thread's name.
     pub name: String,
     /// The thread's processor time in ns.
     pub cpu_ns: u64,

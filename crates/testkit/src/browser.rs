@@ -130,7 +130,7 @@ impl Browser {
         }
     }
 
-    /// What it has written to standard error.
+    /// What the browser has written to standard error.
     fn said(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         String::from_utf8_lossy(&said).into_owned()
@@ -249,7 +249,7 @@ fn says_its_version(program: &Path) -> bool {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It ends with its pipe. If not, it is killed.
+        // The browser ends with its pipe. If not, it is killed.
         self.requests = None;
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {

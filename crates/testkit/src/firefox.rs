@@ -220,7 +220,7 @@ impl Firefox {
         self.call("browsingContext.setViewport", wanted);
     }
 
-    /// What it has written to standard error.
+    /// What the browser has written to standard error.
     fn said(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         String::from_utf8_lossy(&said).into_owned()

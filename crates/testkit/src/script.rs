@@ -23,7 +23,6 @@ use record::{ClockKind, Drawn, Granularity, Snapshot, Usage};
 
 use crate::hosts;
 
-/// A whole profile.
 #[derive(Clone, Debug)]
 pub struct ProfileScript {
     /// The manifest. `clock` and `counters` are also written to `run.bin`.
@@ -35,7 +34,6 @@ pub struct ProfileScript {
     pub pool: bool,
 }
 
-/// One process.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessScript {
     /// Process id.
@@ -54,11 +52,9 @@ pub struct ProcessScript {
     pub value_keys: Vec<ValueKey>,
     /// Texts that values refer to.
     pub texts: Vec<Text>,
-    /// Snapshots in its metadata.
+    /// Snapshots in the process's metadata.
     pub snapshots: Vec<Snapshot>,
-    /// The process's calibrations.
     pub calibrations: Vec<Calibration>,
-    /// The steps of the process's clock.
     pub clock_steps: Option<Granularity>,
     /// How long the process's brackets took.
     pub brackets: Vec<Brackets>,
@@ -68,19 +64,17 @@ pub struct ProcessScript {
     pub cost: Option<ProcessCost>,
     /// The process's place in a distributed job.
     pub job: Option<Job>,
-    /// The threads that it had at its end.
+    /// The threads that the process had at its end.
     pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of the process's threads.
     pub leaving: Option<Leaving>,
-    /// The process's threads.
     pub threads: Vec<ThreadScript>,
-    /// Losses in its row of the pool or in its ledger: loss, count, errno.
+    /// Losses in the process's row of the pool or in its ledger: loss, count, errno.
     pub losses: Vec<(model::Loss, u64, i32)>,
     /// Whether to write no metadata at all.
     pub without_metadata: bool,
 }
 
-/// One thread.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadScript {
     /// The thread's number in the process.
@@ -91,7 +85,7 @@ pub struct ThreadScript {
     pub name: Vec<u8>,
     /// Mask of the counters in its pages.
     pub mask: u32,
-    /// Base values of its first page: ticks, CPU time, monotonic time.
+    /// Base values of the thread's first page: ticks, CPU time, monotonic time.
     pub base: (u64, u64, u64),
     /// The steps that the thread records.
     pub items: Vec<Item>,
@@ -118,7 +112,6 @@ pub struct ThreadScript {
 /// One step of a thread.
 #[derive(Clone, Debug)]
 pub enum Item {
-    /// A call.
     Call(CallScript),
     /// A reading of the thread's clocks: ticks, CPU time, monotonic time.
     Clock(u64, u64, u64),
@@ -128,10 +121,8 @@ pub enum Item {
     LostPage(u64, u64, u64),
 }
 
-/// One call.
 #[derive(Clone, Debug, Default)]
 pub struct CallScript {
-    /// The call itself.
     pub call: record::Call,
     /// The readings of each group of the page.
     pub groups: Vec<GroupRead>,
@@ -148,7 +139,6 @@ pub struct GroupRead {
     pub enabled: Option<u64>,
     /// Time running.
     pub running: u64,
-    /// Values.
     pub values: Vec<u64>,
 }
 
@@ -179,7 +169,7 @@ impl CallScript {
         self
     }
 
-    /// Places it on this CPU of this node.
+    /// Places the call on this CPU of this node.
     pub fn on(mut self, cpu: u32, node: u32) -> Self {
         self.call.location = node << 12 | cpu;
         self
@@ -336,7 +326,7 @@ impl ProfileScript {
         Self { manifest, processes: vec![], pool: false }
     }
 
-    /// Makes it a run with this budget, from 0 to 1.
+    /// Makes the profile one of a run with this budget, from 0 to 1.
     pub fn budget(&mut self, budget: f64) -> &mut Self {
         self.manifest.budget = Some(budget);
         self

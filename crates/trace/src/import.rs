@@ -10,10 +10,8 @@ pub mod trace;
 
 pub use any::read_any;
 
-/// What was imported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Imported {
-    /// Number of events.
     pub events: u64,
     /// Number of slices that became calls.
     pub calls: u64,

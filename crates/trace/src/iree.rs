@@ -44,11 +44,9 @@ pub struct Row {
     pub device: u64,
     /// Ordinal of the queue.
     pub queue: u64,
-    /// What is on the row.
     pub kind: RowKind,
 }
 
-/// What is on a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKind {
     /// What the host executed for the queue.
@@ -72,7 +70,6 @@ pub struct Slice {
     pub duration_ns: i64,
     /// The number of workgroups, if the slice is a dispatch.
     pub workgroups: Option<u64>,
-    /// The submission that the slice belongs to.
     pub submission: u64,
     /// The slice's arguments.
     pub args: Map<String, Value>,
@@ -100,7 +97,7 @@ struct Memory {
     name: String,
     at_ns: i64,
     args: Map<String, Value>,
-    /// The number of its pool, and what the pool has reserved, committed and free.
+    /// The number of the pool that the event is about, and what the pool has reserved, committed and free.
     pool: Option<(u64, [u64; 3])>,
 }
 
@@ -111,7 +108,6 @@ pub struct Bundle {
     pub slices: Vec<Slice>,
     waits: Vec<Wait>,
     memory: Vec<Memory>,
-    /// What was read.
     pub summary: ReadSummary,
 }
 

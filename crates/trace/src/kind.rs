@@ -7,7 +7,6 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::perfetto::decode::{Field, Fields, varint};
 
-/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// JSON: Chrome's trace event format, if it is a trace.
@@ -16,11 +15,9 @@ pub enum FileKind {
     Perfetto,
     /// What `iree-profile export --format=ireeperf-jsonl` writes.
     IreeLines,
-    /// The file is empty.
     Empty,
     /// Another known kind of file, with its description.
     Other(&'static str),
-    /// An unknown kind of file.
     Unknown,
 }
 
@@ -47,9 +44,6 @@ impl<R: Read> Read for Source<R> {
 }
 
 /// Examines the start of a file, also inside of gzip, and returns the file from its start.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     let head = start_of(&mut source)?;
     if !head.starts_with(b"\x1f\x8b") {
@@ -151,7 +145,7 @@ fn first_field(head: &[u8]) -> Option<&[u8]> {
     Some(&inside[..usize::try_from(length).unwrap_or(usize::MAX).min(inside.len())])
 }
 
-/// Whether it is an `XSpace`, which begins with an `XPlane`: a number (1) and a name (2) such as
+/// Whether the file is an `XSpace`, which begins with an `XPlane`: a number (1) and a name (2) such as
 /// `/host:CPU`. A packet of Perfetto has messages there.
 fn is_xplane(head: &[u8]) -> bool {
     let Some(plane) = first_field(head) else { return false };

@@ -45,9 +45,8 @@ pub struct Look {
     pub rank: Option<u64>,
     /// The machine's name.
     pub host: Option<String>,
-    /// The time of its first event, in ns since its base.
+    /// The time of the file's first event, in ns since its base.
     pub first_ns: Option<i64>,
-    /// The summary of reading it.
     pub summary: ReadSummary,
     pub(crate) clock: Option<BootClock>,
     pub(crate) document: serde_json::Map<String, Value>,
@@ -79,7 +78,6 @@ pub(crate) struct Process {
 /// How the times of a file were aligned with those of the first one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alignment {
-    /// The file.
     pub file: String,
     /// The file's rank, if the file contains one.
     pub rank: Option<u64>,
@@ -87,7 +85,7 @@ pub struct Alignment {
     pub host: Option<String>,
     /// What was added to its times in ns, besides its base time.
     pub shift_ns: i64,
-    /// How much its times can differ from those of the first file, in ns; `None` if the files do
+    /// How much the file's times can differ from those of the first file, in ns; `None` if the files do
     /// not tell.
     pub uncertainty_ns: Option<f64>,
     /// The basis of the alignment.
@@ -109,9 +107,6 @@ pub enum By {
 }
 
 /// Reads what a file says besides its events.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     look.summary = read(source, &mut look)?;

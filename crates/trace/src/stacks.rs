@@ -17,9 +17,7 @@ pub mod speedscope;
 pub enum StackUnit {
     /// Occurrences.
     Count,
-    /// Nanoseconds.
     Nanoseconds,
-    /// Bytes.
     Bytes,
     /// Anything else, by its name.
     Other(&'static str),
@@ -40,11 +38,10 @@ impl StackUnit {
 /// A function, a loop or a thread. Names must be printable text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackFrame {
-    /// What is shown.
     pub name: String,
     /// The source file; empty if it is not known.
     pub file: String,
-    /// The line in it; 0 if it is not known.
+    /// The line in the file; 0 if it is not known.
     pub line: u32,
 }
 
@@ -66,7 +63,6 @@ pub struct StackNode {
 pub struct Stacks {
     /// The frames, each once.
     pub frames: Vec<StackFrame>,
-    /// The nodes.
     pub nodes: Vec<StackNode>,
     /// Each kind of value with its name.
     pub kinds: Vec<(String, StackUnit)>,

@@ -30,7 +30,7 @@ pub struct ProcessRow<'a> {
     pub id: Id<'a>,
     /// The process's name in viewers.
     pub name: &'a str,
-    /// More about it: `CPU`, or the device.
+    /// More about the row: `CPU`, or the device.
     pub labels: &'a str,
     /// Viewers sort by this, smallest first.
     pub sort_index: i64,
@@ -41,7 +41,6 @@ pub struct ProcessRow<'a> {
 /// Names the row of a thread or stream.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadRow<'a> {
-    /// The row.
     pub row: Row<'a>,
     /// The thread's name in viewers.
     pub name: &'a str,
@@ -60,10 +59,8 @@ pub struct Arg<'a> {
     pub value: ArgValue<'a>,
 }
 
-/// The value of an [`Arg`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ArgValue<'a> {
-    /// Any value.
     Plain(Value<'a>),
     /// Three numbers: x, y, z.
     Triple([u32; 3]),
@@ -115,21 +112,18 @@ impl TextId {
 /// Work with a begin and an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
-    /// The slice's row.
     pub row: Row<'a>,
     /// The kind of activity, in the vocabulary of the output.
     pub category: &'a str,
-    /// Name.
     pub name: &'a str,
     /// Begin.
     pub start_ns: i64,
-    /// The slice's duration.
     pub duration_ns: u64,
     /// The slice's arguments.
     pub args: &'a [Arg<'a>],
     /// Identifies the keys of its arguments, for writers that remember them.
     pub shape: Option<KeysId>,
-    /// Identifies its category and name among the slices of its row.
+    /// Identifies the slice's category and name among the slices of its row.
     pub label: Option<TextId>,
     /// The arrows that begin or end at the slice's begin.
     pub flows: &'a [Flow<'a>],
@@ -144,7 +138,6 @@ pub struct Flow<'a> {
     pub kind: &'a FlowKind,
     /// Both ends of an arrow have the same id.
     pub id: u64,
-    /// Which end it is.
     pub end: FlowEnd,
 }
 
@@ -160,11 +153,9 @@ pub enum FlowEnd {
 /// A moment with a name.
 #[derive(Clone, Copy, Debug)]
 pub struct Instant<'a> {
-    /// The instant's row.
     pub row: Row<'a>,
     /// The kind of activity.
     pub category: &'a str,
-    /// Name.
     pub name: &'a str,
     /// The moment.
     pub at_ns: i64,
@@ -177,7 +168,6 @@ pub struct Instant<'a> {
 /// A point of one or more time series.
 #[derive(Clone, Copy, Debug)]
 pub struct SeriesPoint<'a> {
-    /// The point's row.
     pub row: Row<'a>,
     /// The kind of activity.
     pub category: &'a str,
@@ -187,7 +177,7 @@ pub struct SeriesPoint<'a> {
     pub at_ns: i64,
     /// Name and value of each series. A series without a known value at this point is left out.
     pub series: &'a [Arg<'a>],
-    /// Identifies its name and its series' names among the counters of its row.
+    /// Identifies the counter's name and its series' names among the counters of its row.
     pub label: Option<TextId>,
     /// The unit of each series, by the series' name. It is left out or empty if it is unknown.
     pub units: &'a [(&'a str, &'a str)],
@@ -197,28 +187,13 @@ pub struct SeriesPoint<'a> {
 /// in the order of their begins if their source has that order.
 pub trait TimelineSink {
     /// Names a process or device.
-    ///
-    /// # Errors
-    /// Writing failed.
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()>;
     /// Names a thread or stream.
-    ///
-    /// # Errors
-    /// Writing failed.
     fn thread(&mut self, thread: &ThreadRow<'_>) -> io::Result<()>;
     /// Receives a slice.
-    ///
-    /// # Errors
-    /// Writing failed.
     fn slice(&mut self, slice: &Slice<'_>) -> io::Result<()>;
     /// Receives a moment.
-    ///
-    /// # Errors
-    /// Writing failed.
     fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()>;
     /// Receives a point of a time series.
-    ///
-    /// # Errors
-    /// Writing failed.
     fn counter(&mut self, counter: &SeriesPoint<'_>) -> io::Result<()>;
 }

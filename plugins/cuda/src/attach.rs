@@ -253,7 +253,7 @@ pub fn flush(forced: bool) {
     let Some(cupti) = cupti::in_use().filter(|_| is_on()) else { return };
     compare_clocks(cupti);
     sampler::fetch(None);
-    // If it fails, the records are missing, and CUPTI counts them as dropped or not at all.
+    // If flushing fails, the records are missing, and CUPTI counts them as dropped or not at all.
     let _ = cupti.flush(if forced { cupti::FORCED } else { 0 });
     collect::add_dropped(cupti.dropped());
 }
@@ -328,7 +328,7 @@ pub fn push(kind: u32, id: u64) {
     }
 }
 
-/// It ends.
+/// The innermost call with a correlation id ends.
 pub fn pop(kind: u32) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);

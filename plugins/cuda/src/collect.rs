@@ -44,7 +44,6 @@ pub struct Store {
     lent: BTreeSet<usize>,
     limit: u64,
     names: Option<HashMap<usize, Arc<str>>>,
-    /// What is missing.
     pub missing: Missing,
 }
 
@@ -241,7 +240,7 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
         let next = unsafe { cupti.next_record(buffer, valid, record) };
         let at = match next {
             Ok(found) => match (found as usize).checked_sub(begin) {
-                // It must go forward and stay inside.
+                // The next record must be after this one and inside of the buffer.
                 Some(at) if at < valid && before.is_none_or(|before| before < at) => Some(at),
                 _ => {
                     store.missing.damaged += 1;

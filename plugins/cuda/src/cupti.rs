@@ -43,7 +43,6 @@ macro_rules! functions {
         needed { $( $name:ident $symbol:literal ( $($argument:ty),* ); )* }
         optional { $( $may:ident $may_symbol:literal ( $($may_argument:ty),* ); )* }
     ) => {
-        /// The functions of one CUPTI.
         #[derive(Debug)]
         pub struct Functions {
             $( $name: unsafe extern "C" fn($($argument),*) -> Code, )*
@@ -121,10 +120,8 @@ pub struct Cupti {
     pub version: u32,
 }
 
-/// The CUPTI in use.
 static IN_USE: OnceLock<Cupti> = OnceLock::new();
 
-/// The CUPTI in use.
 pub fn in_use() -> Option<&'static Cupti> {
     IN_USE.get()
 }
@@ -294,7 +291,6 @@ impl Cupti {
         if code == SUCCESS { count as u64 } else { 0 }
     }
 
-    /// The name of a function of CUDA.
     pub fn callback_name(&self, domain: u32, function: u32) -> Option<String> {
         let mut name = std::ptr::null();
         // SAFETY: CUPTI's function, with a variable of ours.
@@ -314,7 +310,7 @@ impl Cupti {
         }
     }
 
-    /// It ends.
+    /// The innermost call with an id ends.
     pub fn pop(&self, kind: u32) {
         if let Some(pop) = self.functions.pop {
             let mut last = 0;

@@ -25,7 +25,6 @@ const SMALL_TALK: [&str; 12] = [
 /// Functions that were asked for: whether of the driver, number.
 static FUNCTIONS: RwLock<Option<HashMap<(bool, u32), Function>>> = RwLock::new(None);
 
-/// A function of CUDA.
 #[derive(Clone, Debug)]
 struct Function {
     name: Arc<str>,

@@ -51,7 +51,6 @@ use cupti::{EXTERNAL_OP, EXTERNAL_RANGE};
 use output::Output;
 use settings::Settings;
 
-/// The plugin.
 #[derive(Debug)]
 pub struct Cuda;
 

@@ -38,7 +38,7 @@ pub struct Output {
     streams: BTreeSet<(u32, u32)>,
     /// The op, and the range, in which a call was made, by correlation.
     ops: BTreeMap<u32, [Option<u64>; 2]>,
-    /// Calls that wait for their work.
+    /// Calls whose work on the device has not come yet.
     waiting: BTreeMap<u32, Call>,
     /// Correlations whose work has come.
     worked: BTreeSet<u32>,

@@ -73,7 +73,6 @@ impl Bytes<'_> {
 pub struct Call {
     /// Whether the call is of the driver's interface (`cu…`), not of the runtime's (`cuda…`).
     pub is_driver: bool,
-    /// Which function.
     pub function: u32,
     pub start: u64,
     pub end: u64,
@@ -110,7 +109,7 @@ pub enum Record {
     Call(Call),
     Kernel {
         work: Work,
-        /// The address of its name.
+        /// The address of the record's name.
         name: usize,
         grid: [i32; 3],
         block: [i32; 3],
@@ -144,12 +143,11 @@ pub enum Record {
         what: u32,
         start: u64,
         end: u64,
-        /// The thread, if it was one.
         thread: Option<u32>,
     },
     Device {
         id: u32,
-        /// The address of its name.
+        /// The address of the record's name.
         name: usize,
         memory: u64,
         multiprocessors: u32,

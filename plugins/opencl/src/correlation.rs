@@ -50,7 +50,7 @@ pub fn push(generation: u32, kind: Kind, id: u64) {
     });
 }
 
-/// It ends.
+/// The innermost call with an id ends.
 pub fn pop(generation: u32, kind: Kind) {
     with(generation, |stacks| match &mut stacks.stacks[kind as usize] {
         (ids, 0) => drop(ids.pop()),

@@ -48,7 +48,6 @@ use plugin::{Configuration, Error, Kind, Level, Profiler, Session, Trace};
 use output::Output;
 use recorder::Missing;
 
-/// The plugin.
 #[derive(Debug)]
 pub struct OpenCl;
 

@@ -16,7 +16,6 @@ use crate::record::{Call, Command, unix_ns};
 /// Commands of all queues that may wait for their times. Each holds an event of the implementation.
 pub const MOST_PENDING: usize = 65_536;
 
-/// An OpenCL device.
 #[derive(Debug)]
 pub struct Device {
     handle: usize,
@@ -31,7 +30,6 @@ pub struct Device {
     readable: AtomicBool,
 }
 
-/// A queue.
 #[derive(Debug)]
 pub struct Queue {
     /// From 1, in the order in which the program made them.
@@ -63,7 +61,7 @@ pub struct Pending {
     pub command: Command,
     /// Where the command is.
     pub queue: Arc<Queue>,
-    /// Joins it with the call.
+    /// Joins the command with the call.
     pub correlation: u32,
 }
 
@@ -114,7 +112,7 @@ impl Device {
         device
     }
 
-    /// Compares its clock with UTC, if the implementation can.
+    /// Compares the device's clock with UTC, if the implementation can.
     pub fn read_clock(&self) {
         // The shortest of a few readings says most; the first may be slow.
         for _ in 0..5 {
@@ -149,7 +147,6 @@ impl Device {
     }
 }
 
-/// All devices that have queues.
 pub fn devices() -> Vec<Arc<Device>> {
     lock(&DEVICES).clone()
 }

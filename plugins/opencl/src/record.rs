@@ -42,7 +42,6 @@ pub struct Sizes {
 pub struct Command {
     /// What kind.
     pub work: Work,
-    /// What the command is called.
     pub name: Name,
     /// Bytes that the command moves, if that is known.
     pub bytes: Option<u64>,
@@ -62,7 +61,6 @@ impl Command {
 pub struct Call {
     /// The function.
     pub name: &'static str,
-    /// The thread's number.
     pub thread: i32,
     /// When the call began.
     pub start_ns: i64,
@@ -72,7 +70,7 @@ pub struct Call {
     pub code: Code,
     /// The queue's number, if it had one.
     pub queue: Option<i32>,
-    /// The op in which it was made.
+    /// The op in which the call was made.
     pub op: Option<u64>,
 }
 

@@ -22,7 +22,7 @@ use crate::{ask, correlation};
 /// Bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// How often an enqueue looks for complete commands: once in so many. Then it looks at up to twice as
+/// How often an enqueue looks for complete commands: once in this many. Then it looks at up to twice as
 /// many, so that a queue whose commands end does not grow.
 const OFTEN: usize = 32;
 
@@ -40,11 +40,10 @@ static STORE: Mutex<Store> = Mutex::new(Store::new());
 /// A command's way through a device.
 #[derive(Clone, Debug)]
 pub struct Activity {
-    /// What the activity was.
     pub command: Command,
     /// Where the activity was.
     pub queue: Arc<Queue>,
-    /// Joins it with the call.
+    /// Joins the activity with the call.
     pub correlation: u32,
     /// Queued, submitted, started and ended, ns of the device's clock.
     pub times: [u64; 4],
@@ -53,9 +52,8 @@ pub struct Activity {
 /// One thing that was recorded.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The call.
     pub call: Call,
-    /// The command that it enqueued, once it has ended.
+    /// The command that the call enqueued, once it has ended.
     pub activity: Option<Activity>,
 }
 
@@ -69,7 +67,6 @@ pub struct Store {
     limit: usize,
     /// The names of threads.
     pub threads: BTreeMap<i32, String>,
-    /// What is missing.
     pub missing: Missing,
 }
 
@@ -240,7 +237,7 @@ pub fn harvest(queue: &Queue, most: usize) {
         }
         queue.put_back(pending);
         if !queue.out_of_order {
-            // Nothing overtakes it.
+            // Nothing overtakes this command.
             return;
         }
     }

@@ -53,11 +53,9 @@ use sample::Machine;
 use series::Series;
 use settings::Settings;
 
-/// The plugin.
 #[derive(Debug)]
 pub struct Telemetry;
 
-/// One recording.
 #[derive(Debug)]
 pub struct Recording {
     settings: Mutex<Settings>,
@@ -108,7 +106,7 @@ fn unix_ns() -> i64 {
 }
 
 impl Shared {
-    /// Samples until it is stopped. Each sample is handed over at once if the host takes it, so that
+    /// Samples until the recording is stopped. Each sample is handed over at once if the host takes it, so that
     /// it is kept whatever happens to the program.
     fn run(&self, settings: &Settings, requests: FlushRequests) {
         let has_own_descriptors = descriptors::leave_the_programs();

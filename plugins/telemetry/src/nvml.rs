@@ -163,7 +163,6 @@ enum Question {
     PcieBytes(u32),
 }
 
-/// One device.
 #[derive(Debug)]
 struct Device {
     handle: usize,

@@ -24,7 +24,7 @@ pub struct Machine {
 struct Source {
     file: File,
     kind: Kind,
-    /// Number of its first series.
+    /// Number of the file's first series.
     first: u32,
     /// Sums of the sample before, for what is a difference, and when they were read.
     before: Vec<f64>,
@@ -154,7 +154,6 @@ impl Machine {
         self.nvml = Nvml::open(library, &mut self.series);
     }
 
-    /// All series.
     pub fn series(&self) -> &[Series] {
         &self.series
     }

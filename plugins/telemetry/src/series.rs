@@ -3,10 +3,8 @@
 /// A series of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// The track.
     pub track: &'static str,
     /// The series' name in the track.
     pub name: String,
-    /// The series' unit.
     pub unit: &'static str,
 }

@@ -8,7 +8,6 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Blocks them.
     pub fn new() -> Self {
         const OWN: [i32; 7] = [
             libc::SIGSEGV,

@@ -170,7 +170,7 @@ impl Work {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_nanos());
         let path = parent.join(format!("counterpoint-executor-{}-{now}", std::process::id()));
-        // It fails if something has this name.
+        // Making the directory fails if something has this name.
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|e| format!("make {}: {e}", path.display()))?;
         Ok(Self(path))

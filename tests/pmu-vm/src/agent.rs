@@ -28,7 +28,7 @@ struct Recorded {
 
 /// What a program that was recorded has left.
 pub struct Left {
-    /// Its profile, with the pool in it.
+    /// The program's profile, with the pool in it.
     pub profile: String,
     /// What the program printed, and how it ended.
     pub output: Output,
@@ -39,7 +39,7 @@ pub fn record(name: &str, command: &mut Command, loops: Option<LoopOptions>) -> 
     record_with(name, command, loops, None)
 }
 
-/// The same with `--budget`.
+/// Runs `command` as `counterpoint run -e instructions:u --budget` would.
 pub fn record_with(
     name: &str,
     command: &mut Command,

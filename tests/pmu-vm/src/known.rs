@@ -55,7 +55,7 @@ fn op_name(profile: &Profile, key: Key) -> String {
     profile.ops.get(id).expect("the op of a row").name.clone()
 }
 
-/// Runs the program with so many calls of each function, and computes the table.
+/// Runs the program with this many calls of each function, and computes the table.
 fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     let mut command = Command::new("/bin/known");
     command.arg("/lib/known.so");
@@ -129,7 +129,7 @@ fn counts_are_exact_in_user_mode() {
     exact("known-user");
 }
 
-/// The same for calls whose counters were drawn. All calls of a function are alike, so that an estimate
+/// The mean per call where the counters of calls were drawn is the function's number of instructions, too. All calls of a function are alike, so that an estimate
 /// is right even where few were drawn and no interval is stated.
 fn counts_under_a_budget() {
     for user in [false, true] {
@@ -200,7 +200,7 @@ fn estimates_under_a_budget() {
     assert!(held >= 1, "none of {LONG}");
 }
 
-/// The row of so many calls of `take_any`, and the instructions that they took.
+/// The row of this many calls of `take_any`, and the instructions that they took.
 fn estimated(calls: u64) -> (Found, f64) {
     let truth = (0..calls).map(|workgroup| of_any(workgroup) - EMPTY).sum::<u64>() as f64;
     let mut rows = run("known-any", Some(1.0), &[(ANY, calls)]);

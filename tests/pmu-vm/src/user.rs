@@ -185,7 +185,7 @@ fn no_system_call() {
     calls.close();
 }
 
-/// The same with the system calls forbidden: the kernel would kill the process.
+/// Counters are read without a system call while the calls are forbidden: the kernel would kill the process.
 fn no_system_call_under_seccomp() {
     user_access(true);
     let plan = set::plan("{instructions:u,cycles:u,r8:u,r11:u}");

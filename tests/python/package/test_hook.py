@@ -50,7 +50,7 @@ def test_the_users_own_comes_next(tmp_path):
     own.write_text("print('mine')\n")
     out, error = python("-c", SHOW, path=f"{HOOK}:{tmp_path}")
     assert out == f"mine\n[] {own} 1\n" and error == ""
-    # Its error is told by Python, as without us.
+    # An error of the user's own file is told by Python, as without us.
     own.write_text("raise ValueError('mine')\n")
     out, error = python("-c", "print(1)", path=f"{HOOK}:{tmp_path}")
     _, alone = python("-c", "print(1)", path=str(tmp_path))

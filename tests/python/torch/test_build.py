@@ -462,7 +462,7 @@ def test_a_shim_that_came_with_the_package_is_unpacked_once(fake, packed, tmp_pa
     ctypes.CDLL(str(first.path))
     assert _build.shim(other, said.append) == first
     assert (said, calls(tmp_path)) == ([], 0)
-    # It cannot be loaded here: it is compiled.
+    # The shim cannot be loaded here: it is compiled.
     compiled = _build.shim(fake, said.append, prebuilt=False)
     assert not compiled.prebuilt and compiled.path != first.path
     assert (len(said), calls(tmp_path)) == (1, 3)

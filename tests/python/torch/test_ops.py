@@ -188,7 +188,7 @@ except CounterpointError as error:
 def test_hardware_counters_are_counted_or_the_error_names_them(torch):
     found = torch.run(HARDWARE).found
     if "refused" in found:
-        # Without them, the program can still count what there is.
+        # Without the refused counters, the program can still count what there is.
         assert "cycles" in found["refused"] and found["calls"] == 1
     else:
         cycles, instructions, _ = found["counted"]

@@ -190,7 +190,7 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
             # The clock of the run has its own ticks, to which each begin and end is rounded.
             assert ours[(name, library)][1] == pytest.approx(total, abs=2 * calls, rel=1e-3), name
         else:
-            # Also those outside of the profiled block.
+            # Ours are also the calls outside of the profiled block.
             assert calls <= ours[(name, "torch")][0] <= 2 * calls + 40, name
     for by in ("module", "shape"):
         table = lambda profile: recorded.report(profile, "--by", by)["rows"]

@@ -63,7 +63,7 @@ def test_collector_of_every_kind(mlp):
     assert third["p"] == cp.Percent(12.5) and third["r"] == cp.Ratio(0.5)
     assert third["words"] == cp.Text("call 3 ü")
     assert "n" not in calls[1] and all("never" not in row for row in calls)
-    # Its slots are free again.
+    # The collector's slots are free again.
     with cp.profile(vm, counters=[], collectors=[Told()]) as prof:
         vm[entry](*args)
     assert support.ops(prof.report(all=True))[0]["n"] == cp.Count(-1)

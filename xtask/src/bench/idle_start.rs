@@ -42,7 +42,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             difference("added wall, under a profile", "configured", "wall", Some(2.0)),
             difference("added cpu", "preloaded", "cpu-total", None),
         ],
-        // The process takes ten milliseconds, so many rounds are cheap, and they are necessary
+        // The process takes ten milliseconds, this many rounds are cheap, and they are necessary
         // because the scheduler's noise is as large as the effect.
         rounds: 100,
         notes: vec![

@@ -47,7 +47,7 @@ const COUNTERS: [Mode; 3] = [
     ("one", "-e page-faults", None),
     ("three", "-e page-faults,task-clock,context-switches", None),
 ];
-/// The same for PyTorch. With `--budget 0`, the report states no price to compare with.
+/// The modes for PyTorch. With `--budget 0`, the report states no price to compare with.
 const TRAINING: [Mode; 4] = [
     ("timing", "-e none", Some(1.03)),
     ("budget-2", "-e none --budget 2%", Some(1.02)),

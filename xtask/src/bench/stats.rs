@@ -9,7 +9,7 @@ pub struct Estimate {
     pub count: usize,
 }
 
-/// Number of resamples per estimate. With so many, the ends of the interval move by less than their
+/// Number of resamples per estimate. With this many, the ends of the interval move by less than their
 /// last printed digit.
 const RESAMPLES: usize = 10_000;
 

@@ -73,7 +73,7 @@ COPYRIGHT-library.html of a Rust toolchain), and in releases the unwinder of LLV
 LLVM-exception, whose text is below, among those of rustix).
 ";
 
-/// Writes it.
+/// Writes the list.
 pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
     let crates = linked(layout)?;
     let mut text = format!("{HEAD}\n{BESIDE}\n");

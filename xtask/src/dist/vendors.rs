@@ -29,7 +29,7 @@ const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 const SHARE: &str = "share/counterpoint";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fills it in. The headers are in `dist` already.
+/// Fills in what authors of plugins get. The headers are in `dist` already.
 pub fn fill(layout: &Layout, dist: &Dist) -> Result<()> {
     documents(layout, &dist.root)?;
     for example in ["plugin-c", "plugin-cpp", "plugin-rust"] {

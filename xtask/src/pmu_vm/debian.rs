@@ -213,7 +213,7 @@ impl Apt {
         renew(&archives)?;
         std::fs::create_dir_all(archives.join("partial"))
             .with_context(|| format!("create {}/partial", archives.display()))?;
-        // It would lock the machine's own database, although nothing is installed.
+        // apt would lock the machine's own database, although nothing is installed.
         let unlocked = ["-qq", "-o", "Debug::NoLocking=1"];
         let options = ["install", "-y", "--no-install-recommends", "--download-only", name];
         self.output("apt-get", &[&unlocked[..], &options].concat())?;

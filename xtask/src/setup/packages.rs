@@ -16,7 +16,7 @@ use crate::process::{duration, exists, say};
 
 /// Packages that belong together, and how to see that they are installed.
 pub struct Need {
-    /// What they are for, as in "… is for loops compiled with clang 19".
+    /// What the packages are for, as in "… is for loops compiled with clang 19".
     what_for: &'static str,
     packages: &'static [&'static str],
     signs: &'static [Sign],

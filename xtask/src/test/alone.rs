@@ -89,7 +89,7 @@ mod tests {
         assert!(first.error.is_none());
     }
 
-    /// It would pass, and is not run.
+    /// The test would pass alone, and is not run.
     #[test]
     fn a_crash_is_not_forgiven() {
         let mut steps = [Step { only_tests_failed: false, ..step(9, &["a"]) }];

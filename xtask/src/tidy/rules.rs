@@ -4,12 +4,12 @@
 pub struct Room {
     /// The folder below `crates/`, and the name of the library.
     pub name: &'static str,
-    /// The rooms that its normal and build dependencies may include. Development dependencies are
+    /// The rooms that the crate's normal and build dependencies may include. Development dependencies are
     /// free.
     pub may_use: &'static [&'static str],
-    /// Whether it runs inside other people's programs. Then its only outside dependency is `libc`.
+    /// Whether the crate runs inside other people's programs. Then its only outside dependency is `libc`.
     pub in_target: bool,
-    /// Whether it must say `#![forbid(unsafe_code)]`.
+    /// Whether the crate must say `#![forbid(unsafe_code)]`.
     pub safe: bool,
 }
 
@@ -35,7 +35,7 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // It may use abi because a user's collector is registered with the recorder in the same
+    // measure may use abi because a user's collector is registered with the recorder in the same
     // process.
     Room {
         name: "measure",
@@ -46,7 +46,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "profile", may_use: &["record", "model"], in_target: false, safe: false },
     Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
     Room { name: "ir", may_use: &["abi"], in_target: false, safe: true },
-    // It has the loop finder of `ir`.
+    // code has the loop finder of `ir`.
     Room { name: "code", may_use: &["ir", "abi"], in_target: false, safe: true },
     Room { name: "analysis", may_use: &["profile", "ir", "model"], in_target: false, safe: true },
     Room {
@@ -55,7 +55,7 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: true,
     },
-    // It may not use agent, whose state is only in libcounterpoint.so, nor measure, which is for
+    // cli may not use agent, whose state is only in libcounterpoint.so, nor measure, which is for
     // users' programs.
     Room {
         name: "cli",

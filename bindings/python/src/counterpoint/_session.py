@@ -62,9 +62,9 @@ class Request:
         self.loops = loops
         # Profiler plugins: files, directories, names.
         self.plugins = list(plugins)
-        # Whether they get an id for each op.
+        # Whether plugins get an id for each op.
         self.plugin_ids = plugin_ids
-        # Whether their machine code is copied into the profile.
+        # Whether the machine code of instrumented loops is copied into the profile.
         self.keep_code = keep_code
         # The part of each thread's processor time that recording may take.
         self.budget = budget

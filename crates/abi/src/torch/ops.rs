@@ -25,7 +25,7 @@ pub mod parallel {
     pub const WATCHED: i32 = 0;
     /// PyTorch does not use `GOMP_parallel`.
     pub const ABSENT: i32 = 1;
-    /// Its table of functions could not be changed.
+    /// The table of functions of PyTorch's OpenMP library could not be changed.
     pub const REFUSED: i32 = 2;
 }
 
@@ -87,7 +87,7 @@ pub struct Table {
     pub apart_bytes: usize,
     /// Begins a call that may end anywhere.
     pub begin_apart: unsafe extern "C" fn(*mut c_void, *const Call) -> i32,
-    /// Ends it.
+    /// Ends a range that `begin_apart` began.
     pub end_apart: unsafe extern "C" fn(*mut c_void, *mut Counts),
     /// Watches parallel regions.
     pub watch_parallel: extern "C" fn() -> i32,

@@ -32,8 +32,8 @@ use record::run_file::RUN_FILE_VARIABLE;
 
 use crate::adapters::plugins;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::panics::guarded_apart;
 use crate::process::losses;
+use crate::process::panics::guarded_apart;
 use crate::state::{run_file, source};
 
 pub use functions::{
@@ -148,7 +148,7 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
 
 const VARIABLES: Loss = Loss::ChildWithoutVariables;
 
-/// Whether it is the `ldconfig` of the C library. Python's `ctypes.util` starts it with an almost empty
+/// Whether the program is the `ldconfig` of the C library. Python's `ctypes.util` starts it with an almost empty
 /// environment to list libraries, for example in each `import torch`. It has nothing to record, so
 /// it is not a loss.
 ///

@@ -12,7 +12,7 @@
 //! our function. The alternative was an environment variable, but programs started by a raw system
 //! call would not get it, and all other programs would see it.
 //!
-//! Valgrind's helgrind and drd understand locks but not atomic operations. They would report every
+//! Valgrind's helgrind and drd understand locks but not atomic operations. These tools would report every
 //! page that two threads have used one after the other, so nothing is recorded under them. Memcheck
 //! and the other tools of valgrind report nothing about this library. Neither does ThreadSanitizer,
 //! which does not see inside a library that was built without it. It does see what libc's functions

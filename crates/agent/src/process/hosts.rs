@@ -13,7 +13,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct Described {
     /// What the host says about itself.
     pub host: Host,
-    /// The name of its op whose arguments say how much storage it allocates; empty if it has none.
+    /// The name of the host's op whose arguments say how much storage it allocates; empty if it has none.
     pub allocates: &'static [u8],
     /// The host's number plus one, or 0 before the host has a number.
     number: AtomicU32,
@@ -34,7 +34,7 @@ impl Described {
         self
     }
 
-    /// Returns its number, the same in this process and in its forked children. A host gets one when it
+    /// Returns the host's number, the same in this process and in its forked children. A host gets one when it
     /// is first asked for.
     pub fn number(&self) -> u8 {
         let mut number = self.number.load(Ordering::Relaxed);
@@ -47,7 +47,7 @@ impl Described {
         u8::try_from(number - 1).unwrap_or(u8::MAX)
     }
 
-    /// Returns its frame if the part with this serial number does not contain it yet. The caller writes
+    /// Returns the host's frame if the part with this serial number does not contain it yet. The caller writes
     /// it there.
     pub fn untold(&self, serial: u32) -> Option<Vec<u8>> {
         let told = self.told.swap(serial, Ordering::Relaxed) == serial;

@@ -19,12 +19,12 @@
 pub mod cost;
 pub mod descriptors;
 pub mod events;
-pub mod panics;
 pub mod hosts;
 pub mod load;
 pub mod lock;
 pub mod losses;
 pub mod names;
+pub mod panics;
 pub mod part;
 pub mod plugin_ids;
 pub mod plugins;

@@ -34,7 +34,6 @@ pub struct Loaded {
 /// A line that a plugin has logged.
 #[derive(Debug)]
 pub struct Line {
-    /// The plugin's number.
     pub number: u32,
     /// The level as KINETO_LOG_LEVEL has it, 0 to 4.
     pub level: u32,
@@ -154,7 +153,7 @@ impl Loader {
 struct LoadLock(u64);
 
 impl LoadLock {
-    /// Waits for it. `None` if this very thread holds it, because a plugin that is being loaded has
+    /// Waits for the lock. `None` if this very thread holds it, because a plugin that is being loaded has
     /// called us, or if the loader was given up.
     fn wait(loader: &Loader) -> Option<Self> {
         static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
@@ -176,7 +175,7 @@ impl LoadLock {
         }
     }
 
-    /// Whether it was not taken away.
+    /// Whether the right was not taken away.
     fn is_ours(&self) -> bool {
         LOADING.load(Ordering::SeqCst) == self.0
     }
@@ -243,7 +242,8 @@ mod tests {
         assert!(LoadLock::wait(&Loader::default()).is_none(), "a plugin that loads plugins");
         hung.pass_over();
         assert!(!lock.is_ours());
-        let next = std::thread::spawn(|| LoadLock::wait(&Loader::default()).map(|lock| lock.is_ours()));
+        let next =
+            std::thread::spawn(|| LoadLock::wait(&Loader::default()).map(|lock| lock.is_ours()));
         assert_eq!(next.join().expect("it ends"), Some(true));
         let held = LoadLock::wait(&slow);
         // The thread comes back after all, and gives nothing back that is not its own.

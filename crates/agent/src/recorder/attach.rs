@@ -147,7 +147,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     let mut draws = TakenDraws::new(&memory);
     draws.prepare(run, &process, &start, counters.are_open, begun_ns)?;
     if draws.draws.is_on() {
-        // They work, and they are opened again for each call in which they are read.
+        // The counters work, and they are opened again for each call in which they are read.
         counters.close_for_now();
     }
     let draws = draws.keep();

@@ -62,7 +62,7 @@ pub(crate) struct NewCall {
     pub(crate) may_read: bool,
     /// Whether the caller has counted it, in a run with a budget, and found it due.
     pub(crate) is_counted: bool,
-    /// How it is decided whether it is recorded, in a run with a budget.
+    /// How it is decided whether the call is recorded, in a run with a budget.
     pub(crate) how: How,
     /// For an op: the adapter's description of it, which is never freed. It identifies the op also if that is
     /// only counted.
@@ -80,7 +80,8 @@ pub enum Ending {
     /// In another call of the host, from the same place: it has the same frame. The host may have frames of
     /// its own between that and the call.
     ByFrame,
-    /// The same, but the host makes the second call whatever happens, even if the call throws. The
+    /// In another call of the host, as [`Self::ByFrame`], but the host makes that call whatever happens, even if
+    /// the recorded call throws. The
     /// frame is made by [`held`] and is no stack address, so the call never counts as abandoned.
     Held,
 }

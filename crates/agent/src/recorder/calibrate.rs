@@ -15,8 +15,8 @@ use crate::recorder::thread::{self, Thread};
 /// Number of empty calls on the first thread of a process: enough for a stable median, and few
 /// enough to take about half a millisecond with counters.
 const CALLS: usize = 200;
-/// The same on every other thread. Together with the first thread, they show how much the threads
-/// differ. A program may start many threads, so each of them makes few calls.
+/// Number of empty calls on every other thread. Together with the first thread, these threads show how much
+/// threads differ. A program may start many threads, so each of them makes few calls.
 const CALLS_LATER: usize = 64;
 /// Number of empty calls in a run with a budget, which pays for calibration; only on the first thread
 /// of a process.
@@ -133,7 +133,7 @@ fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
 /// How many functions a runtime returns from between two dispatches, roughly.
 const RETURNS: u32 = 8;
 
-/// Calls itself so many times, and then `body`.
+/// Calls itself this many times, and then `body`.
 #[inline(never)]
 fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
     let result = match depth {

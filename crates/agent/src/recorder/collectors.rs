@@ -22,9 +22,9 @@ use record::meta::{Frame, ValueKey, ValueKind};
 use record::page::{FIRST_USER_KEY, KEY_PLUGIN_ID};
 
 use crate::os::sys::ErrnoGuard;
-use crate::process::panics::guarded_apart;
 use crate::process::lock::Lock;
 use crate::process::losses;
+use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::process::plugin_ids;
 use crate::recorder::bracket::Ending;
@@ -56,7 +56,7 @@ static NEXT_KEY: AtomicU32 = AtomicU32::new(FIRST_USER_KEY);
 
 /// Returned by `stop` of an adapter's own collector that was interrupted.
 pub const INTERRUPTED: i32 = 2;
-/// Its address is returned by `start` of an adapter's own collector that was interrupted.
+/// The address of this byte is returned by `start` of an adapter's own collector that was interrupted.
 static INTERRUPTION: u8 = 0;
 
 /// Returns the value by which `start` of an adapter's own collector reports an interruption.

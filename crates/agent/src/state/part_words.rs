@@ -52,7 +52,6 @@ pub struct Paths {
     pub pages: CString,
     /// Counts of loops.
     pub loops: CString,
-    /// The directory that contains them.
     pub directory: String,
 }
 

@@ -19,7 +19,6 @@ pub struct Run {
     /// The profile directory.
     pub profile: String,
     pub pool: Pool,
-    /// The path of the pool.
     pub pool_path: CString,
     /// The counters to read.
     pub plan: Plan,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 /// The functions of a source of runs. None of them runs on a hot path.
 #[derive(Debug)]
 pub struct RunSource {
-    /// Common prefix of its environment variables. A program that receives one of them is recorded
+    /// Common prefix of the environment variables that ask for such a profile. A program that receives one of them is recorded
     /// too.
     pub prefix: &'static [u8],
     /// Called by the constructor: returns whether the environment asks for a profile in this way.

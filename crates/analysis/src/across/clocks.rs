@@ -40,16 +40,13 @@ impl Offset {
 pub enum NotAligned {
     /// The rank has another number of calls than the first one, so it is not known which belong together.
     OtherNumber {
-        /// The rank.
         rank: u32,
-        /// Its calls.
         calls: usize,
-        /// Those of the first rank.
+        /// Calls of the first rank.
         first: usize,
     },
     /// No offset is possible: some rank has left before all had entered, or a clock drifts.
     Impossible {
-        /// The rank.
         rank: u32,
         /// By how many ns the limits contradict each other.
         by_ns: i64,

@@ -4,13 +4,12 @@ use super::{About, DEVIATIONS, FEWEST_RANKS, LEAST_PART, Place, Run, Sums};
 use crate::diff::ranks::median;
 use crate::exact::Histogram;
 
-/// Of a normal distribution, the standard deviation is so many times the median distance from the median.
+/// Of a normal distribution, the standard deviation is this many times the median distance from the median.
 const OF_NORMAL: f64 = 1.4826;
 
 /// The ranks of a run beside each other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunAcross {
-    /// The run.
     pub run: String,
     /// All ranks together.
     pub sums: Sums,
@@ -22,31 +21,25 @@ pub struct RunAcross {
     pub imbalance: Option<f64>,
 }
 
-/// A rank.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankAcross {
-    /// Its number.
     pub rank: u32,
-    /// Where it ran.
+    /// Where the rank ran.
     pub place: Place,
-    /// All of its ops.
+    /// All of the rank's ops.
     pub sums: Sums,
-    /// Its self time as a multiple of the mean over the ranks.
+    /// The rank's self time as a multiple of the mean over the ranks.
     pub of_mean: Option<f64>,
-    /// The op in which it is above the median by most. `None` if it is in none.
+    /// The op in which the rank is above the median by most. `None` if it is in none.
     pub slow: Option<Excess>,
 }
 
-/// An op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpAcross {
-    /// What identifies it.
+    /// What identifies the op.
     pub key: String,
-    /// Its name.
     pub name: String,
-    /// What it is.
     pub about: About,
-    /// The number of ranks that called it.
     pub ranks: usize,
     /// All ranks together.
     pub sums: Sums,
@@ -68,9 +61,9 @@ pub struct OpAcross {
 pub struct Excess {
     /// The number of the op in [`RunAcross::ops`].
     pub op: usize,
-    /// Its self time on the rank, in ns.
+    /// The op's self time on the rank, in ns.
     pub own_ns: f64,
-    /// The median of its self time over the ranks, in ns.
+    /// The median of the op's self time over the ranks, in ns.
     pub median_ns: f64,
     /// Whether that is far more than what ranks usually differ by.
     pub stands_out: bool,
@@ -79,12 +72,12 @@ pub struct Excess {
 }
 
 impl Excess {
-    /// By how much it is above the median, in ns.
+    /// By how much the rank is above the median, in ns.
     pub fn ns(&self) -> f64 {
         self.own_ns - self.median_ns
     }
 
-    /// The same as a part of the median. `None` if the median rank has no time in the op.
+    /// The excess over the median as a part of the median. `None` if the median rank has no time in the op.
     pub fn part(&self) -> Option<f64> {
         (self.median_ns > 0.0).then(|| self.ns() / self.median_ns)
     }

@@ -44,7 +44,7 @@ impl OpTable {
 /// What does not hold of a loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopViolation {
-    /// Index of its module and of its node.
+    /// Index of the row's module and of its node.
     pub module: usize,
     /// See `module`.
     pub node: usize,

@@ -12,7 +12,6 @@ use profile::{Columns, OpId, Origin, PageDecoder, Profile, Role};
 /// No call, dispatch or region.
 pub(super) const NO: u32 = u32::MAX;
 
-/// One call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub begin: u64,
@@ -23,7 +22,7 @@ pub(super) struct Call {
     pub role: Role,
     /// The dispatch or the region that it is of, or that it is: an index.
     pub of: u32,
-    /// The call that launched it.
+    /// The call that launched this one.
     pub launched_by: u32,
     /// The call's place among equal calls: of two, the outer one comes first.
     order: u64,

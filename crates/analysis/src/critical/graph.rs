@@ -36,7 +36,7 @@ pub(super) struct Graph {
     pub links: Links,
 }
 
-/// The nodes before they are in order.
+/// What a graph is built from, before its nodes are in order.
 struct Builder<'a> {
     calls: &'a Calls,
     steps: &'a [Step],
@@ -50,7 +50,7 @@ struct Builder<'a> {
 }
 
 impl Graph {
-    /// `None` if there are no steps.
+    /// The graph of these steps; `None` if there are none.
     pub fn new(calls: &Calls, steps: &[Step], joins: &Joins) -> Option<Self> {
         let node = |step: &Step| {
             let Step { begin, end, line, owner, .. } = *step;
@@ -106,7 +106,7 @@ impl Graph {
 
     /// The critical path, from its first node to its last one.
     pub fn path(&self) -> Vec<usize> {
-        // Of those that ended together, the first one.
+        // Of nodes that ended together, the first one.
         let last = |nodes: &mut dyn Iterator<Item = usize>| {
             nodes.reduce(|a, b| if self.nodes[b].end > self.nodes[a].end { b } else { a })
         };

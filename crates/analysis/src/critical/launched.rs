@@ -21,7 +21,7 @@ const CORRELATION: &str = "correlation";
 /// The number of the op around a launch.
 const EXTERNAL: &str = "External id";
 
-/// A category and a name in it.
+/// A category, and a name in that category.
 type Named = (String, String);
 
 /// An activity with its ids.

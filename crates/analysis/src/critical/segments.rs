@@ -15,17 +15,15 @@ use profile::{OpId, Role};
 
 use super::calls::{Call, Calls, NO};
 
-/// A step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub begin: u64,
     pub end: u64,
     pub line: u32,
-    /// The op that the step belongs to.
     pub owner: OpId,
     /// The call that is the innermost one.
     pub call: u32,
-    /// Whether it is the first step of its call, before the calls inside of it.
+    /// Whether the step is the first step of its call, before the calls inside of it.
     pub first: bool,
     /// What has to end before the step: an index of the list of joins.
     pub join: u32,
@@ -38,7 +36,7 @@ pub(super) type Joins = Vec<Vec<u32>>;
 struct Open {
     call: u32,
     owner: OpId,
-    /// Whether it has a step yet.
+    /// Whether the call has a step yet.
     stepped: bool,
 }
 

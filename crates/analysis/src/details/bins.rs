@@ -81,7 +81,7 @@ pub fn middle(bin: u16) -> f64 {
     }
 }
 
-/// A joint has at most so many cells in one piece of memory.
+/// A joint has at most this many cells in one piece of memory.
 const CELLS: usize = 1 << 15;
 /// Bins around the first one, in each direction, so that the next values need no more room.
 const AROUND: u16 = 24;
@@ -148,7 +148,7 @@ impl Joint {
         self.place(x, y)
     }
 
-    /// All cells with their counts; some may come twice.
+    /// All cells with their counts; a cell may come twice.
     fn all(&self) -> impl Iterator<Item = (u16, u16, u64)> {
         let rows = usize::from(self.size[1]).max(1);
         let counted = self.cells.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -163,7 +163,7 @@ impl Joint {
         other.all().for_each(|(x, y, count)| self.add(x, y, count));
     }
 
-    /// The same in at most `most` columns and rows; `None` without values.
+    /// The cells with their counts, joined to at most `most` columns and rows; `None` without values.
     pub fn grid(&self, most: usize) -> Option<Grid> {
         let x = Axis::of(self.all().map(|(x, ..)| x), most)?;
         let y = Axis::of(self.all().map(|(_, y, _)| y), most)?;
@@ -178,7 +178,7 @@ impl Joint {
 /// Counts in a grid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Grid {
-    /// The edges of the columns, one more than there are.
+    /// The edges of the columns, one more than there are columns.
     pub x: Vec<f64>,
     /// The edges of the rows.
     pub y: Vec<f64>,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::bins::{Bins, middle};
 
-/// The first parts are so many ticks wide.
+/// The first parts are this many ticks wide.
 pub(super) const FIRST_WIDTH: u64 = 1 << 10;
 
 /// Durations by parts of the time, which have the same width.

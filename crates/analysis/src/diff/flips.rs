@@ -16,7 +16,7 @@
 //! on. The probability that any op without a difference is named is then at most the level, whatever
 //! the others do.
 
-/// Up to so many pairs, all flips are tried.
+/// Up to this many pairs, all flips are tried.
 const ALL_FLIPS: usize = 10;
 /// Number of flips with more pairs, with the identity.
 pub const DRAWN: usize = 5_000;
@@ -148,7 +148,7 @@ mod tests {
         // Of the 64 flips of six pairs, only two reach what is found if all have the same sign.
         let same = vec![1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
         assert_eq!(adjusted_p(std::slice::from_ref(&same)), [2.0 / 64.0]);
-        // A second row that is the same neither adds nor takes anything.
+        // A second row with equal values changes nothing.
         assert_eq!(adjusted_p(&[same.clone(), same]), [2.0 / 64.0, 2.0 / 64.0]);
         // No difference at all: each flip reaches it.
         assert_eq!(adjusted_p(&[vec![0.0; 6]]), [1.0]);

@@ -34,9 +34,9 @@ pub const LEVEL: f64 = 0.02;
 pub const ORDERS: usize = 1_000;
 /// A history with fewer points is not tested: too few orders are different.
 pub const FEWEST: usize = 10;
-/// Only so many points, the latest, are looked at. The work grows with their square.
+/// Only this many points, the latest, are looked at. The work grows with their square.
 pub const MOST: usize = 300;
-/// A segment has at least so many points.
+/// A segment has at least this many points.
 const LEAST: usize = 3;
 /// The orders are the same in each run of the command.
 const SEED: u64 = 0x0005_eedc_4a26;

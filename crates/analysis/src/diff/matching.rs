@@ -32,9 +32,9 @@ pub enum Relation {
     Split,
     /// Several rows of A are one of B.
     Joined,
-    /// Only B has it.
+    /// Only B has the row.
     New,
-    /// Only A has it.
+    /// Only A has the row.
     Gone,
 }
 
@@ -43,7 +43,7 @@ pub enum Relation {
 pub struct Match {
     /// How.
     pub relation: Relation,
-    /// Rows of A; several only if they were joined.
+    /// Rows of A; several only if these were joined.
     pub a: Vec<usize>,
     /// Rows of B; several only if it was split.
     pub b: Vec<usize>,
@@ -124,7 +124,7 @@ fn alike(
 /// Which rows of an equal key are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Only {
-    /// Single ones.
+    /// Joins only one row of one side with one of the other.
     Pairs,
     /// Joins only as many rows of one side with as many of the other.
     AsMany,

@@ -21,12 +21,11 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Half of its width.
     pub fn half_width(&self) -> f64 {
         (self.high - self.low) / 2.0
     }
 
-    /// Whether it is inside of ± `limit`.
+    /// Whether the estimate is inside of ± `limit`.
     pub fn is_within(&self, limit: f64) -> bool {
         -limit <= self.low && self.high <= limit
     }

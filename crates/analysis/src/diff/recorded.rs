@@ -53,17 +53,16 @@ pub struct Identity {
 /// A row of one run. Times are in ns, without what the recorder added.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRow {
-    /// What the row is.
     pub identity: Identity,
     /// Number of outermost calls; of a site or a loop, of its dispatches or hits.
     pub calls: u64,
-    /// The same number if it is an estimate, in a run with a budget.
+    /// The number of calls if it is an estimate, in a run with a budget.
     pub estimated_calls: Option<Estimated>,
     /// Number of dispatches, if it has any that are known. `None` with a budget.
     pub dispatches: Option<u64>,
     /// Sum of the durations; `None` if they are not known.
     pub total_ns: Option<f64>,
-    /// The same if it is an estimate from the timed calls of a run with a budget.
+    /// The sum of the durations if it is an estimate from the timed calls of a run with a budget.
     pub estimated_total_ns: Option<Estimated>,
     /// Sum of the self times. `None` also if its calls belong to no thread, and so are in no whole.
     pub own_ns: Option<f64>,
@@ -72,7 +71,7 @@ pub struct RunRow {
     /// 10th percentile of dispatches: of the sums of their workgroups. Of calls that are not workgroups,
     /// the same as of single calls.
     pub dispatch_p10_ns: Option<f64>,
-    /// Median of the same.
+    /// Median of the dispatches' durations.
     pub dispatch_p50_ns: Option<f64>,
     /// Mean of a call, where only that is known: of loops and modules.
     pub mean_ns: Option<f64>,
@@ -99,7 +98,6 @@ pub struct Reading {
     pub exact: Option<(u128, u64)>,
     /// For a counter: per call, without what the recorder adds. For a metric: its value.
     pub value: f64,
-    /// Whether it is a metric.
     pub is_metric: bool,
 }
 
@@ -108,7 +106,7 @@ pub struct Reading {
 pub struct Recorded {
     /// The rows in the order of the program, as far as that is known.
     pub rows: Vec<RunRow>,
-    /// The same by op, which add up to the whole. Empty if `rows` are by op.
+    /// Rows by op, which add up to the whole. Empty if `rows` are by op.
     pub ops: Vec<RunRow>,
     /// Time in something recorded, in ns: the sum of all self times. `None` if it is not known.
     pub total_ns: Option<f64>,
@@ -327,7 +325,7 @@ fn of_loops(profile: &Profile, raw: bool) -> profile::Result<Vec<RunRow>> {
     let table = loops(data, &[]);
     let all = table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |node| (tree, node)));
     let entered = all.filter(|(_, node)| node.all.hits > 0);
-    // Each pass entered all of them.
+    // Each pass entered all loops.
     let passes = crate::answer::passes(profile, TableBy::Op);
     let mut rows: Vec<RunRow> = entered
         .map(|(tree, node)| {

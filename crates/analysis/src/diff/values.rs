@@ -15,7 +15,7 @@ use crate::sampled::Estimated;
 pub struct Sides {
     /// Each row that any of the runs has.
     pub identities: Vec<Identity>,
-    /// How many of them the first run has. They come first, in its order; where the others belong
+    /// How many of the rows the first run has. They come first, in its order; where the others belong
     /// between them is not known.
     pub in_first: usize,
     /// For each run, its rows by their number in `identities`.
@@ -232,7 +232,7 @@ pub fn part_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p50_ns)
 }
 
-/// Likewise at the cost of its floor.
+/// What a row takes of a whole run, at the cost of the row's floor.
 pub fn floor_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p10_ns)
 }

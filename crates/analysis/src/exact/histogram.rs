@@ -14,7 +14,6 @@
 //! A bucket stands for its middle, which is at most 1/128 away from each value in it: half of the width
 //! 2ᵉ, of values of at least 64·2ᵉ. 64 bits of a value make at most 3,776 buckets.
 
-/// The bucket of a value.
 #[inline]
 pub fn bucket_of(value: u64) -> u16 {
     // At most 57, and the sum at most 3,775.
@@ -49,7 +48,6 @@ impl Histogram {
         self.count(bucket_of(value), 1);
     }
 
-    /// Counts values of a bucket.
     #[inline]
     pub fn count(&mut self, bucket: u16, values: u64) {
         let place = usize::from(bucket.wrapping_sub(self.first));
@@ -87,7 +85,6 @@ impl Histogram {
         all.filter(|(_, values)| *values > 0)
     }
 
-    /// The number of values.
     pub fn values(&self) -> u64 {
         self.counts.iter().fold(0, |sum, values| sum.saturating_add(*values))
     }

@@ -6,7 +6,6 @@ use super::wide::{Sum, Wide};
 /// and correlation follow. No sum depends on the order of the calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moments {
-    /// The number of calls.
     pub calls: u64,
     /// Σx.
     pub x: Sum,

@@ -15,10 +15,9 @@ use crate::walk::{Adder, walk};
 /// A missing value of a counter.
 const MISSING: u64 = u64::MAX;
 
-/// One call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// A number that is drawn from what it is.
+    /// A number that looks random and follows from what identifies the call. The calls with the smallest are kept.
     lot: u64,
     /// When the call began, in ticks.
     pub begin: u64,
@@ -56,7 +55,7 @@ impl Drawn {
         self.values.get(call.values + counter).copied().filter(|value| *value != MISSING)
     }
 
-    /// Keeps those with the smallest lots, and the first ones.
+    /// Keeps the calls with the smallest lots, and the first calls.
     fn keep(&mut self, most: usize, counters: usize) {
         if self.calls.len() > most {
             self.calls.select_nth_unstable_by_key(most, |call| call.lot);

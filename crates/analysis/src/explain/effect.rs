@@ -1,4 +1,4 @@
-//! How large it is what goes with slow calls.
+//! How large the effect of a variable on slow calls is.
 
 use super::What;
 use super::association::{information, ranks, spearman};
@@ -10,19 +10,18 @@ const LARGER: f64 = 1.05;
 const MORE_SLOW: f64 = 1.5;
 /// Time off a CPU is worth saying from this part of the slowest calls' time on.
 const OFF_CPU: f64 = 0.1;
-/// It is said first if it is this part of what the slowest calls take more than the others.
+/// An effect is said first if it is this part of what the slowest calls take more than the others.
 const MOST: f64 = 0.5;
 
-/// How large it is. Durations are in the unit in which they were given.
+/// How large an effect is. Durations are in the unit in which they were given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
     /// The effect of a number, which can be larger or smaller.
     Ordered {
-        /// The correlation of its ranks with the durations, over the calls that have a value.
+        /// The correlation of the variable's ranks with the durations, over the calls that have a value.
         spearman: f64,
-        /// What it is in the slowest calls.
+        /// The variable's level in the slowest calls.
         slow: Level,
-        /// What it is in the others.
         others: Level,
     },
     /// The effect of the time off a CPU, which is a part of the durations.
@@ -31,7 +30,6 @@ pub enum Effect {
         spearman: f64,
         /// In the slowest calls, in the unit of the durations.
         slow: Level,
-        /// In the others.
         others: Level,
         /// The part of the slowest calls' time, from 0 to 1.
         share: f64,
@@ -42,7 +40,6 @@ pub enum Effect {
     },
     /// The effect of classes: that of the class whose calls differ most.
     Class {
-        /// The number of the class.
         class: u32,
         /// The median duration of its calls, and that of the calls of all other classes.
         median: f64,
@@ -57,11 +54,10 @@ pub enum Effect {
     },
     /// Of first calls: their median duration, and that of the others.
     First {
-        /// How many there are.
+        /// Number of first calls.
         calls: usize,
-        /// Their median.
         median: f64,
-        /// The median of the others.
+        /// The median of the calls that are not first calls.
         others: f64,
     },
     /// Of the time in the run: the medians of the first and of the last tenth of the calls, and the
@@ -101,7 +97,7 @@ impl Level {
 }
 
 impl Effect {
-    /// Whether it can be put into words: first calls must take so many times as long.
+    /// Whether the effect can be put into words: first calls must take this many times as long.
     pub(super) fn is_worth_saying(&self, first_times: f64) -> bool {
         match self {
             Self::First { median, others, .. } => *median >= first_times * others,
@@ -114,7 +110,7 @@ impl Effect {
         }
     }
 
-    /// Whether it is most of what the slow calls take longer: then there is little else to explain.
+    /// Whether the effect is most of what the slow calls take longer: then there is little else to explain.
     pub(super) fn is_most(&self) -> bool {
         matches!(self, Self::OffCpu { of_excess, .. } if *of_excess >= MOST)
     }

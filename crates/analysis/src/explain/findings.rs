@@ -46,7 +46,7 @@ pub const SLOWEST: f64 = 0.05;
 pub const EVEN: f64 = 1.05;
 /// First calls stand out if their median is at least this times that of the others.
 const FIRST_TIMES: f64 = 1.5;
-/// Into so many parts the time is divided.
+/// Into this many parts the time is divided.
 const TIMES: usize = 16;
 /// The ends of the classes of durations, by rank.
 const ENDS: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
@@ -76,7 +76,7 @@ pub struct Answer {
 /// Why nothing was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silent {
-    /// There are fewer than [`LEAST_CALLS`].
+    /// The op has fewer calls than [`LEAST_CALLS`].
     TooFew,
     /// All calls take about as long: see [`EVEN`].
     Even,
@@ -87,11 +87,11 @@ pub enum Silent {
 /// The slowest calls and all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slow {
-    /// How many there are.
+    /// Number of the slowest calls.
     pub calls: usize,
-    /// Their part of all calls, from 0 to 1.
+    /// The slowest calls' part of all calls, from 0 to 1.
     pub share: f64,
-    /// The median of their durations, and of all.
+    /// The median of the slowest calls' durations, and of all durations.
     pub median: f64,
     /// See `median`.
     pub of_all: f64,
@@ -100,13 +100,12 @@ pub struct Slow {
 /// One thing that goes with slow calls.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What the finding is.
     pub what: What,
     /// From 0 to 1: the largest of what was computed for it (module documentation).
     pub strength: f64,
     /// How large the finding is.
     pub effect: Effect,
-    /// Variables that cannot be told from it in these calls.
+    /// Variables that cannot be told from this one in these calls.
     pub same: Vec<(What, Effect)>,
 }
 
@@ -171,7 +170,7 @@ impl Durations {
         Blocks::for_time(&[&ranks, &from_middle, &is_slow], &[&ranks, &level_from_middle, &is_slow])
     }
 
-    /// The same within each sixteenth of the run, so that there is no drift.
+    /// The ranks of the calls within each sixteenth of the run, so that there is no drift.
     fn without_drift(durations: &[f64]) -> Self {
         let mut all = Self { ranks: Vec::new(), is_slow: Vec::new(), kinds: Vec::new() };
         for part in durations.chunks(durations.len().div_ceil(TIMES).max(1)) {
@@ -260,7 +259,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
             found.push((*variable, strong));
         }
     }
-    // What is most of the time that slow calls take longer comes first, however its ranks are.
+    // A variable that explains most of the additional time of slow calls comes first, whatever its ranks say.
     let is_most = |one: &Variable| effect(one).is_most();
     found.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
     let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
@@ -324,7 +323,7 @@ impl Slow {
 }
 
 impl Values {
-    /// How many strengths of it are compared with chance.
+    /// How many strengths of the variable are compared with chance.
     fn strengths(&self) -> usize {
         match self {
             Self::Ordered(_) | Self::Time => 2,
@@ -332,7 +331,7 @@ impl Values {
         }
     }
 
-    /// How many classes it has, if it has classes.
+    /// How many classes the variable has, if it has classes.
     fn kinds(&self) -> Option<u32> {
         match self {
             Self::Classes(classes) => classes.iter().filter(|c| **c != u32::MAX).max().copied(),
@@ -340,7 +339,7 @@ impl Values {
         }
     }
 
-    /// Ranks, or `None` if it has no order.
+    /// Ranks of the calls, or `None` if the variable has no order.
     fn ranks(&self, calls: usize) -> Option<Vec<f64>> {
         match self {
             Self::Ordered(values) => Some(ranks(values)),
@@ -349,7 +348,6 @@ impl Values {
         }
     }
 
-    /// Classes of it.
     fn classes(&self, calls: usize) -> Vec<u32> {
         match self {
             Self::Classes(classes) => classes.clone(),

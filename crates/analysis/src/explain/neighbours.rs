@@ -9,9 +9,9 @@ use profile::{Columns, PageDecoder, PageKey, Profile, on_threads};
 use super::drawn::Call;
 use crate::table::Key;
 
-/// Of so many ops the neighbours are kept: those that ran beside the most calls.
+/// Of this many ops the neighbours are kept: those that ran beside the most calls.
 const OPS: usize = 6;
-/// While they are counted, at most so many ops are kept, in the order in which they are found.
+/// While neighbours are counted, at most this many ops are kept, in the order in which they are found.
 const MOST_OPS: usize = 256;
 
 /// What ran when each call began.

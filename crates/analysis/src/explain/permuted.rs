@@ -47,8 +47,8 @@ impl Blocks {
         Self::longer_than(0, TIMES_TAU, series)
     }
 
-    /// The same for a question about the time in the run: as long as both kinds of series ask for, the
-    /// second one by its reach.
+    /// Blocks for a question about the time in the run: as long as both kinds of series ask for, the
+    /// second kind by the reach of its series.
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);
         Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)

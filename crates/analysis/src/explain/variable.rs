@@ -2,27 +2,24 @@
 
 use super::What;
 
-/// The most classes of a variable.
 pub const MOST_CLASSES: usize = 64;
 
 /// A variable of the calls.
 #[derive(Clone, Debug)]
 pub struct Variable {
-    /// What the variable is.
     pub what: What,
     /// One value for each call, in the order in which they began.
     pub values: Values,
 }
 
-/// The values of a variable.
 #[derive(Clone, Debug)]
 pub enum Values {
     /// More and less; NaN is missing.
     Ordered(Vec<f64>),
     /// Classes below [`MOST_CLASSES`]; `u32::MAX` is missing.
     Classes(Vec<u32>),
-    /// Whether it is the first one on its thread.
+    /// Whether each call is the first one on its thread.
     First(Vec<bool>),
-    /// The order itself.
+    /// The order of the calls.
     Time,
 }

@@ -8,7 +8,7 @@ const NORMAL: f64 = 1.959_963_984_540_054;
 /// is below 2e-9 there.
 const EXPANDED: usize = 200;
 
-/// How many standard errors are half a 95 % interval, with so many degrees of freedom (at least 1;
+/// How many standard errors are half a 95 % interval, with this many degrees of freedom (at least 1;
 /// a fraction counts as the next lower whole number).
 pub fn t95(freedom: f64) -> f64 {
     static SOLVED: OnceLock<Vec<f64>> = OnceLock::new();

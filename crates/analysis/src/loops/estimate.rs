@@ -77,14 +77,13 @@ use crate::interval::student::t95;
 /// How far the costs of an empty hit in two processes are from each other, as a part of it: the largest
 /// difference that was seen (29 to 35 %).
 pub const COST_UNCERTAINTY: f64 = 0.35;
-/// A loop whose mean hit takes less than so many times what timing it costs is only good for
+/// A loop whose mean hit takes less than this many times what timing it costs is only good for
 /// samples: what timing changes about it is as large as itself.
 pub const SAMPLED_ONLY: f64 = 10.0;
 
 /// A number, and how far off it may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The number.
     pub value: f64,
     /// Half of its 95 % interval; 0 for what is exact. `None`: not known, because there are too few
     /// samples.
@@ -115,7 +114,7 @@ impl Sum {
         self.compensated(&Overhead::default())
     }
 
-    /// Likewise, without what measuring has added.
+    /// The number and its interval, without what measuring has added.
     pub fn compensated(&self, overhead: &Overhead) -> Estimate {
         let sampling = match self.variance > 0.0 {
             true => {
@@ -273,7 +272,7 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     Ok(Total { time, ended })
 }
 
-/// The variance s² of so many values with this sum and sum of squares. `None` for fewer than two,
+/// The variance s² of this many values with this sum and sum of squares. `None` for fewer than two,
 /// and for a sum of squares that no such values have.
 pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
     let divisor = n.checked_sub(1).filter(|n| *n > 0)? as f64;

@@ -15,7 +15,6 @@ pub struct LoggedHit {
     pub module: usize,
     /// The kernel's number of the thread.
     pub tid: u32,
-    /// The id.
     pub id: u32,
     /// When the hit began, in ticks.
     pub begin: u64,
@@ -23,7 +22,7 @@ pub struct LoggedHit {
     pub end: Option<u64>,
     /// Return address of the handler's call at the begin, as in [`LoopEvent::address`].
     pub begin_address: u64,
-    /// Likewise at the end.
+    /// Return address of the handler's call at the end.
     pub end_address: Option<u64>,
 }
 

@@ -35,7 +35,6 @@ pub(super) fn groups(modules: &[LoopModule]) -> Vec<Group> {
     groups
 }
 
-/// Rows by module.
 pub(super) fn by_module<'a>(data: &LoopData<'a>) -> Vec<Vec<&'a LoopRow>> {
     let mut rows = vec![Vec::new(); data.modules.len()];
     for row in data.rows {
@@ -182,7 +181,6 @@ impl<'a> Sums<'a> {
         sums
     }
 
-    /// One row as a cell.
     fn cell(&mut self, module: &LoopModule, row: &LoopRow) -> Cell {
         let time = total(row, self.mode);
         self.damaged += u64::from(time == Err(NoTime::Damaged));

@@ -85,7 +85,6 @@ impl Numbers {
 /// What a counter added in the hits for which it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSum {
-    /// The sum.
     pub total: u128,
     /// How many hits these were; at least 1.
     pub hits: u128,
@@ -103,13 +102,13 @@ impl CounterSum {
 pub struct Times {
     /// The time from begin to end, with everything inside.
     pub inclusive: Estimate,
-    /// Without the instrumented loops directly inside. Never negative. Missing without a side table,
+    /// The time without the instrumented loops directly inside. Never negative. Missing without a side table,
     /// where the time of a loop inside is missing, and where not all hits ended: loops inside may have
     /// ended in those.
     pub own: Option<Estimate>,
-    /// Of a hit that ended. Missing if none did.
+    /// The mean time of a hit that ended. Missing if none did.
     pub mean: Option<Estimate>,
-    /// The part of the inclusive time of what is around it. Missing at the top, where that is not above
+    /// The part of the inclusive time of the function or loop around this one. Missing at the top, where that is not above
     /// 0, and where not all hits of what is around it ended.
     pub share: Option<Estimate>,
 }
@@ -121,7 +120,7 @@ pub(super) struct Cell {
     pub trips: TripSum,
     /// The squares of the times in `numbers.ticks`.
     pub squares: u128,
-    /// Their time, with their doubts; `None` if that of one is missing.
+    /// The time of the children, with its doubts; `None` if that of one child is missing.
     pub time: Option<Sum>,
     /// How many hits ended.
     pub ended: f64,
@@ -142,7 +141,7 @@ struct Inside {
     added: Overhead,
     /// What is subtracted from its direct children.
     subtracted: Overhead,
-    /// The time of its direct children.
+    /// The time of the row's direct children.
     time: Sum,
     time_missing: bool,
     cost_missing: bool,
@@ -312,7 +311,7 @@ fn allow_for_unseen(
             let room = room.filter(|room| *room <= time.value);
             let margin = time.margin.zip(room).map(|(margin, room)| margin.max(room));
             time.margin = margin;
-            // Its self time is what is left of this.
+            // The self time of the row is what is left of this.
             if let Some(own) = &mut times.own {
                 own.margin = own.margin.zip(margin).map(|(own, of_whole)| own.max(of_whole));
             }
@@ -467,7 +466,7 @@ pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     counted.or_else(|| numbers.hits.checked_mul(each?.into()))
 }
 
-/// What the iterations of all hits come to, where not all were counted.
+/// An estimate of the iterations of all hits, where only some hits' iterations were counted.
 pub fn estimated_iterations(numbers: &Numbers) -> Option<u128> {
     numbers.estimated_iterations.map(|all| all.round() as u128)
 }

@@ -43,7 +43,6 @@ pub struct Requests {
 /// Bounds of what a loop moved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
-    /// Bytes, at most.
     pub bytes_at_most: u128,
     /// Bytes, at least. `None`: some of the code is conditional.
     pub bytes_at_least: Option<u128>,
@@ -69,7 +68,7 @@ pub fn requested(
     })
 }
 
-/// What `calls` calls touch of arguments with so many bytes.
+/// What `calls` calls touch of arguments with this many bytes.
 pub fn footprint(bytes: u64, calls: u128, time: Option<Estimate>) -> Option<Bounds> {
     let all = calls.checked_mul(bytes.into())?;
     Some(Bounds { bytes_at_most: all, bytes_at_least: None, rate_at_most: rate(all, time) })

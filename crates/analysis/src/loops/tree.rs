@@ -29,7 +29,7 @@ pub enum UnfitTable {
     OtherModule {
         /// The identity in the table.
         table: String,
-        /// Those in the profile, each once.
+        /// The modules in the profile, each once.
         modules: Vec<String>,
     },
     /// The module of its identity has another number of ids.
@@ -97,7 +97,7 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
     Err(UnfitTable::OtherModule { table: table.module.clone(), modules: known })
 }
 
-/// Whether all modules of one identity have the same side table. Two that have not were made from
+/// Whether all modules of one identity have the same side table. Modules that have different ones were made from
 /// different texts or by different versions, and adding them up would mix different loops.
 ///
 /// # Errors

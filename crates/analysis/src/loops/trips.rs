@@ -59,7 +59,7 @@ struct Strata {
     exact: u128,
     /// Hits of the second stratum.
     others: u128,
-    /// Those of them that were drawn, and their iterations.
+    /// The hits that were drawn, and their iterations.
     drawn: u128,
     iterations: u128,
     /// Nobody knows which stratum the counted hits belong to, or hits were not counted for another reason
@@ -68,7 +68,6 @@ struct Strata {
 }
 
 impl TripSum {
-    /// That of one row.
     pub fn of(row: &LoopRow, mode: Mode) -> Self {
         let known = row.trips.as_ref();
         let trips = known.map(|trips| Trips {

@@ -20,20 +20,19 @@ const HOST: &str = "cpu0";
 pub enum OpRowKind {
     /// Calls of one op with these arguments on this device.
     Op {
-        /// The op's name.
         name: String,
         /// See [`profile::Op::arguments`].
         arguments: String,
         /// See [`profile::Op::device`].
         device: String,
-        /// Whether its durations are only the time of launching it.
+        /// Whether the op's durations are only the time of launching it.
         asynchronous: bool,
-        /// Whether it is a range that the program marked by name.
+        /// Whether the row is a range that the program marked by name.
         range: bool,
     },
     /// Book-keeping calls, all of one device.
     Bookkeeping {
-        /// What their names have in common: `vm.builtin.*`.
+        /// What the names of the row's calls have in common: `vm.builtin.*`.
         names: String,
         /// As above. `cpu0` for calls without tensors, in which the machine itself works.
         device: String,
@@ -54,7 +53,7 @@ pub struct OpRow {
     pub kind: OpRowKind,
     /// The rank of the op's processes; `None` if the table does not tell ranks apart, or without one.
     pub rank: Option<u32>,
-    /// Whether its calls are outside of all runs, so that its time belongs to no run.
+    /// Whether the row's calls are outside of all runs, so that its time belongs to no run.
     pub outside: bool,
     /// Number of calls of ops; in rows about runs, number of runs.
     pub calls: u64,
@@ -87,7 +86,6 @@ pub struct OpRow {
 pub struct CounterSum {
     /// Sum of the values.
     pub total: u128,
-    /// Number of calls with a value.
     pub calls: u64,
     /// What empty calls would have read, over the calls for which that is known.
     pub empty: Estimate,
@@ -124,11 +122,10 @@ impl CounterSum {
 /// A value of a user's collector, over the calls that have it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueSum {
-    /// Number of calls with the value.
     pub calls: u64,
-    /// Sum of the values, for a count.
+    /// Sum of the values, if they are counts.
     pub count: i128,
-    /// Sum of the values, for any other number.
+    /// Sum of the values, if they are other numbers.
     pub sum: f64,
     /// The text that all calls have; `None` if they differ.
     pub text: Option<String>,
@@ -137,13 +134,11 @@ pub struct ValueSum {
 /// The parallel regions of a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RegionSum {
-    /// Number of regions.
     pub regions: u64,
     /// Number of regions with missing tasks. The sums of tasks below leave them out.
     pub incomplete: u64,
     /// Sum of the durations of all regions.
     pub ticks: u128,
-    /// Number of tasks.
     pub tasks: u64,
     /// Sum of the longest tasks.
     pub longest_ticks: u128,
@@ -190,7 +185,6 @@ impl RegionSum {
     }
 }
 
-/// The table of ops.
 #[derive(Clone, Debug)]
 pub struct OpTable {
     /// The table's rows, in no particular order.
@@ -246,7 +240,7 @@ impl OpTable {
             return value;
         }
         let own = match row.kind {
-            // It has the values of the time between ops, too.
+            // The row of a run has the values of the time between ops, too.
             OpRowKind::Entry => {
                 let of_runs = |other: &&OpRow| {
                     other.kind == OpRowKind::Between
@@ -435,7 +429,7 @@ impl Adder<'_> {
         row
     }
 
-    /// What the recorder added to the own count of a call with so many calls directly inside: the
+    /// What the recorder added to the own count of a call with this many calls directly inside: the
     /// reading of an empty call, and for each of those what is outside of its own reading.
     fn empty(&self, process: usize, counter: usize, inside: u32) -> Option<Estimate> {
         let empty = self.empty.get(process).copied().flatten()?;
@@ -468,7 +462,6 @@ impl Adder<'_> {
     }
 }
 
-/// Adds a time to a sum.
 fn add(sum: &mut Estimate, time: Amount) {
     let Amount { ticks, taken } = time;
     let (low, high) = (ticks + taken.value - taken.high, ticks + taken.value - taken.low);

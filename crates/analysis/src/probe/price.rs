@@ -16,7 +16,7 @@ pub struct Price {
     pub calibrated_ns: f64,
     /// Calls that were only counted.
     pub only_counted: u64,
-    /// What counting them took.
+    /// What counting the calls took.
     pub counting: Estimate,
     /// What the program's code took longer after readings.
     pub after: Estimate,
@@ -40,11 +40,10 @@ pub struct Price {
     pub attach_ns: f64,
     /// Starting processes; `None` if that is not known of any.
     pub start: Option<Estimate>,
-    /// All of it.
     pub total: Estimate,
     /// The cost as a part of the processor time that the program would have used without it.
     pub of_program: Option<Estimate>,
-    /// The same of the calls, without what recording costs even if nothing is timed.
+    /// What the calls cost as a part of that time, without what recording costs even if nothing is timed.
     pub of_program_by_calls: Option<f64>,
     /// The cost as a part of all processor time, with what recording took.
     pub of_used: Option<f64>,

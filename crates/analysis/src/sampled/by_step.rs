@@ -55,7 +55,7 @@ impl ByStep {
         self.is_any.then_some(Estimated { value, interval })
     }
 
-    /// A sum over so many calls, whose number is an estimate, too.
+    /// A sum over this many calls, whose number is an estimate, too.
     pub fn widen(&self, sum: Estimated, calls: u64) -> Estimated {
         if !self.is_any || calls == 0 {
             return sum;

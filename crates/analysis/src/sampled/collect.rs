@@ -213,7 +213,6 @@ struct Counted {
 }
 
 impl Counted {
-    /// The number of calls.
     fn calls(&self) -> u64 {
         self.counted.max(self.unit.as_ref().map_or(0, |unit| unit.durations.mentioned()))
     }
@@ -320,7 +319,6 @@ fn units(
 #[derive(Debug)]
 struct Tails {
     durations: Tail,
-    /// The tail of each counter.
     counters: Vec<Tail>,
     /// Processes with a value of a counter.
     with_counter: HashSet<(usize, usize)>,

@@ -46,7 +46,7 @@ pub struct Pool {
     calls: u64,
     /// Calls whose value is not known.
     left_out: u64,
-    /// Those of them that belong to a thread and op of which no call was drawn.
+    /// The calls that belong to a thread and op of which no call was drawn.
     lost: u64,
     /// Over all calls but the lost ones.
     sum: Sum,
@@ -86,7 +86,7 @@ impl Pool {
 
     /// The variance of the sum of calls of which nothing but their mean is known: they may take as much
     /// again. If no known call has anything, each of these has at most 3 divided by the number of known
-    /// calls, as after so many draws without an event.
+    /// calls, as after this many draws without an event.
     fn doubt(&self, calls: u64, mean: f64) -> f64 {
         if mean <= 0.0 {
             let most = 3.0 * calls as f64 / self.known.count().max(1) as f64;

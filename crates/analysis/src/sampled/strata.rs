@@ -293,7 +293,7 @@ impl Strata {
         self.total_with(calls, &Tail::default())
     }
 
-    /// The same, with what is known of rare slow calls from elsewhere.
+    /// The sum of the values over all calls, with what is known of rare slow calls from elsewhere.
     pub fn total_with(&self, calls: u64, tail: &Tail) -> Option<Sum> {
         let calls = calls.max(self.mentioned());
         if self.last.is_none() {
@@ -340,7 +340,7 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) ->
     if let Some(scatter) = from.variance().filter(|variance| *variance > 0.0) {
         return Sum::sampled(value, Some(of(scatter)), from.effective() - 1.0, third);
     }
-    // All values are equal. Those of so many other calls may differ, by as much as they are, or by 1.
+    // All values are equal. Those of this many other calls may differ, by as much as they are, or by 1.
     let differ = (all - n) * UNSEEN / from.effective();
     let half = differ * known.mean.abs().max(1.0);
     Sum::sampled(value, Some(of(0.0) + (half / Z).powi(2)), MANY, third)

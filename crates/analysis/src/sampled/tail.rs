@@ -48,7 +48,7 @@ impl Tail {
         Self(if sum > 0.0 { squares / sum } else { 0.0 })
     }
 
-    /// The same with values in another unit.
+    /// This tail with its values in another unit.
     pub(super) fn times(self, factor: f64) -> Self {
         Self(self.0 * factor)
     }

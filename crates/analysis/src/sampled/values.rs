@@ -23,7 +23,7 @@ impl Estimated {
         Self { value: sum.value(), interval: sum.interval() }
     }
 
-    /// The same sum, of which at least `observed` was seen: none of the other parts is below 0.
+    /// The value of a sum of which at least `observed` was seen: no other part of the sum is below 0.
     pub(crate) fn at_least(sum: &Sum, observed: f64) -> Self {
         let cut = |mut all: Estimate| {
             all.low = all.low.max(observed).min(all.value);
@@ -40,7 +40,6 @@ impl Estimated {
         }
     }
 
-    /// Whether the value is exact.
     pub fn is_exact(&self) -> bool {
         self.interval.is_some_and(|interval| interval.is_exact())
     }
@@ -52,7 +51,7 @@ pub struct SampledRow {
     /// The number of calls. `None` in rows by CPU: only of timed calls it is known where they
     /// were.
     pub calls: Option<u64>,
-    /// The same number if it is an estimate, because a host announced its calls in some steps of the program
+    /// The number of calls if it is an estimate, because a host announced its calls in some steps of the program
     /// only.
     pub by_steps: Option<Estimated>,
     /// How many of the calls were timed.

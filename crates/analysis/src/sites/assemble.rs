@@ -14,7 +14,7 @@ use crate::amounts::{Brackets, parts};
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch {
     pub op: OpId,
-    /// When its first workgroup began and its last one ended, in ticks.
+    /// When the dispatch's first workgroup began and its last one ended, in ticks.
     pub begin: u64,
     pub end: u64,
     /// Sum of the durations of its workgroups, without what the recorder added.

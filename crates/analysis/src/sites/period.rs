@@ -52,7 +52,7 @@ fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
     Some((n - length, period))
 }
 
-/// The same where the order of some dispatches changes: the *k*-th dispatch of a function in its
+/// Finds repetitions in which the order of some dispatches changes: the *k*-th dispatch of a function in its
 /// iteration has the place of the *k*-th one in the first iteration.
 fn counted(ops: &[OpId]) -> Option<(Vec<OpId>, Vec<Option<u32>>)> {
     let mut counts: HashMap<OpId, usize> = HashMap::new();

@@ -1,6 +1,6 @@
 //! Values that are added one by one, each in no more bytes than its block needs.
 
-/// A block has at most so many bytes.
+/// A block has at most this many bytes.
 const MOST_BYTES: usize = 1 << 16;
 const FEWEST_BYTES: usize = 64;
 /// Values are written and read eight bytes at a time, whatever their width.
@@ -58,7 +58,6 @@ impl Blocks {
         block.seen |= value;
     }
 
-    /// Begins a block for this value.
     #[cold]
     fn begin(&mut self, value: u64) {
         let mut block = std::mem::take(&mut self.last);

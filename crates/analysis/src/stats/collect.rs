@@ -26,7 +26,7 @@ use crate::sampled::Weights;
 use crate::table::Key;
 use crate::walk::{Adder, walk};
 
-/// The memory is added up after so many pages.
+/// The memory is added up after this many pages.
 const PAGES_AT_ONCE: usize = 64;
 
 /// The calls that were found for an op.
@@ -179,7 +179,7 @@ impl OfThread {
         all
     }
 
-    /// The pieces of its calls in the recorded order: segment, from, to.
+    /// The pieces of the scope's calls in the recorded order: segment, from, to.
     fn pieces(&self) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -340,7 +340,6 @@ pub(super) fn keeps_recorded(options: &Options) -> bool {
     options.metrics.iter().any(|metric| metric.uses_duration())
 }
 
-/// What one worker has found.
 struct Worker<'a> {
     profile: &'a Profile,
     choice: &'a Choice<'a>,

@@ -9,7 +9,7 @@ use crate::amounts::{Brackets, Inside, ticks};
 use crate::empty::Bracket;
 use crate::estimate::Estimate;
 
-/// Notes it in the scope: of the duration in ticks, then of each counter.
+/// Notes the noise in the scope: of the duration in ticks, then of each counter.
 pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, recorder: &Recorder) {
     scope.inner = recorder.inner;
     let counters = profile.groups.counters();

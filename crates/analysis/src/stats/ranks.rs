@@ -57,7 +57,7 @@ impl From<&Ranked> for Variable {
 pub(super) struct RankScratch {
     /// The lower bits of the difference from the smallest value, and the index in the bits below.
     packed: Vec<u64>,
-    /// The same while a part is sorted.
+    /// Room for the packed values while a part of them is sorted.
     other: Vec<u64>,
     wide: Vec<Wide>,
     counts: Vec<u32>,

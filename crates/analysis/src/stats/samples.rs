@@ -23,7 +23,7 @@ pub struct Samples {
 }
 
 impl Values {
-    /// An empty list with room for so many values.
+    /// An empty list with room for this many values.
     pub fn with_capacity(narrow: bool, len: usize) -> Self {
         match narrow {
             true => Self::Narrow(Vec::with_capacity(len)),

@@ -9,7 +9,7 @@ use crate::table::compensate;
 #[derive(Clone, Copy, Debug)]
 pub struct Subtracted {
     added: Option<Estimate>,
-    /// It was taken from each duration before.
+    /// Whether the amount was taken from each duration before.
     taken: bool,
 }
 
@@ -32,14 +32,14 @@ impl Subtracted {
         self.from_estimate(Estimate::exact(value))
     }
 
-    /// The same of a mean that is an estimate, with both kinds of uncertainty.
+    /// A mean that is an estimate, without what was added to it, and with both kinds of uncertainty.
     pub fn from_estimate(self, mean: Estimate) -> Estimate {
         let added = self.added.map(|of| if self.taken { of.less(of.value) } else { of });
         let rest = compensate(mean, added);
         let cut = |end: f64| if self.added.is_some() { end.max(0.0) } else { end };
         Estimate { value: cut(rest.value), high: cut(rest.high), ..rest }
     }
-    /// The same of a mean of which it may not be known how far off it is.
+    /// A mean of which it may not be known how far off it is, without what was added to it.
     pub fn from_estimated(self, mean: Estimated) -> Estimated {
         let known = mean.interval.map(|mean| self.from_estimate(mean));
         let value = known.unwrap_or_else(|| self.from(mean.value)).value;

@@ -269,7 +269,7 @@ impl Adder for Table<'_> {
         self.find_rows(columns);
         let apart = apart(self.profile, columns);
         if apart.is_some() && !matches!(self.places.by(), By::Op | By::OpInProcess | By::Kind) {
-            // They belong to no thread and no CPU.
+            // Calls that were only counted belong to no thread and no CPU.
             self.page_rows.fill(NO_ROW);
         }
         let counters = self.profile.groups.counters();

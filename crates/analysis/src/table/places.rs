@@ -29,7 +29,6 @@ pub(crate) struct Selection<'a> {
 pub struct Counts {
     /// Processes, without devices.
     pub processes: usize,
-    /// Threads of these.
     pub threads: usize,
     /// Devices, which are no processes although they have parts of the profile.
     pub devices: usize,

@@ -39,7 +39,7 @@ pub struct Sum {
     pub last_thread: Option<(usize, usize)>,
     /// The begin and the duration of the earliest call of that thread.
     pub first: (u64, u64),
-    /// The same for each thread, except for what is only in `first` so far.
+    /// The begin and the duration of each thread's earliest call, except for what is only in `first` so far.
     pub firsts: HashMap<(usize, usize), (u64, u64)>,
     pub cpus: [u64; CPU_WORDS],
 }

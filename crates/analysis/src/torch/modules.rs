@@ -16,7 +16,6 @@ use super::slices::{Around, Kind, Slice, Slices};
 pub struct ModuleRow {
     /// The module's path, as `Net_0/Linear_1`. `None`: ops in no module.
     pub module: Option<String>,
-    /// Number of the module's calls.
     pub calls: u64,
     /// The time of the module's calls, Python code included.
     pub total_ns: i64,
@@ -39,11 +38,9 @@ pub struct Modules {
     pub rows: Vec<ModuleRow>,
     /// Self times of all ops, forward and backward.
     pub ops_ns: i64,
-    /// Whether there is a module at all.
     pub any: bool,
 }
 
-/// Number of a path.
 type Path = usize;
 
 /// The paths of modules, each once.
@@ -71,18 +68,12 @@ struct Of {
 }
 
 /// Adds up the ops of all recordings by module.
-///
-/// # Errors
-/// The activities cannot be read.
 pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
     by(all, Around::Modules)
 }
 
 /// Adds up the ops of all recordings by the line of code outside of PyTorch that called them: the
 /// innermost one. The rows have the line instead of a path of modules.
-///
-/// # Errors
-/// The activities cannot be read.
 pub fn by_line(all: &[Activities]) -> profile::Result<Modules> {
     by(all, Around::Lines)
 }

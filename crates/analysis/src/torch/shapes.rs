@@ -11,7 +11,6 @@ use super::slices::{Around, Kind, Slices};
 /// The calls of an op with inputs of certain shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeRow {
-    /// The op.
     pub op: String,
     /// The shapes, as JSON: a list with one entry for each argument, which is empty if the argument is
     /// not a tensor. `None`: shapes were not recorded.
@@ -19,7 +18,6 @@ pub struct ShapeRow {
     /// Floating-point operations of all calls, as PyTorch defines them; `None` if they are not known for
     /// all of the calls.
     pub flops: Option<u64>,
-    /// Number of calls.
     pub calls: u64,
     /// The sum of the durations of the calls.
     pub total_ns: i64,
@@ -57,9 +55,6 @@ pub struct Shapes {
 }
 
 /// Adds up the ops of all recordings by name and shapes.
-///
-/// # Errors
-/// The activities cannot be read.
 pub fn by_shape(all: &[Activities]) -> profile::Result<Shapes> {
     let slices = Slices::read(all, Around::Modules)?;
     let mut rows: HashMap<(u32, Option<u32>), ShapeRow> = HashMap::new();

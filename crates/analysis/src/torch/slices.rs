@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 
 use super::flops;
 
-/// What a slice is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// A call of a module. Comes first, so that it encloses an op that begins at the same time.
@@ -105,7 +104,6 @@ pub(super) enum Around {
 const MODULE: &str = "nn.Module: ";
 
 impl Slices {
-    /// Reads all activities of a profile.
     pub(super) fn read(all: &[Activities], around: Around) -> profile::Result<Self> {
         let mut slices = Self::default();
         for one in all {

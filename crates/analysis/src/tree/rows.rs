@@ -44,7 +44,6 @@ pub struct TreeRow {
 /// All rows, each after the one above it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TreeRows {
-    /// The rows.
     pub rows: Vec<TreeRow>,
     /// The time in calls, in ns.
     pub own_ns: f64,

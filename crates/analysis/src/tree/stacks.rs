@@ -27,7 +27,7 @@ pub enum StackPart {
     Calls {
         /// The function, as in a table by op.
         key: Key,
-        /// Whether it is not one function: the calls that are deeper than nodes go.
+        /// Whether the row is not one function: the calls that are deeper than nodes go.
         is_deeper: bool,
     },
     /// A function or a loop that was instrumented: the index of its module, and its index in that
@@ -156,7 +156,7 @@ fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
 struct Inside {
     module: usize,
     node: usize,
-    /// How many of those before it, in the same call, are around it.
+    /// How many of the parts before this one, in the same call, are around it.
     level: u32,
     hits: u128,
     /// The function's own time; 0 if it is not known.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// A type of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Number {
-    /// Whether it is a floating-point number.
+    /// Whether the type is a floating-point number.
     pub is_float: bool,
     /// The size of a number in bytes.
     pub bits: u32,
@@ -43,7 +43,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The number of its elements.
+    /// The number of the argument's elements.
     pub fn elements(&self) -> Option<f64> {
         Some(self.dims.as_ref()?.iter().map(|dim| *dim as f64).product())
     }
@@ -120,7 +120,6 @@ pub fn stretched(tensors: &[Tensor]) -> Option<f64> {
     Some(result.iter().map(|dim| *dim as f64).product())
 }
 
-/// What a name says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InName {
     pub dims: Vec<u64>,
@@ -184,7 +183,7 @@ impl Pattern {
         Ok(all)
     }
 
-    /// The words in it.
+    /// The words in the text.
     pub fn names(&self) -> Vec<String> {
         let name = |piece: &Piece| match piece {
             Piece::One(name) | Piece::Many(Some(name)) => Some(name.clone()),

@@ -10,7 +10,7 @@ pub fn for_problem(problem: &Problem, machine: &Machine) -> Option<String> {
     for_cause(&problem.cause, machine)
 }
 
-/// [`for_problem`] for its cause alone.
+/// What [`for_problem`] says if only the cause of the problem is known.
 pub fn for_cause(cause: &Cause, machine: &Machine) -> Option<String> {
     let advice = match cause {
         Cause::Unknown => return None,

@@ -260,7 +260,7 @@ fn about_permissions() {
         (Some(2), &[level("3")], "sudo sysctl kernel.perf_event_paranoid=2; or run as root, or with CAP_PERFMON"),
         (Some(1), &[level("2"), LXC], "on the host: sudo sysctl kernel.perf_event_paranoid=1; or start the container with --cap-add PERFMON"),
         (Some(0), &[level("2"), INSIDE], "sudo sysctl kernel.perf_event_paranoid=0 (rights inside of a user namespace do not help)"),
-        // The level allows it already, so something else forbids it.
+        // The level allows counting already, so something else forbids it.
         (Some(1), &[level("1")], "run as root, or with CAP_PERFMON"),
         (Some(1), &[level("1"), LXC], "start the container with --cap-add PERFMON"),
         (None, &[level("-1")], "run as root, or with CAP_PERFMON"),

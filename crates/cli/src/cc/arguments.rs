@@ -39,17 +39,17 @@ impl Word {
         self.kind == Kind::Option && self.text.as_bytes().starts_with(with.as_bytes())
     }
 
-    /// Whether it is an option that we certainly understand as clang does, with its value.
+    /// Whether the word is an option that we certainly understand as clang does, with its value.
     fn is_known(&self) -> bool {
         let known = |list: &[&str]| list.iter().any(|begin| self.begins(begin));
         match &self.value {
             Some(value) if self.is("-Xclang") => {
-                // Without a dash it is the value of the one before.
+                // A word without a dash is the value of the word before.
                 INNER.iter().any(|inner| value == inner) || !value.as_bytes().starts_with(b"-")
             }
             Some(_) => true,
             None if WHOLE.iter().any(|whole| self.is(whole)) => true,
-            // Its value is missing.
+            // The option's value is missing.
             None if WITH_VALUE.iter().any(|name| self.is(name)) => false,
             // Flags of distributions define a macro so.
             None if self.begins("-Wp,") => {
@@ -285,7 +285,7 @@ impl Line {
             }
         }
         if self.has("-MD") || self.has("-MMD") {
-            // As they would be named after the object.
+            // The files as they would be named after the object.
             let object = source.object.clone().unwrap_or_default();
             if self.last("-MF").is_none() {
                 words.extend(["-MF".into(), object.with_extension("d").into()]);

@@ -12,7 +12,7 @@ use crate::selection::Selection;
 use crate::temporary::Temporary;
 use crate::terminal::say;
 
-/// How it ended.
+/// How compiling ended.
 pub enum Done {
     /// The compiler has ended with this status.
     Ended(ExitCode),
@@ -49,7 +49,7 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
         }
         objects.push(object);
     }
-    // They are clang's, in its own colours.
+    // The messages are clang's, in its own colours.
     let _ = std::io::stderr().write_all(&messages);
     if let Some(status) = error {
         return Ok(Done::Ended(passed_on(status)));
@@ -64,7 +64,7 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
 
 /// What became of a source file.
 enum Object {
-    /// It has an object. What clang said.
+    /// The object was made. Has what clang said.
     Made(Vec<u8>),
     /// clang found an error.
     Error(Ended),

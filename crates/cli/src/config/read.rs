@@ -49,7 +49,6 @@ impl Key {
     }
 }
 
-/// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Text(String),

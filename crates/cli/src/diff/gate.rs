@@ -173,7 +173,7 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
 pub struct Later<'a> {
     /// What changed; `None`: the whole.
     pub of: Option<&'a Identity>,
-    /// The lower end of its interval.
+    /// The lower end of the change's interval.
     pub low: f64,
     pub sentence: String,
 }

@@ -21,11 +21,10 @@ use crate::view::open::explain;
 use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 
-/// One run.
 pub struct Run {
     pub path: PathBuf,
     pub manifest: Manifest,
-    /// What it says, if it is of a dataset: all runs of one are read together.
+    /// What the run says, if it is of a dataset: all runs of one are read together.
     of_dataset: Option<Recorded>,
 }
 
@@ -35,7 +34,7 @@ impl Run {
         Ok(Self { path: path.to_owned(), manifest, of_dataset: None })
     }
 
-    /// The dataset that it is of, if it is of one.
+    /// The dataset that the run is of, if it is of one.
     pub fn dataset(&self) -> Option<&Path> {
         self.of_dataset.as_ref().and(self.path.parent())
     }
@@ -58,7 +57,7 @@ impl Run {
 /// The runs of both sides.
 pub struct Inputs {
     pub runs: [Vec<Run>; 2],
-    /// By their numbers in `runs`; empty if they are not paired.
+    /// Pairs of runs by their numbers in `runs`; empty if the runs are not paired.
     pub pairs: Vec<(usize, usize)>,
     /// What is worth a note: rounds that are not complete.
     pub notes: Vec<String>,

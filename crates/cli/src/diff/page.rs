@@ -15,7 +15,6 @@ use crate::page::compare::{Comparison, Estimate, Row, Whole, write as write_page
 use crate::terminal::visible;
 use crate::view::units::{plural, time};
 
-/// Writes the page.
 pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
     let diff = view.diff;
     let owned = |lines: Vec<(&str, String)>| {

@@ -22,7 +22,6 @@ const COUNTERS: usize = 8;
 /// A command is shortened to this.
 const COMMAND: usize = 200;
 
-/// Prints the text.
 pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let tables = width.map(|width| width.max(40));
     let prose = tables.unwrap_or(PROSE_WIDTH);
@@ -114,7 +113,7 @@ fn side(runs: &[Run]) -> String {
     };
     let runs = plural(runs.len() as u128, "run");
     let command = match (first.dataset(), same) {
-        // The commands of its runs are not known.
+        // The commands of the dataset's runs are not known.
         (Some(dataset), _) => visible(&dataset.display().to_string()).into_owned(),
         (None, true) => shorten(&of_first, COMMAND),
         (None, false) => "several commands".to_owned(),

@@ -21,7 +21,7 @@ use crate::view::units::{number, time};
 
 /// Number of empty brackets.
 const CALLS: usize = 1_000;
-/// The first ones run cold code.
+/// The first calls run cold code.
 const COLD: usize = 100;
 /// How long the clock is compared with `CLOCK_MONOTONIC` to find the length of its tick.
 const COMPARED: Duration = Duration::from_millis(5);

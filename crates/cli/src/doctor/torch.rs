@@ -25,7 +25,7 @@ pub fn bridge() -> Option<Row> {
     let mut python = Command::new(own.unwrap_or_else(|| "python3".into()));
     // As a file, and not as a module: the working directory may have modules of these names.
     python.arg("-B").arg(script).arg("doctor").stdin(Stdio::null()).stderr(Stdio::null());
-    // It is not a program to be recorded.
+    // This Python is not a program to be recorded.
     let said = python.env("COUNTERPOINT_RUN_FILE", "").env_remove("LD_PRELOAD").output().ok()?;
     let said: Said = serde_json::from_slice(&said.stdout).ok()?;
     let levels = [Level::Ok, Level::Note, Level::Problem];

@@ -119,7 +119,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
         }
     };
     object! {
-        // Several if they differ only in their arguments.
+        // Several keys if the ops differ only in their arguments.
         rows: explained.keys.iter().map(|key| key_out(profile, *key)).collect::<Vec<_>>(),
         calls: explained.calls,
         used_calls: explained.used,

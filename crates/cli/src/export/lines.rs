@@ -35,7 +35,6 @@ pub const MOST_OF_LONG: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct Texts {
     left: u64,
-    /// Whether a text was cut.
     pub were_cut: bool,
 }
 
@@ -150,7 +149,6 @@ enum Column<'a> {
     Text(&'a Int32Array, Vec<Option<String>>),
 }
 
-/// One value.
 enum Cell<'a> {
     Unsigned(u64),
     Signed(i64),

@@ -30,7 +30,6 @@ use crate::view::open::open;
 use crate::view::rights::Needs;
 use crate::whole::WholeFile;
 
-/// One of the formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     Pprof,
@@ -38,7 +37,7 @@ pub enum Format {
     Speedscope,
 }
 
-/// The format, if it is one of stacks.
+/// The format of stacks that this is, if it is one.
 pub fn format(format: ExportFormat) -> Option<Format> {
     match format {
         ExportFormat::Pprof => Some(Format::Pprof),

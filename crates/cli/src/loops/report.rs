@@ -55,7 +55,7 @@ pub struct Args {
     /// only there. Repeatable.
     #[arg(long, value_name = "DIR", requires = "asm")]
     objects: Vec<PathBuf>,
-    /// The same for --source and the texts that were instrumented. Repeatable.
+    /// A directory in which --source looks for the texts that were instrumented. Repeatable.
     #[arg(long, value_name = "DIR", requires = "source")]
     sources: Vec<PathBuf>,
     /// With --asm and --source: show the code and the text of these functions and loops only. An id,

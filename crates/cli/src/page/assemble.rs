@@ -15,7 +15,7 @@ use crate::terminal::visible;
 
 const TEMPLATE: &str = include_str!("app/page.html");
 const STYLE: &str = include_str!("app/page.css");
-/// Each uses only those before it, except inside of functions.
+/// Each module uses only modules before it, except inside of functions.
 const MODULES: &[&str] = &[
     include_str!("app/data.js"),
     include_str!("app/text.js"),

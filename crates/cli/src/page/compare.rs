@@ -53,7 +53,7 @@ pub struct Whole {
     /// The time of each side.
     pub sides: [Option<String>; 2],
     pub verdict: Option<String>,
-    /// What it adds to a run, with its interval.
+    /// What the line about the whole adds to a run, with its interval.
     pub adds: Option<String>,
     pub row: Row,
 }
@@ -83,9 +83,6 @@ impl Estimate {
 }
 
 /// Writes the page of a comparison.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
     let all = || of.whole.iter().map(|whole| whole.row).chain(of.rows.iter().copied());
     let changes = Changes::new(all().filter_map(|row| row.change), of.threshold);
@@ -202,7 +199,7 @@ fn marks(
 
 /// The axis of changes. Its middle is no change.
 struct Changes {
-    /// The logarithm at its right end; 0 if there is no change to show.
+    /// The logarithm at the axis' right end; 0 if there is no change to show.
     range: f64,
     threshold: Option<f64>,
 }

@@ -82,7 +82,7 @@ impl TableOut {
 #[derive(Clone, Serialize)]
 pub struct PlotOut {
     pub title: String,
-    /// The column before it.
+    /// The column after which the plot is.
     pub after: usize,
     /// Places and texts.
     pub ticks: Vec<(f64, String)>,

@@ -37,7 +37,7 @@ const CALLS: usize = 1_200_000;
 /// Where the calls are more bytes than this when they are compressed, the grid is coarser. As text in a page they are a third
 /// more. Before compression each call is 4 bytes at least, however coarse the grid, so that this says little.
 const PACKED: usize = 1_200_000;
-/// A coarser grid is so many times as coarse. All are powers of it.
+/// A coarser grid is this many times as coarse. All are powers of it.
 const COARSER: i64 = 4;
 /// The coarsest grid is this power of [`COARSER`]: 2⁴⁰ ns, a good quarter of an hour.
 const COARSEST: u32 = 20;
@@ -81,7 +81,6 @@ fn packed(bytes: &[u8]) -> usize {
 
 /// Which calls somebody would see.
 struct Visible {
-    /// Number of those.
     seen: usize,
     /// For each call, whether nobody would see it.
     hidden: Vec<bool>,

@@ -139,7 +139,7 @@ fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     format!("{hits}{time}, {within} that were entered")
 }
 
-/// `None` if it has no instructions.
+/// The machine code of a node; `None` if it has no instructions.
 fn machine_code(
     loops: &Loops<'_>,
     function: &Function<'_>,

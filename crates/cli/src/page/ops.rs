@@ -19,15 +19,15 @@ use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
-/// Of so many ops with the most time it is said what goes with slow calls, as `explain` says it.
+/// Of this many ops with the most time it is said what goes with slow calls, as `explain` says it.
 const EXPLAINED: usize = 8;
 /// How many of the longest calls are listed.
 const LONGEST: usize = 12;
-/// The time of the recording is divided into at most so many parts.
+/// The time of the recording is divided into at most this many parts.
 const PARTS: usize = 80;
-/// A picture of two variables has at most so many columns and rows.
+/// A picture of two variables has at most this many columns and rows.
 const CELLS: usize = 32;
-/// For series of threads' counters, the time of the recording is divided into at most so many parts.
+/// For series of threads' counters, the time of the recording is divided into at most this many parts.
 const RATES: usize = 400;
 /// How many such series are in the page, and how many of each thread: between too many of them,
 /// calls of different threads cannot be compared.

@@ -18,7 +18,7 @@ pub struct Roofline {
 /// From this part of a roof on, it is said to be what holds an op down.
 pub const NEAR: f64 = 0.25;
 
-/// Ticks are powers of ten, at most so many on an axis.
+/// Ticks are powers of ten, at most this many on an axis.
 const MOST_TICKS: i32 = 9;
 
 /// An axis, from `low` to `high`.
@@ -40,7 +40,7 @@ impl Axis {
         ((value / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
     }
 
-    /// Powers of ten, shown in so many units.
+    /// Powers of ten, shown in this many units.
     fn ticks(&self, unit: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.low / unit, self.high / unit);
         let powers = low.log10().ceil() as i32..=high.log10().floor() as i32;
@@ -80,7 +80,7 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
         roofs.push(RoofOut { text, ends: [x.place(from), at, 1.0, at] });
     }
     for (level, slope) in &slopes {
-        // From where it enters the chart to the peak, or to where it leaves.
+        // From where the slope enters the chart to the peak, or to where it leaves the chart.
         let from = x.low.max(y.low / slope);
         let to = x.high.min(peak.unwrap_or(y.high) / slope);
         if from < to {

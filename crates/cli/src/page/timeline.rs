@@ -16,12 +16,12 @@ use crate::trace::export::{everything, json_base_ns};
 use crate::view::labels::thread_label;
 use crate::view::units::{count, grouped, number};
 
-/// A series has at most so many points in the page.
+/// A series has at most this many points in the page.
 const POINTS: usize = 2_000;
 
 /// The timeline without its calls, which are bytes.
 pub struct Timeline {
-    /// When its first slice began, in ns since 1970.
+    /// When the timeline's first slice began, in ns since 1970.
     pub begin: i64,
     span: i64,
     encoded: Encoded,

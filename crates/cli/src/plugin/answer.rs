@@ -62,7 +62,7 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     let mut pipe = Patient::new(pipe);
     let (mut part, mut is_over) = (vec![0; 1 << 16], false);
     while line.last() != Some(&b'\n') {
-        // What it has forked may keep the pipe open after its end. All that it wrote is there by then.
+        // A process that the child has forked may keep the pipe open after its end. All that it wrote is there by then.
         pipe.wait_at_most(if is_over { Duration::ZERO } else { left().min(LOOK) });
         match pipe.read(&mut part) {
             Ok(0) => break,

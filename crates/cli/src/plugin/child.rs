@@ -56,7 +56,6 @@ pub struct Listed {
     pub problems: Vec<Said>,
 }
 
-/// A profiler of it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ListedProfiler {
     pub name: String,
@@ -87,7 +86,7 @@ pub struct Found {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What it does now: the last of these names the call in which a child died.
+    /// What the child does now: the last of these names the call in which a child died.
     Doing(String),
     /// The plugin has begun, stopped and handed over its events.
     Done(Listed),
@@ -116,7 +115,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
         // We are in a group of our own, where an interrupt of the terminal does not arrive.
         // SAFETY: takes no pointer.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        // It may have ended before.
+        // The asker may have ended before.
         if args.asker.is_some_and(|asker| asker != parent_id()) {
             return Err(Failure::new("nobody waits for the answer"));
         }
@@ -155,7 +154,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
             record(&args.file, &setup, *max_buffer, out)?;
         }
     }
-    // Its threads and destructors are none of ours, and may crash.
+    // The plugin's threads and destructors are none of ours, and may crash.
     // SAFETY: everything that we wrote has been written.
     unsafe { libc::_exit(0) }
 }

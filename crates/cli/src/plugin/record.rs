@@ -324,7 +324,7 @@ impl Recording {
         }
     }
 
-    /// Waits until it has created its sessions, has died, or was given up.
+    /// Waits until the child has created its sessions, has died, or was given up.
     fn wait_until_ready(&mut self) {
         let until = Instant::now() + PATIENCE;
         while self.doing != "while it warmed up" {
@@ -349,7 +349,7 @@ impl Recording {
         }
     }
 
-    /// Takes its events and waits for its end.
+    /// Takes the child's events and waits for its end.
     fn finish(mut self, sink: &mut Events<'_, '_>) -> Outcome {
         self.tell("end");
         drop(self.orders.take());

@@ -76,7 +76,8 @@ pub fn add(
 }
 
 fn lock(root: &Dir) -> Result<ConversionLock, Failure> {
-    ConversionLock::wait(root).map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))
+    ConversionLock::wait(root)
+        .map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))
 }
 
 /// Has everything written to a directory of its own, and moves it into the profile.
@@ -139,7 +140,7 @@ struct ConversionLock {
 }
 
 impl ConversionLock {
-    /// Waits for it, but not for ever: anybody who may read the directory can lock it.
+    /// Waits for the lock, but not for ever: anybody who may read the directory can lock it.
     fn wait(root: &Dir) -> io::Result<Self> {
         const PATIENCE: Duration = Duration::from_secs(10);
         let (directory, since) = (root.to_file()?, Instant::now());

@@ -41,7 +41,7 @@ pub struct Owner {
     taken: HashSet<i64>,
     /// Distinguishes the arrows of the streams of one trace.
     stream: u64,
-    /// When it was recorded; `None`: not known, so all times are taken for UTC.
+    /// When the plugin recorded; `None`: not known, so all times are taken for UTC.
     window: Option<Window>,
     /// The times of the stream.
     times: Times,
@@ -60,7 +60,7 @@ enum Place {
 struct Plugin {
     /// The plugin's path.
     file: String,
-    /// The source of its counters: its file and the program.
+    /// The source of the plugin's counters: its file and the program.
     source: String,
     /// The id of the process in which it ran.
     pid: i64,
@@ -179,7 +179,7 @@ impl Owner {
                 trace.place(row, id.of_plugins(index as u32), arguments);
                 row
             }
-            // Its number is its id in the trace, if no other plugin had it before.
+            // The plugin's own number of a row is the row's id in the trace, if no other plugin had it before.
             Place::Alone { .. } if !self.taken.contains(&number) => number,
             Place::Alone { .. } => {
                 let mut free = PLUGIN_ROWS..;
@@ -201,7 +201,6 @@ impl Owner {
         self.rows[row].id
     }
 
-    /// Names a row.
     pub fn name(&mut self, row: usize, name: Name) {
         self.rows[row].name = Some(name);
     }

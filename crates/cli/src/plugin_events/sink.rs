@@ -34,7 +34,7 @@ use super::owner::{Name, Owner};
 /// What is known of the recording of another profiler whose events come ([`super::recording`]).
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// Facts about it.
+    /// Facts about that recording.
     pub fields: Map<String, Value>,
     /// Whether there was anything of it.
     pub any: bool,
@@ -53,7 +53,6 @@ pub struct Said {
 /// Gives a trace the events of one plugin.
 pub struct Events<'a, 'b> {
     pub(super) trace: &'a mut OneTrace<'b>,
-    /// Whose events they are.
     pub(super) owner: &'a mut Owner,
     /// The recording of another profiler whose events these are, if they are.
     pub(super) recording: Recording,
@@ -63,7 +62,7 @@ pub struct Events<'a, 'b> {
     pub plugin: String,
     /// What the plugin was doing when the stream ended.
     pub doing: String,
-    /// What it did wrong or has logged.
+    /// What the plugin did wrong or has logged.
     pub said: Vec<Said>,
     /// Kinds that the plugin declared: number, name, the published type that each is like.
     declared: HashMap<u32, (String, u32)>,
@@ -75,7 +74,7 @@ pub struct Events<'a, 'b> {
     pub events: u64,
     /// Values of metadata that are not JSON; each was kept as text.
     pub not_json: u64,
-    /// The first of them.
+    /// The first value that is not JSON.
     pub example: Option<String>,
     /// Texts that are not UTF-8; other characters stand for their bytes.
     pub not_text: u64,
@@ -86,7 +85,7 @@ pub struct Events<'a, 'b> {
 }
 
 impl<'a, 'b> Events<'a, 'b> {
-    /// Events of a stream of this owner's.
+    /// The events of one stream, which belong to this owner.
     pub fn new(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner, host: &'a Host) -> Self {
         Self {
             trace,

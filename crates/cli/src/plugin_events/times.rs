@@ -23,7 +23,6 @@ pub struct Window {
     pub offset_ns: i64,
 }
 
-/// What a time of a plugin's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
     /// UTC, as the interface has it.
@@ -48,7 +47,6 @@ impl Window {
 }
 
 impl Times {
-    /// Says what a time is.
     pub fn read(&mut self, window: &Window, ns: i64) -> Read {
         if window.has(ns, HOUR) {
             return Read::Utc(ns);

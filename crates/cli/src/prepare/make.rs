@@ -101,7 +101,7 @@ impl Prepared {
     }
 }
 
-/// Removes its directories when dropped, unless they were taken out before.
+/// Removes the directories that were made when dropped, unless they were taken out before.
 struct Undo {
     directories: Vec<PathBuf>,
 }

@@ -84,7 +84,7 @@ pub struct Recording {
     /// executables) and for files that will change
     #[arg(long, requires = "loops")]
     pub keep_code: bool,
-    /// Make room for so many threads, of all processes together, that record at the same time, up to 60,000.
+    /// Make room for this many threads, of all processes together, that record at the same time, up to 60,000.
     /// By default there is room for about 2,000, or half of that with --loops. Each takes 64 KiB of memory
     /// while it lives, and as much again for its loops (more for modules with hundreds of loops)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=60_000))]

@@ -351,7 +351,6 @@ fn of_ops(runs: &[RunAcross], filter: Option<&str>) -> Table {
 #[derive(Serialize)]
 struct Document<'a> {
     schema: &'static str,
-    /// The dataset.
     dataset: String,
     /// What matters most, in words.
     sentences: Vec<String>,

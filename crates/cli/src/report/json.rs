@@ -213,7 +213,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     }
 }
 
-/// Whether it is known how far off a counter's sum is: what empty calls read was calibrated, and enough
+/// Whether it is known how far a counter's sum may be off: what empty calls read was calibrated, and enough
 /// calls were drawn, if they were.
 fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal) -> bool {
     let of_sample = sampled.and_then(|row| *row.counters.get(counter)?);

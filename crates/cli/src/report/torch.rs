@@ -94,7 +94,6 @@ fn modules(
     print(args, profile, schema, (ops_ns, &[]), &table, document)
 }
 
-/// The table by module or by line.
 fn of_modules(rows: &[ModuleRow], ops_ns: i64, is_line: bool) -> Table {
     let (what, none) = if is_line { ("line", NO_LINE) } else { ("module", NO_MODULE) };
     let ns = |of: fn(&ModuleRow) -> i64| -> Vec<Option<Value>> {
@@ -129,7 +128,6 @@ fn of_modules(rows: &[ModuleRow], ops_ns: i64, is_line: bool) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// The table by shape.
 fn of_shapes(rows: &[ShapeRow], self_ns: i64, metrics: &[Bound]) -> Table {
     let ns = |of: fn(&ShapeRow) -> f64| -> Vec<Option<Value>> {
         rows.iter().map(|row| Some(Value::Ns(of(row)))).collect()

@@ -220,7 +220,7 @@ fn columns(rows: &[Row]) -> Table {
         column(1, "total_share", "of all", &|row| row.of.total_share.map(Value::Part)),
         column(1, "self_ns", "self", &|row| ns(row.of.own)),
         column(1, "share", "share", &|row| row.of.share.map(Value::Part)),
-        // Names say it where it is not plain.
+        // The names of rows say so where that is not plain.
         Column {
             csv_only: true,
             ..column(9, "kind", "", &|row| Some(Value::Text(row.kind.to_owned())))

@@ -63,7 +63,7 @@ impl Program {
         })
     }
 
-    /// Starts it, as the process that `announcement` then names.
+    /// Starts the program, as the process that `announcement` then names.
     ///
     /// # Errors
     /// Why there is no such process now.
@@ -213,7 +213,7 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
     1
 }
 
-/// As `execve` takes them: a null pointer ends the list.
+/// Texts as `execve` takes them: a null pointer ends the list.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }

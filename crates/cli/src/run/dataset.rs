@@ -65,7 +65,7 @@ pub fn add(dir: &Path, directory: &Path, shown: &Path, rank: Option<u32>, runnin
     match attend(&mut command) {
         Ok(status) if status.success() && is_quiet() => {}
         Ok(status) if status.success() => say!("{name}: the recording was added"),
-        // It has said why.
+        // That program has said why.
         Ok(status) if status.code().is_some() => say!("{name}: nothing was added{}", later()),
         Ok(status) => say!("{name}: the program that adds to it ended with {status}{}", later()),
         Err(e) => say!("{name}: the program that adds to it: {e}{}", later()),

@@ -34,8 +34,8 @@ use crate::failure::Failure;
 use crate::inherited::Inherited;
 use crate::metrics::before_run;
 use crate::prepare::{
-    Choice, Recording, DirectoryLock, make, make_directory, make_way, manifest, own_readings, place,
-    refused, resolve, system_wide,
+    Choice, DirectoryLock, Recording, make, make_directory, make_way, manifest, own_readings,
+    place, refused, resolve, system_wide,
 };
 
 /// The counter that every pass includes if possible.

@@ -43,7 +43,6 @@ pub struct Wanted {
     pub counters: Vec<Counter>,
     /// Time between samples.
     pub interval: Duration,
-    /// The run's clock.
     pub clock: ClockKind,
     /// The profile.
     pub directory: PathBuf,

@@ -106,7 +106,6 @@ fn words(text: &str) -> Result<Words, String> {
     if all.is_empty() { Err("no program".to_owned()) } else { Ok(Words(all)) }
 }
 
-/// One of the programs.
 struct Program {
     side: Side,
     path: PathBuf,

@@ -50,7 +50,7 @@ fn has_processors() -> bool {
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let known = libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0;
-        // It fails where there are more processors than fit into the set.
+        // The call fails where there are more processors than fit into the set.
         !known || libc::CPU_COUNT(&set) > 1
     }
 }

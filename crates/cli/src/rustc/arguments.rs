@@ -114,7 +114,6 @@ impl Line {
         })
     }
 
-    /// The name of the crate.
     pub fn name(&self) -> String {
         self.values("--crate-name").next_back().unwrap_or_default()
     }
@@ -143,7 +142,7 @@ impl Line {
         let ours = |kind: &String| {
             ["bin", "lib", "rlib", "cdylib", "dylib", "staticlib"].contains(&kind.as_str())
         };
-        // Without a name it is a question about the compiler, or somebody who does not use cargo.
+        // A call without a name is a question about the compiler, or somebody who does not use cargo.
         if self.name().is_empty()
             || self.values("--print").next().is_some()
             || !emits_link
@@ -205,7 +204,7 @@ impl Line {
         endings.map(|ending| Path::new(&folder).join(format!("{stem}.{ending}"))).collect()
     }
 
-    /// The arguments without those that are replaced: the linker, and what makes several objects of a crate.
+    /// The arguments without the arguments that are replaced: the linker, and what makes several objects of a crate.
     pub fn first(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for (name, whole, value) in &self.words {

@@ -180,7 +180,6 @@ pub fn replace_loose(
     }
 }
 
-/// Replaces the object in an archive.
 pub fn replace(
     archive: &Path,
     folder: &Path,

@@ -62,11 +62,11 @@ struct Step {
 #[derive(Clone, Debug)]
 enum Amount {
     Unknown,
-    /// Bytes since [`READ`] had this value, of so many.
+    /// Bytes since [`READ`] had this value, of this many.
     Read(u64, u64),
     /// Bytes since [`WRITTEN`] had this value.
     Written(u64),
-    /// Things, of so many, with their name.
+    /// Things, of this many, with their name.
     Of(Arc<AtomicU64>, u64, &'static str),
 }
 
@@ -83,7 +83,7 @@ pub fn step(what: impl Into<String>) -> Doing {
     begin(what.into(), Amount::Unknown)
 }
 
-/// Begins a step that reads so many bytes of files of the caller ([`read`]).
+/// Begins a step that reads this many bytes of files of the caller ([`read`]).
 pub fn reading(what: impl Into<String>, bytes: u64) -> Doing {
     begin(what.into(), Amount::Read(READ.load(Ordering::Relaxed), bytes))
 }
@@ -97,7 +97,7 @@ pub fn writing(path: &Path) -> Doing {
     begin(what, Amount::Written(WRITTEN.load(Ordering::Relaxed)))
 }
 
-/// Begins a step about so many things ([`Doing::done`]), such as `calls`.
+/// Begins a step about this many things ([`Doing::done`]), such as `calls`.
 pub fn step_of(what: impl Into<String>, all: u64, things: &'static str) -> Doing {
     begin(what.into(), Amount::Of(Arc::default(), all, things))
 }
@@ -128,7 +128,7 @@ pub fn wrote(bytes: u64) {
 }
 
 impl Doing {
-    /// Says that so many more things are done.
+    /// Says that this many more things are done.
     pub fn done(&self, more: u64) {
         self.done.fetch_add(more, Ordering::Relaxed);
     }

@@ -261,7 +261,6 @@ impl Ending {
 }
 
 impl Args {
-    /// All of a profile.
     fn of(profile: &Path) -> Self {
         Self {
             profile: profile.to_owned(),
@@ -387,7 +386,6 @@ fn fill_one(
     Ok(Found { calls, tracks: export_tracks(profile, options.vocabulary, sink)? })
 }
 
-/// Every loss of the profile.
 fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     let known = profile.all_losses();
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
@@ -402,7 +400,7 @@ fn facts(
 ) -> io::Result<serde_json::Value> {
     let mut facts = match profile.members.is_empty() {
         true => facts::of_profile(profile, &ranks::known(profile, args), found),
-        // Its members have manifests, clocks and processes of their own.
+        // The members of a merged profile have manifests, clocks and processes of their own.
         false => {
             let filter = part.map(|part| &part.filter);
             let mut facts = filter.unwrap_or(&Filter::default()).facts();

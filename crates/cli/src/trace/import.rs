@@ -85,9 +85,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
 /// Which traces are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
-    /// Those of any program.
+    /// Traces of any program.
     Anybodys,
-    /// Those that do not show what Counterpoint recorded: their profile has more in it.
+    /// Traces that do not show what Counterpoint recorded: their profile has more in it.
     NotOurs,
 }
 

@@ -31,7 +31,7 @@ pub fn fill(profile: &Profile, sink: &mut impl TimelineSink) -> io::Result<()> {
     let (mut all, _) = hits(&recorded.modules, &recorded.events);
     all.retain(|hit| hit.end.is_some());
     let process = |hit: &LoggedHit| recorded.modules[hit.module].process;
-    // Of those that begin together the outer one, which ends last, comes first.
+    // Of hits that begin together, the outer one, which ends last, comes first.
     all.sort_by_key(|hit| (process(hit), hit.tid, hit.begin, std::cmp::Reverse(hit.end)));
     let names: Vec<String> = all.iter().map(name).collect();
     let slice = |(hit, name)| {

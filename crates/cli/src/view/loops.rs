@@ -44,7 +44,6 @@ use crate::failure::Failure;
 
 /// What a view shows.
 pub struct Loops<'a> {
-    /// Where it is from.
     pub profile: &'a Profile,
     /// What was read of it.
     pub recorded: &'a Recorded,
@@ -69,9 +68,7 @@ pub struct Loops<'a> {
 pub struct More {
     /// The machine code of each module, if it is asked for.
     pub codes: Option<Vec<code::Found>>,
-    /// Whether texts are shown.
     pub source: bool,
-    /// The texts.
     pub texts: source::Texts,
     /// The functions and loops whose code and texts are shown: ids, and patterns of names. Empty: an
     /// overview of all.
@@ -269,12 +266,12 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
     }
 }
 
-/// The same, where its function does not stand above it: `matmul:k`.
+/// The name of a function or loop with its function, for places where that is not above it: `matmul:k`.
 pub fn full_name(tree: &LoopTree, node: &LoopNode) -> String {
     full_name_of(tree.entry(node), node.id)
 }
 
-/// Likewise, of an id.
+/// The name of an id with its function.
 pub fn full_name_of(entry: Option<&Entry>, id: u32) -> String {
     let name = name_of(entry, id);
     match entry {
@@ -304,7 +301,7 @@ pub fn is_called(glob: &str, tree: &LoopTree, node: &LoopNode) -> bool {
         || model::glob::matches(glob, &readable_full_name(tree, node))
 }
 
-/// Where it is in the source, or else in the text that was instrumented.
+/// Where a function or loop is in the source, or else in the text that was instrumented.
 pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     let entry = tree.entry(node)?;
     place(entry).or_else(|| {
@@ -313,7 +310,7 @@ pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     })
 }
 
-/// Where it is in the source. Some compilers write line 0 for what they do not know.
+/// Where an entry is in the source. Some compilers write line 0 for what they do not know.
 pub fn place(entry: &Entry) -> Option<String> {
     let line = entry.line.filter(|line| *line > 0)?;
     Some(format!("{}:{line}", entry.file.as_deref()?))

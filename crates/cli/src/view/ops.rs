@@ -85,7 +85,6 @@ struct View<'a> {
     chosen: &'a Chosen<'a>,
 }
 
-/// Prints the ops.
 pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure> {
     if let Some(name) = &chosen.trees.machine {
         known_machine(profile, name)?;

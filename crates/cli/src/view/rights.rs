@@ -41,13 +41,13 @@ use crate::whole::{Written, directory, written};
 pub struct Needs<'a> {
     /// Files and directories that it reads.
     pub reads: Vec<&'a Path>,
-    /// Whether it reads files that the profile names, if the caller has made the profile.
+    /// Whether the view reads files that the profile names, if the caller has made the profile.
     pub named_files: bool,
-    /// The files that it writes.
+    /// The files that the view writes.
     pub outputs: Vec<PathBuf>,
-    /// A directory that it has just made. It makes files and directories there, and may remove it.
+    /// A directory that the command has just made. It makes files and directories there, and may remove it.
     pub made: Option<&'a Path>,
-    /// What it does to the profile besides reading.
+    /// What the view does to the profile besides reading.
     pub change: Change,
     /// Directories of pools that it may delete, as far as they are of the caller.
     pub pools: Vec<PathBuf>,
@@ -148,7 +148,7 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
                 let replace = AccessFs::MakeReg | AccessFs::RemoveFile;
                 rules = allow(rules, &directory, replace | write | read)?;
             }
-            // It is asked whether it is a terminal.
+            // The file is asked whether it is a terminal.
             Ok(Written::Itself(file)) => rules = allow(rules, &file, write | AccessFs::IoctlDev)?,
             Ok(Written::Open) | Err(_) => {}
         }

@@ -279,7 +279,7 @@ fn describe(
         (Some(value), None) => general(value, 3),
     };
     let text = |value: Option<f64>| match value.map(|value| less.from(value)) {
-        // It cannot be told from an empty call.
+        // The value cannot be told from an empty call.
         Some(value) if !value.is_resolved() => below(&plain(Some(value.high.max(0.0)))),
         value => plain(value.map(|value| value.value)),
     };

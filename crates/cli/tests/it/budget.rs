@@ -93,7 +93,7 @@ pub fn check(what: &str, profile: &Profile) {
 }
 
 /// Runs a program without Counterpoint and with each of [`RUNS`]: it prints the same and ends in the
-/// same way, each process has made so many calls (ascending), and only these losses occur.
+/// same way, each process has made this many calls (ascending), and only these losses occur.
 fn same_with_a_budget(
     program: &Path,
     what: &str,
@@ -320,7 +320,7 @@ fn passes_and_filters_have_their_counts() {
     assert_eq!(profile.processes.iter().map(|p| p.pass).collect::<Vec<_>>(), [0, 1]);
     let filter = ["--filter=spin", "--budget=5%"];
     let recorded = Recorded::run_with(&program, "none", &filter, &mut host("grid"));
-    // Two of its fourteen calls are of `spin`.
+    // Two of the program's fourteen calls are of `spin`.
     assert_eq!(counted(&recorded.profile()), [2]);
 }
 

@@ -234,7 +234,7 @@ fn expected(python: &Path, calls: &str) -> Value {
     serde_json::from_str(&rows).unwrap()
 }
 
-/// Compares a profile with the program, to so many ns. Returns the path's length.
+/// Compares a profile with the program, to this many ns. Returns the path's length.
 fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
     let expected = expected(python, &output(&["export", dir, "--format", "csv"]));
     let found: Value =

@@ -75,7 +75,6 @@ fn row<'a>(of: &'a Value, column: &str, value: &Value) -> &'a Value {
     rows.find(|row| &row[column] == value).unwrap_or_else(|| panic!("{column} {value}: {of}"))
 }
 
-/// The data of a page.
 fn head(page: &Path) -> Value {
     serde_json::from_slice(&block(&fs::read_to_string(page).unwrap(), "head")).unwrap()
 }

@@ -25,7 +25,7 @@ fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
     with_softmax(side, round, matmul, more, true)
 }
 
-/// Likewise, with softmax or without it.
+/// The run of [`script`], with softmax or without it.
 fn with_softmax(
     side: Side,
     round: u32,
@@ -395,9 +395,9 @@ fn without_pairs_nothing_is_tested() {
     // The runs themselves say that they are pairs.
     let found = words(&few, &other, &[]);
     assert_eq!((&found["untested"], &found["pairs"]), (&"too_few_pairs".into(), &5.into()));
-    // One of A has no partner: somebody has chosen.
+    // A run of A has no partner: somebody has chosen among the runs.
     assert_eq!(words(&few, &other[1..], &[])["untested"], "not_paired");
-    // A is not B's side.
+    // The sides are exchanged: the runs of A were recorded as those of B.
     assert_eq!(words(&other, &few, &[])["untested"], "not_paired");
     assert_eq!(words(&other, &few, &["--paired"])["pairs"], 5);
 }

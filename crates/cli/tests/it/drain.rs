@@ -49,7 +49,7 @@ impl Recording {
         }
     }
 
-    /// Waits for so many more calls.
+    /// Waits for this many more calls.
     fn wait_for_calls(&self, more: u64) {
         let before = self.returned();
         self.wait_for("more calls", || self.returned() >= before + more);

@@ -189,7 +189,8 @@ fn dropped_in_reaches(program: &Path, scratch: &testkit::Scratch) -> Vec<String>
     read_log(&log)
 }
 
-/// The same with the variables of IREE's original hook, which ask for a report at the end.
+/// Runs `entries` with a panic at `point` and the variables of IREE's original hook, which ask for a report at
+/// the end.
 fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     let bare = outcome(&entries().output().unwrap());
     let scratch = testkit::Scratch::new();

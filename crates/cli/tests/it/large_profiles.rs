@@ -29,7 +29,7 @@ fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     (usage.ru_maxrss as u64 * 1024, out.metadata().unwrap().len())
 }
 
-/// Makes a profile with so many metrics of two counters, which some calls have read.
+/// Makes a profile with this many metrics of two counters, which some calls have read.
 fn make(at: &Path, metrics: u32, read: bool) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);

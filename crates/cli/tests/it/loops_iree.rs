@@ -127,7 +127,7 @@ fn as_on_paper(document: &Value, times: u64, what: &str) {
         assert_eq!((label, row["hits"].as_u64()), (name, Some(times * hits)), "{what}: {row}");
         let expected = iterations.map(|n| times * n);
         assert_eq!(row["iterations"].as_u64(), expected, "{what}: {row}");
-        // Each hit has as many as the others. There are so few that all of them are timed.
+        // Each hit has as many as the others. There are so few hits that all of them are timed.
         if let Some(each) = iterations.map(|n| n / hits)
             && document["modules"][0]["mode"] == "sampled"
         {
@@ -218,7 +218,7 @@ fn a_dispatch_has_its_loops_below_it() {
         let (share, inclusive) = (row["share"].as_f64(), row["inclusive_ns"].as_f64());
         assert!((share.unwrap() - inclusive.unwrap() / total).abs() < 1e-9, "{row}");
     }
-    // Measured as they are, the parts of a hit are inside of it.
+    // As they were measured, the times of the parts of a hit are inside of it.
     let raw = setup.loops(&run.path());
     let ticks: Vec<u64> =
         self::rows(&raw).iter().map(|row| row["measured_ticks"].as_u64().unwrap()).collect();

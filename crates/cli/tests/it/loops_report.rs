@@ -126,7 +126,7 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
                 assert!(own(row) * 10.0 < waits, "{mode}, {slow} waits {waits}: {row}");
             }
         }
-        // Nor is it in what is around them. On a busy machine samples miss the few hits in which the
+        // The waiting is not in the self time of what is around the loops either. On a busy machine samples miss the few hits in which the
         // thread lost its CPU, and that time is then in the self time of what is around.
         assert!(mode == "sampled" || own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
     }

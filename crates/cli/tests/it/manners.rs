@@ -216,7 +216,7 @@ fn help_for_agents_is_that_of_the_command() {
     assert!(help.lines().all(|line| !line.contains('\x1b')));
 }
 
-/// What a command shows on a terminal that reads a FIFO. The end of what is in the FIFO is written when the
+/// What a command shows on a terminal that reads a FIFO. The last part of the FIFO's content is written when the
 /// command has gone to the begin of a line so many times; for none, later than it would have.
 fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> String {
     let fifo = scratch.join("slow.json");

@@ -14,7 +14,6 @@ use testkit::{Golden, ProfileScript, Scratch};
 
 use crate::kept::{copy, kept};
 
-/// The data of a page.
 struct Page {
     text: String,
     head: Value,

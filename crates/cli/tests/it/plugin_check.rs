@@ -276,7 +276,7 @@ fn running_with(file: &Path) -> usize {
         .count()
 }
 
-/// Waits until so many processes run with this file in their command line.
+/// Waits until this many processes run with this file in their command line.
 fn wait_for(processes: usize, file: &Path) {
     let end = Instant::now() + Duration::from_secs(60);
     while running_with(file) != processes {

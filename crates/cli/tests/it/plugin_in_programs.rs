@@ -69,7 +69,7 @@ fn ops(recorded: &Recorded) -> Vec<(String, u64)> {
     ops
 }
 
-/// What `timed.c` hands over in so many processes.
+/// What `timed.c` hands over in this many processes.
 fn of_processes(count: u64) -> Vec<(String, u64)> {
     vec![("launch it".to_owned(), count), ("timed kernel".to_owned(), count)]
 }

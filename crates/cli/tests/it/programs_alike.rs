@@ -19,7 +19,7 @@ struct Program {
     name: &'static str,
     /// Commands that must exist.
     needs: Vec<&'static str>,
-    /// How it is started: by `sh -c` if it contains a character that is special to a shell,
+    /// How the program is started: by `sh -c` if it contains a character that is special to a shell,
     /// otherwise by `counterpoint run` itself. `@` is a directory of programs that were compiled
     /// for this test.
     line: &'static str,

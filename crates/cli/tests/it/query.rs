@@ -45,7 +45,7 @@ pub fn rows(output: &Output) -> Vec<Vec<String>> {
     text.lines().skip(1).map(line).collect()
 }
 
-/// Adds a rank of a run with so many ranks to a dataset.
+/// Adds a rank of a run with this many ranks to a dataset.
 pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u32) {
     let (_scratch, path) = script.written();
     let options = Options {

@@ -59,7 +59,7 @@ pub fn paper() -> ProfileScript {
     script
 }
 
-/// The same with calls of which nothing is known but their number.
+/// The profile above with calls of which nothing is known but their number.
 pub fn with_counts_only() -> ProfileScript {
     let mut script = paper();
     let process = &mut script.processes[0];

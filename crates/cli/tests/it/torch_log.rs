@@ -209,7 +209,7 @@ fn a_forked_child_makes_its_own_recording() {
     let processes: Vec<&Value> =
         facts.as_array().unwrap().iter().map(|one| &one["process"]).collect();
     assert!(processes.len() == 2 && processes[0] != processes[1], "{processes:?}");
-    // The child could not write to its parent's.
+    // The child could not write to its parent's recording.
     assert_eq!(named(&recorded.exported(), "X", "aten::mm").len(), 2);
 }
 

@@ -18,7 +18,7 @@ fn run(mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     run_steps(STEPS, mode, options)
 }
 
-/// The same with so many steps.
+/// Runs the host as [`run`] does, with this many steps.
 fn run_steps(steps: u64, mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     let program = counterpoint("steps of torch")?;
     let mut host = Command::new(Programs::get().other("torch_steps_host"));

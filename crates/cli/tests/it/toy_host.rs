@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// The host.
 pub fn host() -> Command {
     Command::new(Programs::get().other("toy_host"))
 }

@@ -49,7 +49,7 @@ fn sort(args: &Value) -> Value {
     json!(pairs)
 }
 
-/// The same from Chrome JSON: lists of three become x, y and z without zeros, and nulls are
+/// The slices of a trace in Chrome's JSON, written as those of Perfetto's: lists of three become x, y and z without zeros, and nulls are
 /// removed.
 fn of_chrome(trace: &Value) -> Vec<String> {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();

@@ -318,7 +318,7 @@ fn a_session_joins_a_run() {
     assert_eq!(host.profile("unused.cpt").calls(), 0);
 }
 
-/// The user's own instrument is called first before an op and last after it. It may skip ops and
+/// The user's own instrument is called first before an op and last after it. That instrument may skip ops and
 /// fail.
 #[test]
 fn a_users_instrument_is_chained() {

@@ -154,7 +154,7 @@ fn ops_of_tvm_are_counted_and_drawn() {
     }
 }
 
-/// The same in sessions that a process opens itself, one after the other.
+/// Ops of TVM are drawn in sessions that a process opens itself, one after the other.
 #[test]
 fn sessions_with_a_budget_draw_ops_of_tvm() {
     let Some(program) = counterpoint("drawn ops of tvm") else { return };

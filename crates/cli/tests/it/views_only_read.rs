@@ -133,7 +133,6 @@ fn add_events(dir: &Path, name: &str) {
     stream.finish().unwrap();
 }
 
-/// The words of a view.
 fn words(view: &str, dir: &Path, out: &Path) -> Vec<String> {
     let metrics = out.with_file_name("metrics");
     fs::write(&metrics, "# none\n").unwrap();

@@ -63,7 +63,6 @@ pub fn number(origin: Origin) -> usize {
     of(origin).len()
 }
 
-/// The words of one of them.
 pub fn words(origin: Origin, number: usize) -> &'static str {
     of(origin)[number]
 }

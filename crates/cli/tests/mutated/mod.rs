@@ -34,7 +34,6 @@ use testkit::Scratch;
 
 use worker::Tally;
 
-/// A number from a variable.
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
@@ -55,7 +54,7 @@ fn say(words: &str) {
     eprintln!("{words}");
 }
 
-/// After so many findings the rest would say the same.
+/// After this many findings the rest would say the same.
 const MOST_FINDINGS: usize = 20;
 
 #[test]
@@ -173,7 +172,7 @@ struct Worker {
     child: Child,
     directory: PathBuf,
     end: u64,
-    /// Where it was when something last changed, and when that was.
+    /// Where the process was when something last changed, and when that was.
     seen: (String, Instant),
 }
 
@@ -203,7 +202,7 @@ impl Worker {
         Self { child, directory: directory.to_owned(), end, seen: (String::new(), Instant::now()) }
     }
 
-    /// How it ended, if it did; one that does nothing any more is killed.
+    /// How the process ended, if it did; one that does nothing any more is killed.
     fn end(&mut self, patience: Duration) -> Option<End> {
         if let Some(status) = self.child.try_wait().unwrap() {
             return Some(End::Exited(status));
@@ -226,7 +225,7 @@ impl Worker {
         text.lines().next().unwrap_or_default().trim_end().to_owned()
     }
 
-    /// The panics that it wrote down, a line each.
+    /// The panics that the process wrote down, a line each.
     fn panics(&self) -> Vec<String> {
         let text = fs::read_to_string(self.directory.join(worker::PANICS)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

@@ -20,7 +20,6 @@ pub struct Line {
     pub stores: bool,
     /// Jumps.
     pub branch: bool,
-    /// Calls.
     pub call: bool,
     /// Scalar floating point.
     pub scalar: bool,

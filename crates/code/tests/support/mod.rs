@@ -20,7 +20,6 @@ pub struct Compiler {
     scratch: Scratch,
 }
 
-/// The compilers that there are.
 pub fn compilers(test: &str) -> Vec<Compiler> {
     let mut found = Vec::new();
     for version in [19, 22] {
@@ -39,7 +38,7 @@ pub fn compilers(test: &str) -> Vec<Compiler> {
 }
 
 impl Compiler {
-    /// What it is called in messages.
+    /// What the clang is called in messages.
     pub fn name(&self) -> String {
         let machine = if self.is_arm { "aarch64" } else { "x86-64" };
         format!("clang {} for {machine}", self.version)

@@ -25,7 +25,6 @@ pub fn script(rank: u32) -> ProfileScript {
     script
 }
 
-/// Adds a rank to a dataset.
 pub fn add(dir: &Path, rank: u32, calls: bool) -> Scratch {
     let (scratch, path) = script(rank).written();
     let profile = Profile::open(&path).unwrap();

@@ -24,9 +24,7 @@ pub struct Argument {
 pub struct Blocks {
     /// Blocks and edges.
     pub body: Body,
-    /// Arguments of all blocks.
     pub arguments: Vec<Argument>,
-    /// Which of them each block has.
     pub of_block: Vec<(u32, u32)>,
     /// Statements that define one value, by its name with `%`: those that say what a loop counts.
     pub defined: HashMap<Vec<u8>, Span>,
@@ -251,7 +249,6 @@ impl Blocks {
         Ok(())
     }
 
-    /// The arguments of a block.
     pub fn arguments_of(&self, block: u32) -> &[Argument] {
         let (from, to) = self.of_block[block as usize];
         &self.arguments[from as usize..to as usize]

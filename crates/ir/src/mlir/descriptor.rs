@@ -15,9 +15,7 @@ use crate::hit::Print;
 
 use super::hooks::{Code, Hooks};
 
-/// What the descriptor says.
 pub struct Descriptor<'a> {
-    /// Names.
     pub names: &'a Names,
     /// How many ids there are.
     pub ids: u32,

@@ -26,7 +26,6 @@ use std::mem::offset_of;
 use crate::hit::Print;
 use crate::hooks::Clock;
 
-/// Bytes of an entry.
 const ENTRY_BYTES: usize = size_of::<Entry>();
 
 /// Attributes of functions that are inlined.
@@ -228,7 +227,6 @@ pub struct Hooks {
 }
 
 impl Hooks {
-    /// Writes all of them.
     pub fn write(&self, code: &mut Code) {
         self.write_enter(code);
         self.write_begin(code);

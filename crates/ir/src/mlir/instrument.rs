@@ -26,10 +26,8 @@ use super::place::Places;
 use super::read::{Function, Module, PREFIX, modules};
 use super::rewrite::Work;
 
-/// An instrumented text.
 #[derive(Clone, Debug)]
 pub struct Instrumented {
-    /// The text.
     pub text: Vec<u8>,
     /// The side tables of the modules of the text in which something was instrumented, in the order
     /// of the text.

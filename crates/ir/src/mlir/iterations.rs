@@ -40,7 +40,6 @@ const MOST_ARGUMENTS: usize = 64;
 
 /// Looks for counters in the loops of one function.
 pub struct Search<'a> {
-    /// The whole text.
     pub text: &'a [u8],
     /// The blocks of the function.
     pub blocks: &'a Blocks,
@@ -158,7 +157,6 @@ impl Search<'_> {
         Some((self.constant(other)?, exact))
     }
 
-    /// The number that a value is.
     fn constant(&self, name: &[u8]) -> Option<i64> {
         let inside = self.operands(name, b"llvm.mlir.constant(")?;
         std::str::from_utf8(inside).ok()?.parse().ok()

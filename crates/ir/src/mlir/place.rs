@@ -21,7 +21,6 @@ pub struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// Reads those of a text.
     pub fn read(text: &'a [u8]) -> Self {
         let lines = text.split(|b| *b == b'\n').filter(|line| line.starts_with(b"#loc"));
         let named = lines.filter_map(|line| {

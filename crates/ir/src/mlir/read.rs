@@ -32,11 +32,11 @@ pub struct Function {
     pub header: Span,
     /// Between its braces.
     pub body: Span,
-    /// Line of its first word, from 1.
+    /// Line of the header's first word, from 1.
     pub line: u32,
-    /// Line of its opening brace.
+    /// Line of the opening brace.
     pub body_line: u32,
-    /// Line of its closing brace.
+    /// Line of the closing brace.
     pub last_line: u32,
     /// The location of the function, which follows its closing brace.
     pub tail: Span,

@@ -19,9 +19,8 @@ use super::read::Function;
 
 /// A function that is to be rewritten.
 pub struct Work<'a> {
-    /// The whole text.
     pub text: &'a [u8],
-    /// Where it is.
+    /// Where the function is.
     pub definition: &'a Function,
     /// The function's blocks.
     pub blocks: &'a Blocks,

@@ -24,7 +24,6 @@ pub fn name_end(text: &[u8], at: usize) -> usize {
 /// Where reading is, and in which line.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
-    /// The whole text.
     pub text: &'a [u8],
     /// Offset of the next byte.
     pub at: usize,
@@ -43,7 +42,6 @@ impl<'a> Cursor<'a> {
         self.text.get(self.at).copied()
     }
 
-    /// The rest of the text.
     pub fn rest(&self) -> &'a [u8] {
         &self.text[self.at..]
     }

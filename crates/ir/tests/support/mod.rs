@@ -36,7 +36,6 @@ impl Llvm {
             .find(|llvm| tools.iter().all(|tool| llvm.tool(tool).is_some()))
     }
 
-    /// The path of a tool.
     fn tool(self, name: &str) -> Option<PathBuf> {
         let file = format!("{name}-{}", self.version);
         let path = std::env::var_os("PATH")?;

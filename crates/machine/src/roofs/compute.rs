@@ -5,7 +5,6 @@
 //! Registers of the loop hold ordinary numbers: none becomes subnormal, infinite or not a number.
 //! Results are thrown away.
 
-/// A loop.
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
     pub bits: u32,

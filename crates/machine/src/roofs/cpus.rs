@@ -18,10 +18,9 @@ pub struct Cpus {
     pub caches: Vec<Cache>,
 }
 
-/// A core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Core {
-    /// The first of its logical processors that may be used.
+    /// The first of the core's logical processors that may be used.
     pub cpu: u32,
 }
 
@@ -30,11 +29,10 @@ pub struct Core {
 pub struct Cache {
     /// 1, 2, 3, …
     pub level: u32,
-    /// Bytes of one of them.
     pub bytes: u64,
     /// The number of usable cores that share one.
     pub shared_by: u32,
-    /// The number of them that usable cores have.
+    /// The number of such caches that usable cores have.
     pub instances: u32,
 }
 

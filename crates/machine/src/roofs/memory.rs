@@ -206,7 +206,7 @@ mod arch {
     static SCALE: [f64; 8] = [0.5; 8];
 
     /// `$r` begins the names of registers of `$w` bytes, `$mov` loads and stores them. The arrays end
-    /// after `bytes`, which is a multiple of 512; `{at}` counts from `-bytes` to 0, so many times.
+    /// after `bytes`, which is a multiple of 512; `{at}` counts from `-bytes` to 0, this many times.
     macro_rules! moves {
         ($read:ident, $copy:ident, $triad:ident, $mov:literal, $r:literal, $w:literal, $scaled:ident, $end:literal) => {
             fn $read(from: *const u8, bytes: u64, times: u64) {

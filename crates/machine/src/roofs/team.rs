@@ -9,7 +9,7 @@ use super::{Core, RoofError};
 /// which the kernel gives the processor to another program.
 pub const SHORT: Duration = Duration::from_millis(2);
 
-/// Before a measurement, each thread works without being measured, for the measurement's time divided by
+/// Before a measurement, each thread works unmeasured, for the measurement's time divided by
 /// this. Its core then runs at the frequency of such work, and the data is in its cache.
 const WARM: u32 = 4;
 

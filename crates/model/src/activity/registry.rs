@@ -47,7 +47,6 @@ pub struct Registry {
 /// A name in a list of kinds that is not a known kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownKind {
-    /// The unknown name.
     pub name: String,
     /// Byte offset of the name in the list.
     pub at: usize,
@@ -246,7 +245,6 @@ impl Registry {
         }
     }
 
-    /// Returns the label's name in a vocabulary.
     pub fn name(&self, label: Label, vocabulary: Vocabulary) -> &str {
         match (vocabulary, self.kind(label)) {
             (Vocabulary::Generic, Kind::Generic(generic)) => generic.name(),

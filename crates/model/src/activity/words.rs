@@ -64,7 +64,6 @@ pub enum Value<'a> {
     Uint(u64),
     /// A floating-point number. JSON omits it if it is not finite.
     Float(f64),
-    /// Text.
     Text(&'a str),
     /// Valid JSON: a list or an object.
     Json(&'a str),

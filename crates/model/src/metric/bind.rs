@@ -27,11 +27,11 @@ pub struct Bound {
     pub name: String,
     /// The expression as written, including the unit.
     pub expression: String,
-    /// The unit of its values.
+    /// The unit of the metric's values.
     pub unit: MetricUnit,
-    /// Whether it is a built-in metric, which nobody asked for.
+    /// Whether the metric is a built-in metric, which nobody asked for.
     pub builtin: bool,
-    /// The counters that it uses, as ascending indices into the run's list. All belong to one group.
+    /// The counters that the metric uses, as ascending indices into the run's list. All belong to one group.
     /// Empty if it only uses the duration.
     pub counters: Vec<usize>,
     scales: Vec<f64>,
@@ -40,7 +40,6 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Whether the metric uses the duration.
     pub fn uses_duration(&self) -> bool {
         self.root.uses_duration()
     }
@@ -114,7 +113,7 @@ impl Bound {
         self.value_of(1.0, None, duration_ns, values)
     }
 
-    /// The same of several calls: `values` and `duration_ns` are sums over `calls` calls, which are of so
+    /// Computes the value of several calls: `values` and `duration_ns` are sums over `calls` calls, which are of so
     /// many `dispatches`. A metric that uses a number of dispatches that is not known is undefined.
     ///
     /// # Panics
@@ -145,7 +144,7 @@ struct Sums<'a> {
 #[derive(Clone, Copy)]
 struct Value {
     number: f64,
-    /// Whether it is larger, the more calls there are; for a quotient of sums it is not.
+    /// Whether the value is larger, the more calls there are; for a quotient of sums it is not.
     is_sum: bool,
 }
 
@@ -163,7 +162,7 @@ impl Value {
 struct Found<'n> {
     name: &'n Name,
     place: usize,
-    /// Whether it was found although its modifiers were left out.
+    /// Whether the name was found although its modifiers were left out.
     loose: bool,
 }
 

@@ -90,14 +90,14 @@ pub enum MetricErrorKind {
         /// The counters that match.
         counters: Vec<String>,
     },
-    /// Two of its counters were not read together.
+    /// Two of the metric's counters were not read together.
     Groups {
         /// A counter of the first group.
         one: String,
         /// A counter of another group.
         other: String,
     },
-    /// Names without modifiers stand for counters with different modifiers.
+    /// Two names without modifiers would stand for counters with different modifiers.
     Modes {
         /// A counter.
         one: String,

@@ -29,7 +29,7 @@ pub struct MetricUnit {
     /// `ratio`, `%`, `count`, `cycles`, `ns`, `Hz`, `/s`, `bytes`, `bytes/s`, `J`, `W`, or the unit
     /// that was requested (`GB/s`).
     pub name: String,
-    /// Whether it was requested with `in`. Views then show values in this unit and in no other.
+    /// Whether the unit was requested with `in`. Views then show values in this unit and in no other.
     pub declared: bool,
     pub(super) dimension: Dimension,
     pub(super) factor: Factor,

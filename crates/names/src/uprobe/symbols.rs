@@ -50,11 +50,10 @@ pub(super) struct Function {
 
 /// A file and its functions.
 pub(super) struct Symbols<'f, Elf: Class> {
-    /// The file.
     pub file: ElfFile<'f, Elf>,
-    /// Functions of its own symbol tables.
+    /// Functions of the file's own symbol tables.
     functions: Vec<Function>,
-    /// Functions of its separate symbols, for names that its own tables do not have.
+    /// Functions of the file's separate symbols, for names that its own tables do not have.
     separate: Vec<Function>,
     /// Names of functions that the file calls but does not define.
     imported: Vec<String>,
@@ -159,7 +158,6 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         all.filter(holds).min_by_key(|f| (!f.is_default, f.name.starts_with('_'), f.name.len()))
     }
 
-    /// The functions that begin at `address`.
     pub fn beginning_at(&self, address: u64) -> impl Iterator<Item = &Function> {
         self.functions.iter().chain(&self.separate).filter(move |f| f.address == address)
     }

@@ -17,7 +17,7 @@ use crate::units::unit_and_scale;
 
 /// How long perf may run.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many bytes it may print.
+/// How many bytes `perf list` may print.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// The events that the installed perf lists. The error is what the user should know, if anything.
@@ -40,7 +40,7 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
     let text = receiver.recv_timeout(patience);
-    // It is not waited for, whatever it does after its output or in place of it.
+    // The process is not waited for, whatever it does after its output or in place of it.
     if text.is_err() {
         let _ = child.kill();
     }

@@ -56,7 +56,7 @@ fn record(raw: Raw<'_>, findings: &mut Findings) {
     finish(raw, findings);
 }
 
-/// The calls after it has started.
+/// The calls after the recording has started.
 fn finish(raw: Raw<'_>, findings: &mut Findings) {
     let codes = [
         ("profilerStop", raw.stop()),
@@ -124,7 +124,7 @@ fn no_types(plugin: &mut Plugin, findings: &mut Findings) {
             types: std::ptr::null_mut(),
             types_length: 0,
         };
-        // It may decline; if it does not, the recording should work.
+        // The plugin may decline; if it does not, the recording should work.
         if call(interface.create, &mut params) == Some(0) {
             record(Raw { interface: &interface, handle: params.profiler }, findings);
             findings.at_most(Level::Fragile);
@@ -144,7 +144,7 @@ fn never_stopped(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let Some(raw) = created(&interface, findings) else { continue };
         raw.start();
-        // It may call that an error or not, but not crash.
+        // The plugin may call that an error or not, but not crash.
         raw.destroy();
     }
 }

@@ -23,14 +23,12 @@ impl fmt::Display for Source {
     }
 }
 
-/// One clause.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Clause {
     /// The clause's name, which stays the same from version to version of Counterpoint.
     pub id: &'static str,
-    /// Where it comes from.
+    /// Where the clause comes from.
     pub source: Source,
-    /// What it says.
     pub text: &'static str,
 }
 

@@ -117,7 +117,7 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
         let asked = Asked::of(&types);
         let code = builder.with(&mut judge, &asked, |builder| raw.process(builder));
         findings.check(code == 0, RESULT, || format!("profilerProcessEvents returned {code}"));
-        // Whether it goes on using the builder.
+        // Whether the plugin goes on using the builder.
         std::thread::sleep(Duration::from_millis(50));
         raw.destroy();
         for (problem, count) in problems.all() {
@@ -203,7 +203,7 @@ pub(super) struct Declining {
 }
 
 impl Declining {
-    /// How many calls it got.
+    /// How many calls the builder got.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -257,7 +257,7 @@ fn declined(plugin: &mut Plugin, _: &mut Findings) {
         let Ok(raw) = Raw::create(&interface) else { continue };
         raw.start();
         raw.stop();
-        // It may call that an error or not, but not crash.
+        // The plugin may call that an error or not, but not crash.
         raw.process(&declining(TraceBuilder::SIZE).builder);
         raw.destroy();
     }

@@ -206,7 +206,6 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// An id as it was read.
 #[derive(Debug)]
 pub(super) enum ReadId {
     Number(i64),

@@ -36,7 +36,6 @@ fn hash(bytes: &[u8]) -> u64 {
 }
 
 impl Texts {
-    /// Bytes of all texts.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }

@@ -692,7 +692,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                 // SAFETY: the plugin's function, with structs that live for the call.
                 let code = unsafe { interface.process_events.expect("there")(&mut params) };
                 let usable = is_good && !params.builder.is_null() && builder.size >= 64;
-                // It fails as well when the host declines much.
+                // The call fails as well when the host declines much.
                 (if usable && code == -1 { 0 } else { code }, usable)
             }
         };

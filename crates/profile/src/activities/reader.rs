@@ -27,7 +27,7 @@ pub struct Activities {
     pub name: String,
     /// What the trace contained besides its events; `null` if it was never written.
     pub document: serde_json::Value,
-    /// Damage found in its names and rows.
+    /// Damage found in the trace's names and rows.
     pub losses: Vec<LossCount>,
     /// Index of the member that it comes from, in a merged profile; otherwise 0.
     pub member: usize,
@@ -116,7 +116,7 @@ impl Activities {
         row.map_or((None, None), |(process, thread)| (process.as_deref(), thread.as_deref()))
     }
 
-    /// Reads its events from the start, in the order of the trace.
+    /// Reads the trace's events from the start, in the order of the trace.
     ///
     /// # Errors
     /// Fails if the file is gone or cannot be read.
@@ -188,9 +188,6 @@ pub struct EventBatch(RecordBatch);
 
 impl Events {
     /// Returns the next events; `None` at the end.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read.
     pub fn next_batch(&mut self) -> Result<Option<EventBatch>> {
         let batch = self.stream.as_mut().map(StreamReader::next_batch).transpose()?;
         Ok(batch.flatten().map(EventBatch))

@@ -20,7 +20,6 @@ use crate::manifest::replace_json;
 use crate::safe_dir::Dir;
 use crate::stream::StreamWriter;
 
-/// Number of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(pub u32);
 
@@ -109,7 +108,6 @@ impl ActivitiesWriter {
         self.names.number(text)
     }
 
-    /// Returns the text of a name.
     pub fn text(&self, name: NameId) -> &str {
         self.names.texts.get(name.0 as usize).map_or("", |text| text)
     }

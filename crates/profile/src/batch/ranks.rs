@@ -1,4 +1,4 @@
-//! Whose calls they are, in a distributed job.
+//! Columns that say whose calls these are, in a distributed job.
 
 use std::sync::Arc;
 

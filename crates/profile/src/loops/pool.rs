@@ -12,7 +12,7 @@ use crate::safe_dir::Dir;
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoopRun {
-    /// Whose it is: process id, start time, generation.
+    /// Whose run it is: process id, start time, generation.
     pub process: (u32, u64, u32),
     /// The run's number in the process.
     pub serial: u32,
@@ -20,7 +20,6 @@ pub(crate) struct LoopRun {
     pages: usize,
 }
 
-/// The runs in a pool.
 pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
     let mut found = Vec::new();
     let claimed: Vec<(usize, u32)> = pool.claimed().collect();
@@ -29,7 +28,7 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
         at += 1;
         let head = pool.head(first, RUN_HEADER_BYTES)?;
         let Ok(pages) = Run::pages(&head) else { continue };
-        // The rest of it belongs to the same process.
+        // The rest of the run belongs to the same process.
         let follows = |(i, claim): (usize, &(usize, u32))| *claim == (first + 1 + i, row);
         let rest = claimed[at..].iter().enumerate().take(pages - 1).take_while(|c| follows(*c));
         let rest = rest.count();

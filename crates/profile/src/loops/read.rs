@@ -221,7 +221,7 @@ impl Found {
         }
     }
 
-    /// Adds it to the profile's. Returns how many places name a module that is not there.
+    /// Adds what was read to the profile's loops. Returns how many places name a module that is not there.
     fn put(mut self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
         let mut places = BTreeMap::new();
         for (number, module) in self.modules {

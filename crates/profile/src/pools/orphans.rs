@@ -23,7 +23,7 @@ pub struct Orphan {
     pub profile: Option<PathBuf>,
     /// Memory that the pool takes, in bytes.
     pub bytes: u64,
-    /// Why it is here.
+    /// Why the pool is here.
     pub state: Lost,
     /// Seconds since something was recorded into it, as far as can be determined.
     pub age_s: u64,

@@ -28,7 +28,7 @@ impl Profile {
 }
 
 impl Process {
-    /// Reads its exact counts: those in its file, and those that `left` has from the pool.
+    /// Reads the process's exact counts: those in its file, and those that `left` has from the pool.
     pub(super) fn open_counts(&mut self, part: Option<&Dir>, left: CountsFrames) -> Result<()> {
         let mut all = CountsFrames::default();
         if let Some(part) = part

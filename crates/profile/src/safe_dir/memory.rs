@@ -26,7 +26,6 @@ pub(super) struct Tree(Arc<Mutex<BTreeMap<OsString, Node>>>);
 /// An entry of a [`Tree`].
 #[derive(Clone, Debug)]
 pub(super) enum Node {
-    /// A file in memory.
     File(Arc<OwnedFd>),
     /// A directory in memory.
     Dir(Tree),
@@ -50,7 +49,7 @@ impl Tree {
         self.entries().insert(name.to_owned(), node);
     }
 
-    /// Returns its names, and whether each is shown.
+    /// Returns the directory's names, and whether each is shown.
     pub fn names(&self) -> Vec<(OsString, bool)> {
         let is_shown = |node: &Node| !matches!(node, Node::Hidden);
         self.entries().iter().map(|(name, node)| (name.clone(), is_shown(node))).collect()

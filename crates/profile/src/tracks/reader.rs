@@ -25,15 +25,14 @@ use crate::stream::{Ending, StreamReader, has_columns};
 pub struct Tracks {
     /// The directory's name: [`super::SAMPLED_NAME`], or a name that says what imported it.
     pub name: String,
-    /// The kind of its readings.
+    /// The kind of the directory's readings.
     pub readings: Readings,
-    /// The series of the tracks by number.
     pub series: HashMap<u32, Series>,
-    /// Damage found in its series.
+    /// Damage found in the directory's series.
     pub losses: Vec<LossCount>,
     /// The member of a merged profile that it belongs to; 0 in others.
     pub member: usize,
-    /// How its times become those of the profile; `None` if they are the same.
+    /// How the directory's times become those of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
     /// The directory of all tracks.
     all: Dir,
@@ -133,7 +132,7 @@ impl Tracks {
         }
     }
 
-    /// Reads its samples from the start, in the order of the file.
+    /// Reads the file's samples from the start, in the order of the file.
     ///
     /// # Errors
     /// Fails if the file is gone or cannot be read.
@@ -168,9 +167,6 @@ pub struct Samples<'a> {
 impl Samples<'_> {
     /// Returns the next samples; `None` at the end. Samples of unknown series are left out (the
     /// series was described after the series were read, or its description is damaged).
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read.
     pub fn next_batch(&mut self) -> Result<Option<Vec<Sample>>> {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         let Some(batch) = stream.next_batch()? else { return Ok(None) };

@@ -29,7 +29,6 @@ fn short(source: &str) -> &str {
 }
 
 impl<'a> ScopeNames<'a> {
-    /// Returns the names for these tracks.
     pub fn of(tracks: &'a Tracks) -> Self {
         let mut names = Self::default();
         for series in tracks.series.values() {

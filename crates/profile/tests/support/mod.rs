@@ -44,7 +44,6 @@ pub fn read_profile(profile: &Profile) -> (Vec<Call>, Vec<LossCount>) {
     (calls, profile::merge_losses(&losses))
 }
 
-/// Returns the names and counts of losses.
 pub fn names(losses: &[LossCount]) -> Vec<(&str, u64)> {
     losses.iter().map(|loss| (loss.name.as_str(), loss.count)).collect()
 }

@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(clock.ticks(10_000_500), 12_000_000);
         // The profile counts from the first snapshot: 6 ms on its clock are 10 ms of its UTC.
         assert_eq!(clock.profile_utc_ns(10_000_500), 10_000_000);
-        // Outside of them the offset of the nearest holds.
+        // Outside of the snapshots, the offset of the nearest one holds.
         assert_eq!(clock.monotonic_ns(4_999_900), 999_900);
         assert_eq!(clock.monotonic_ns(15_001_100), 11_000_100);
     }

@@ -34,7 +34,6 @@ macro_rules! steps {
                 words
             }
 
-            /// The steps that these words are.
             pub fn from_words(words: [u64; STEPS_WORDS]) -> Self {
                 let mut words = words.into_iter();
                 Self { $($field: words.next().unwrap_or(0)),* }
@@ -46,13 +45,13 @@ macro_rules! steps {
 steps! {
     /// Steps of the sample since the thread was attached.
     sampled,
-    /// The sum of their weights.
+    /// The sum of the weights of the steps in the sample.
     weight,
-    /// The sum of the squares of their weights.
+    /// The sum of the squares of these weights.
     squared_weight,
     /// Steps that were away when the thread was attached, in its process.
     away_before,
-    /// Those when this was last written.
+    /// Steps that were away when this was last written.
     away,
     /// 0; [`Steps::ENDED`] if the thread has ended, so that no later step concerns it; [`Steps::ENDED_AWAY`] if the
     /// step was away in which it has ended.
@@ -70,7 +69,7 @@ steps! {
     seen_timed,
     /// See [`Self::seen_ns`].
     seen_spread,
-    /// The same of steps that were away.
+    /// The processor time of steps that were away.
     away_ns,
     /// See [`Self::away_ns`].
     away_timed,
@@ -88,7 +87,6 @@ impl Steps {
 /// What the steps of the sample tell about one export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledCalls {
-    /// The export.
     pub export: u32,
     /// The sum of weight · calls over the steps of the sample.
     pub sum: u64,
@@ -105,7 +103,6 @@ wire!(SampledCalls { export, sum, squares, unseen, in_cut });
 /// What one thread knows by steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSteps {
-    /// The steps.
     pub steps: Steps,
     /// The exports that were called in steps.
     pub rows: Vec<SampledCalls>,

@@ -11,7 +11,6 @@ const MOST_PIECES: usize = 64;
 /// file, those of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeFrame {
-    /// The number of the module.
     pub module: u32,
     /// The address of the module's descriptor.
     pub descriptor: u64,
@@ -19,7 +18,7 @@ pub struct CodeFrame {
     pub machine: u16,
     /// The build id of the module's file; empty: none.
     pub build_id: Vec<u8>,
-    /// Bytes of its file; 0: it has no file, or none that can be found.
+    /// Bytes of the module's file; 0: it has no file, or none that can be found.
     pub file_bytes: u64,
     /// When the module's file was modified last, in ns since 1970; 0: not known.
     pub modified_ns: u64,

@@ -1,6 +1,5 @@
 //! What a block consists of: the words of an entry, and the records of mode log.
 
-/// Words of an entry.
 pub const ENTRY_WORDS: usize = 16;
 /// Bytes of a record of mode log.
 pub const EVENT_BYTES: usize = 24;
@@ -21,7 +20,6 @@ pub mod word {
     pub const TICKS: usize = 5;
     /// Timed: the part of [`TICKS`] that was spent in loops directly inside. Sampled: the longest time in it.
     pub const CHILD_TICKS: usize = 6;
-    /// Iterations.
     pub const ITERATIONS: usize = 7;
     /// Squares of the ticks, low and high.
     pub const SQUARES: usize = 8;
@@ -54,9 +52,7 @@ pub struct Trips {
 /// A record of mode log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// The id.
     pub id: u32,
-    /// Whether the event is an end.
     pub end: bool,
     /// When.
     pub ticks: u64,

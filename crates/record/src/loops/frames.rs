@@ -51,7 +51,6 @@ pub struct ModuleFrame {
 /// and how many hits counters were read for, followed by what each counter added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// The id.
     pub id: u32,
     /// [`super::word`].
     pub words: [u64; ENTRY_WORDS],
@@ -62,15 +61,13 @@ pub struct Row {
 /// What one thread counted for one module, or a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsFrame {
-    /// Number of the run of pages that it was in.
+    /// Number of the run of pages that the table was in.
     pub serial: u32,
     /// Number of the block in that run. A row is known by both and its id.
     pub block: u32,
-    /// Number of the module.
     pub module: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// The thread's name.
     pub thread_name: [u8; 16],
     /// Counters of the run.
     pub counters: u32,
@@ -85,13 +82,11 @@ pub struct EventsFrame {
     pub serial: u32,
     /// The block in the run: see [`RowsFrame::block`].
     pub block: u32,
-    /// Number of the module.
     pub module: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
     /// Number of the first of these records in the block.
     pub first: u64,
-    /// The records.
     pub events: Vec<Event>,
 }
 
@@ -107,10 +102,8 @@ pub struct TripsFrame {
     pub rows: Vec<(u32, Trips)>,
 }
 
-/// One frame.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoopFrame {
-    /// A module.
     Module(ModuleFrame),
     /// Counts of a thread.
     Rows(RowsFrame),

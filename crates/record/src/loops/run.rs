@@ -13,7 +13,6 @@ use crate::page::PAGE_BYTES;
 pub const RUN_MAGIC: u64 = u64::from_le_bytes(*b"CPTLOOP1");
 /// The version of the layout.
 pub const RUN_VERSION: u32 = 2;
-/// Bytes of a run's header.
 pub const RUN_HEADER_BYTES: usize = 256;
 /// Bytes of a block's header.
 pub const BLOCK_BYTES: usize = 128;
@@ -29,7 +28,6 @@ pub struct RunHeader {
     pub magic: AtomicU64,
     /// [`RUN_VERSION`].
     pub version: u32,
-    /// Pages of the run.
     pub pages: u32,
     /// Process id.
     pub pid: u32,
@@ -59,7 +57,6 @@ pub struct RunHeader {
 pub struct BlockHeader {
     /// Number of the module in its process.
     pub module: u32,
-    /// The block's ids.
     pub ids: u32,
     /// Counters whose sums follow the entries.
     pub counters: u32,
@@ -96,7 +93,6 @@ const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 
 /// Words about the iterations of single hits before their buckets: `least`, `most`, `first`, `mask`.
 const TRIP_WORDS: usize = 4;
-/// The most buckets that there are.
 const MOST_BUCKETS: u32 = 64;
 
 /// What a block has room for.
@@ -124,7 +120,7 @@ impl Shape {
         sums_offset(self.ids) + self.ids as usize * sums
     }
 
-    /// Where it begins what is known of single hits.
+    /// Where the part of the run begins that says what is known of single hits.
     pub fn trips_offset(&self) -> usize {
         self.events_offset() + self.events as usize * EVENT_BYTES
     }
@@ -302,7 +298,7 @@ impl<'a> Block<'a> {
         word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
     }
 
-    /// What its header says about the module: neither its file nor its side table.
+    /// What the run's header says about the module: neither its file nor its side table.
     pub fn module_frame(&self) -> ModuleFrame {
         let (number, ids) = (self.module(), self.shape.ids);
         let short = |at: usize| word32(self.bytes, at).unwrap_or(0);

@@ -18,7 +18,7 @@ pub struct Calibration {
     pub inside_values: Vec<u64>,
     /// How much the calls varied. `None` if it is not known.
     pub spread: Option<Spread>,
-    /// Their sums, from which means follow. `None` if they are not known, or the spread is not.
+    /// The sums of the values, from which means follow. `None` if they are not known, or the spread is not.
     pub sums: Option<Sums>,
 }
 
@@ -44,13 +44,12 @@ pub struct Sums {
 pub struct Moments {
     /// Sum of the values.
     pub sum: u64,
-    /// Sum of their squares. Values are those of empty calls, so this does not overflow in
+    /// Sum of the squares of the values. Values are those of empty calls, so this does not overflow in
     /// practice; it saturates.
     pub squares: u64,
 }
 
 impl Moments {
-    /// Adds a value.
     pub fn add(&mut self, value: u64) {
         self.sum = self.sum.saturating_add(value);
         self.squares = self.squares.saturating_add(value.saturating_mul(value));

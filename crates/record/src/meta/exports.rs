@@ -34,7 +34,7 @@ pub struct Export {
     pub id: u32,
     /// The export's position in the library.
     pub ordinal: u32,
-    /// Whether its calls are recorded. A filter or a lack of stubs may exclude it.
+    /// Whether the function's calls are recorded. A filter or a lack of stubs may exclude it.
     pub recorded: bool,
     /// The compiler's name.
     pub name: String,
@@ -46,7 +46,6 @@ pub struct Export {
     pub source_line: u32,
     /// Workgroup size in x, y, z as declared; 0 if unknown.
     pub workgroup_size: [u32; 3],
-    /// Number of bindings.
     pub bindings: u32,
     /// Number of push constants.
     pub constants: u32,
@@ -62,7 +61,7 @@ pub struct OpExport {
     pub id: u32,
     /// The [`Library::id`] that the export belongs to.
     pub library: u32,
-    /// The role of its calls.
+    /// The role of the export's calls.
     pub role: Role,
     /// Name of the function.
     pub name: String,
@@ -71,7 +70,7 @@ pub struct OpExport {
     pub arguments: String,
     /// Type and number of the device of its last tensor argument: `cpu0`. Empty if there is none.
     pub device: String,
-    /// Whether its calls return before the device has finished; durations are then those of
+    /// Whether the export's calls return before the device has finished; durations are then those of
     /// launches.
     pub asynchronous: bool,
 }

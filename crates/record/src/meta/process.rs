@@ -1,4 +1,4 @@
-//! The process itself, and what recording costs it.
+//! What a part says of its process, and what recording costs the process.
 
 use crate::clock::ClockKind;
 use crate::wire::wire;
@@ -8,7 +8,7 @@ use crate::wire::wire;
 pub struct ProcessCost {
     /// Processor time of the library's constructor, in ns.
     pub constructor_ns: u64,
-    /// The same of reading the run file, making the process's part, taking in libraries, and of
+    /// Processor time of reading the run file, making the process's part, taking in libraries, and of
     /// hooks that a language's package needs.
     pub loading_ns: u64,
     /// How much longer some code takes right after counters were read than when it runs again, in
@@ -34,7 +34,7 @@ pub struct Leaving {
 pub struct Process {
     /// Process id in the process's own namespace.
     pub pid: u32,
-    /// Process id of its parent.
+    /// Process id of the process's parent.
     pub parent: u32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub start_time: u64,
@@ -42,9 +42,8 @@ pub struct Process {
     pub generation: u32,
     /// The clock of the process's pages.
     pub clock: ClockKind,
-    /// Path of its program (`/proc/self/exe`).
+    /// Path of the process's program (`/proc/self/exe`).
     pub program: String,
-    /// The process's arguments.
     pub arguments: Vec<String>,
 }
 

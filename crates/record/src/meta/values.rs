@@ -6,7 +6,6 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 /// have a fixed meaning and no frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValueKey {
-    /// The key.
     pub id: u32,
     /// The name that views show.
     pub name: String,
@@ -35,7 +34,6 @@ model::numbered! {
 pub struct Text {
     /// The text's number in the process.
     pub id: u32,
-    /// The text.
     pub text: String,
 }
 

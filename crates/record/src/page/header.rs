@@ -75,7 +75,6 @@ pub struct PageStart {
     pub base_monotonic_ns: u64,
     /// Ticks that this thread has spent flushing pages so far.
     pub flush_ticks: u64,
-    /// Number of pages that it has flushed.
     pub flushes: u32,
     /// CPU time in ns that the recorder used to attach the thread, in the thread's first page: to
     /// open counters, to map the page and, in the first thread of a process, to calibrate. 0 means
@@ -212,7 +211,6 @@ impl PageHeader {
         HEADER_BYTES + self.committed as usize
     }
 
-    /// Returns the thread's name as text.
     pub fn thread_name(&self) -> String {
         let name = &self.start.thread_name;
         let end = name.iter().position(|b| *b == 0).unwrap_or(name.len());

@@ -121,7 +121,7 @@ impl OwnedPage {
         unsafe { self.writer.set_open(depth, export) };
     }
 
-    /// Stores what its thread had used when the page ended. Call this before [`OwnedPage::seal`].
+    /// Stores what the page's thread had used when the page ended. Call this before [`OwnedPage::seal`].
     pub fn set_end(&mut self, usage: Usage) {
         // SAFETY: attached in `new`.
         unsafe { self.writer.set_end(usage) };

@@ -55,10 +55,7 @@ pub enum Record {
     /// Values of the last call: see [`PageReader::extras`].
     Values,
     /// A kind of record that a later version writes. Its content is skipped.
-    Other {
-        /// The record's number.
-        kind: u8,
-    },
+    Other { kind: u8 },
 }
 
 /// When one group counted during the last call.
@@ -69,7 +66,7 @@ pub struct GroupTimes {
     /// Time for which the group was enabled during the call, in ns (for a thread's group: time on a
     /// CPU).
     pub enabled: u64,
-    /// Time for which it was actually counting, in ns.
+    /// Time for which the group was actually counting, in ns.
     pub running: u64,
 }
 
@@ -124,7 +121,6 @@ impl<'a> PageReader<'a> {
         })
     }
 
-    /// The page's header.
     pub fn header(&self) -> &PageHeader {
         &self.header
     }

@@ -98,7 +98,6 @@ impl PageWriter {
         }
     }
 
-    /// Whether the writer has a page.
     #[inline(always)]
     pub fn is_attached(&self) -> bool {
         !self.page.is_null()

@@ -185,9 +185,6 @@ impl PoolFile {
     }
 
     /// Returns the first `bytes` of a page, at most a whole page.
-    ///
-    /// # Errors
-    /// As `read`.
     pub fn head(&self, page: usize, bytes: usize) -> io::Result<Vec<u8>> {
         let mut head = vec![0u8; bytes.min(PAGE_BYTES)];
         self.file
@@ -196,9 +193,6 @@ impl PoolFile {
     }
 
     /// Returns the bytes of consecutive pages.
-    ///
-    /// # Errors
-    /// As `read`.
     pub fn pages(&self, first: usize, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0u8; count.min(self.layout.pages()) * PAGE_BYTES];
         self.file

@@ -34,7 +34,7 @@ use crate::page::{PAGE_BYTES, PageHeader, seal_in_place};
 const OFFERED: u32 = 1 << 31;
 /// `run` is appending the page.
 const TAKEN: u32 = 1 << 30;
-/// Its thread has ended, so the page becomes free once `run` has appended it.
+/// The page's thread has ended, so the page becomes free once `run` has appended it.
 const LEFT: u32 = 1 << 29;
 /// The rest of a claim: 1 + row of the owner.
 pub(super) const OWNER: u32 = LEFT - 1;
@@ -144,7 +144,6 @@ pub struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// The page's number.
     pub fn page(&self) -> usize {
         self.page
     }

@@ -32,7 +32,7 @@ impl Layout {
         [last, last.saturating_sub(1)].map(|n| Self { pages: 64 * n }).into_iter().find(fits)
     }
 
-    /// How many pages it has.
+    /// How many pages the pool has.
     pub const fn pages(&self) -> usize {
         self.pages
     }

@@ -69,13 +69,12 @@ impl FromStr for ProfileId {
 /// The profile that a pool belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The profile's id.
     pub id: ProfileId,
-    /// `st_dev` of its directory.
+    /// `st_dev` of the profile's directory.
     pub device: u64,
-    /// `st_ino` of its directory.
+    /// `st_ino` of the profile's directory.
     pub inode: u64,
-    /// User id of its directory.
+    /// User id of the profile's directory.
     pub user: u32,
     /// Path of the directory when the pool was made; `None` if it was too long to be stored.
     pub path: Option<String>,

@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 
 use super::{
-    CLAIMS_OFFSET, TruncationGuard, Header, Layout, MAGIC, RUN_ROW_OFFSET, Row, VERSION, close_raw, errno,
-    open_raw,
+    CLAIMS_OFFSET, Header, Layout, MAGIC, RUN_ROW_OFFSET, Row, TruncationGuard, VERSION, close_raw,
+    errno, open_raw,
 };
 
 /// Calls `body` with the run's row of the pool at `path`, which is mapped during the call. This is

@@ -182,7 +182,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     assert_eq!(claims(), [(9, 0)]);
     assert!(run.take_full_page(0).is_none());
 
-    // If it is dropped, as when `run` is killed, nobody writes to it any more.
+    // If an offer is dropped, as when `run` is killed, nobody writes to its page any more.
     assert!(pool.is_given_back(page, row), "claimed, and with its content");
     pool.offer_page(page, row);
     let _taken = run.take_full_page(0).unwrap();

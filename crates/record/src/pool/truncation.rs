@@ -87,7 +87,7 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
             }
         }
     }
-    // It is not ours: what was there before us decides, when the instruction runs again.
+    // The fault is not ours: what was there before us decides, when the instruction runs again.
     if let Some(before) = BEFORE.get() {
         // SAFETY: it was read by the same call.
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };

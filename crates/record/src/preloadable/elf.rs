@@ -1,4 +1,4 @@
-//! Reads those parts of an ELF file that determine whether a program can carry the library.
+//! Reads the parts of an ELF file that determine whether a program can carry the library.
 //!
 //! The file may contain anything. Every offset comes from the file, every read may return fewer
 //! bytes than requested, and every loop has its own bound.

@@ -69,7 +69,6 @@ pub trait EventSink {
 /// The result of reading a document without an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadSummary {
-    /// Number of events.
     pub events: u64,
     /// Bytes of the document, uncompressed.
     pub bytes: u64,
@@ -304,7 +303,7 @@ impl<R: Read> Reader<R> {
         self.window.advance(1);
         self.whole_events(sink)?;
         loop {
-            // It may follow a comma. That is not JSON, but some writers leave one there.
+            // The bracket may follow a comma. That is not JSON, but some writers leave one there.
             if self.next_byte()? == Some(b']') {
                 self.window.advance(1);
                 return Ok(());
@@ -460,7 +459,7 @@ impl<R: Read> Reader<R> {
                         let found = syntax(at, bytes, &error);
                         let end = at + bytes.len() as u64;
                         if bytes.len() > MENDABLE || !self.window.more()? {
-                            // It is the last thing in the document: a number that was cut after its
+                            // The event is the last thing in the document: a number that was cut after its
                             // sign or point.
                             let cut = matches!(&found, Stop::Error(e) if e.at + 1 >= end);
                             return Err(if cut { Stop::Truncated } else { found });

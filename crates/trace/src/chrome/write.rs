@@ -72,7 +72,6 @@ pub struct RawEvent<'a> {
     pub others: Option<&'a str>,
 }
 
-/// Writes one trace.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
@@ -100,9 +99,6 @@ pub fn base_of(base: Option<&serde_json::Value>) -> i64 {
 
 impl<W: Write> Writer<W> {
     /// Writes the head.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn new(out: W, head: &ChromeHead<'_>) -> io::Result<Self> {
         let base_ns = base_time_ns(head.near_ns);
         let mut buffer = Vec::with_capacity(2 * FLUSH_BYTES);
@@ -131,9 +127,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes the head of another trace again: every key besides its events.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn again(
         out: W,
         document: &serde_json::Map<String, serde_json::Value>,
@@ -153,9 +146,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Ends a trace that was started with [`Writer::again`], and returns the output.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn finish_again(mut self) -> io::Result<W> {
         self.text.buffer.extend_from_slice(b"\n]\n}\n");
         self.write_buffer()?;
@@ -165,9 +155,6 @@ impl<W: Write> Writer<W> {
 
     /// Writes what follows the events: an object with its key, and the name of the trace. Returns
     /// the output.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn finish(mut self, key: &str, last: &impl serde::Serialize, name: &str) -> io::Result<W> {
         self.text.buffer.extend_from_slice(b"\n],\n");
         text::string(&mut self.text.buffer, key);
@@ -210,9 +197,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Writes an event of another trace.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn raw(&mut self, event: &RawEvent<'_>) -> io::Result<()> {
         self.text.raw(event);
         self.write_if_full()

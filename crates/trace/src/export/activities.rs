@@ -37,12 +37,10 @@ use crate::merge::Look;
 
 use crate::export::filter::{LeftOut, Wish};
 
-/// A trace that was written.
 #[derive(Debug)]
 pub struct Written<W> {
     /// The output.
     pub out: W,
-    /// Losses that were found.
     pub losses: Vec<LossCount>,
     /// What a filter left out.
     pub left_out: LeftOut,

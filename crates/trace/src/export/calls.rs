@@ -65,9 +65,6 @@ pub struct CallsOptions {
 
 /// Gives `sink` every call of the profile. Returns the losses found inside pages, by process. Arrows begin
 /// at the calls of `launches`, which [`export_recorded`](super::activities::export_recorded) ends.
-///
-/// # Errors
-/// Writing failed.
 pub fn export_calls(
     profile: &Profile,
     options: &CallsOptions,

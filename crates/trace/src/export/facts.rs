@@ -16,7 +16,6 @@ pub const TRACE_SCHEMA: &str = "counterpoint.trace/1";
 pub struct Found {
     /// The losses of calls, by process.
     pub calls: Vec<Vec<LossCount>>,
-    /// The losses of tracks.
     pub tracks: Vec<LossCount>,
 }
 

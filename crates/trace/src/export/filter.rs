@@ -68,14 +68,12 @@ impl Wish {
 /// The version of the object `counterpoint` of a part of a profile.
 pub const PART_SCHEMA: &str = "counterpoint.trace-part/1";
 
-/// What was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Number of slices and moments.
     pub slices: u64,
     /// Number of points of time series.
     pub points: u64,
-    /// Number of ends of arrows.
     pub arrow_ends: u64,
 }
 
@@ -286,9 +284,6 @@ impl<'a, S: TimelineSink> Part<'a, S> {
     }
 
     /// Writes the points at the begin of the window.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn finish(self) -> io::Result<LeftOut> {
         let mut points: Vec<_> = self.before.into_iter().collect();
         points.sort_by(|a, b| a.0.cmp(&b.0));

@@ -84,12 +84,12 @@ pub fn listed(profile: &Profile) -> Vec<Value> {
 pub(crate) struct Categories<'a> {
     /// The place of each host in the list of all.
     places: HashMap<&'a Host, usize>,
-    /// For each host, those of its roles, and whether it defines them itself.
+    /// For each host, the names of its roles, and whether it defines them itself.
     names: Vec<[(String, bool); Role::ALL.len()]>,
 }
 
 impl<'a> Categories<'a> {
-    /// Those of the hosts of a profile, in this vocabulary.
+    /// The names of the hosts of a profile, in this vocabulary.
     pub(crate) fn new(
         registry: &mut Registry,
         vocabulary: Vocabulary,

@@ -30,9 +30,6 @@ pub struct LoopSlice<'a> {
 }
 
 /// Gives `sink` the hits, sorted by thread and begin, outer ones first.
-///
-/// # Errors
-/// Writing failed.
 pub fn export_loops(
     profile: &Profile,
     slices: &[LoopSlice<'_>],

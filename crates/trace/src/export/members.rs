@@ -42,7 +42,7 @@ impl Numbers {
 pub struct OfMember<'a, S> {
     sink: &'a mut S,
     numbers: &'a mut Numbers,
-    /// The numbers of its processes in the timeline of all.
+    /// The numbers of the member's processes in the timeline of all members.
     of_number: HashMap<i64, i64>,
     of_text: HashMap<String, String>,
     place: u32,

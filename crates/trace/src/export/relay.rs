@@ -48,7 +48,7 @@ struct Kept<'a> {
     flows_end: u32,
 }
 
-/// Its series start where those of the previous counter end, or where the slice's arguments end.
+/// A counter whose series start where the series of the previous counter end, or where the slice's arguments end.
 #[derive(Debug)]
 struct KeptCounter<'a> {
     label: CounterNames<'a>,
@@ -90,7 +90,7 @@ pub struct SliceHead<'a> {
 pub struct CounterNames<'a> {
     pub category: &'a str,
     pub name: &'a str,
-    /// Identifies its name, and the names of its series if all of them are known.
+    /// Identifies the counter's name, and the names of its series if all of them are known.
     pub label: Option<TextId>,
     pub units: &'a [(&'a str, &'a str)],
 }
@@ -432,7 +432,7 @@ mod tests {
             let mut expected = Vec::new();
             let made = relay(&mut said, |relay| fill(relay, slices, &texts, &kind, &mut expected));
             assert_eq!(made.unwrap_err().to_string(), "as it was told");
-            // It stopped soon after the error.
+            // The export stopped soon after the error.
             assert!(expected.len() < 20 * MOST_SLICES, "{}", expected.len());
         }
     }

@@ -33,9 +33,6 @@ struct State<'a> {
 }
 
 /// Gives `sink` every sample of the profile. Returns the losses that were found.
-///
-/// # Errors
-/// Writing or reading failed.
 pub fn export_tracks(
     profile: &Profile,
     vocabulary: Vocabulary,

@@ -65,7 +65,7 @@ pub struct Import {
     base_ns: Option<i64>,
     first_ns: i64,
     last_ns: i64,
-    /// Likewise of the values of counters, for a trace that has nothing else.
+    /// The first and the last time of the values of counters, for a trace that has nothing else.
     counters_ns: Option<(i64, i64)>,
     manifest: Manifest,
     counts: Imported,

@@ -33,7 +33,7 @@ const KEPT: [(&str, u64); 22] = [
     ("region_tile_count", 0),
     ("result", 0),
 ];
-/// The same for texts and lists.
+/// What a slice's arguments take over of the record's texts and lists.
 const KEPT_AS_THEY_ARE: [&str; 2] = ["dependency_strategy", "timing_source"];
 /// Records that describe what events refer to, or add nothing to them.
 const DESCRIPTIONS: [&str; 14] = [

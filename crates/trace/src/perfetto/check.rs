@@ -17,9 +17,6 @@ const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
 /// Reads the whole file and reports what is wrong. Memory: one packet, and what sequences have
 /// interned.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn check(source: impl Read) -> io::Result<Report> {
     let mut source = BufReader::with_capacity(1 << 18, source);
     let mut check = Check::default();
@@ -183,7 +180,7 @@ impl Check {
     /// Findings inside of a compressed packet are reported at the packet's place.
     fn compressed(&mut self, at: u64, bytes: &[u8], outer: bool) {
         self.report.count("compressed packets");
-        // It is not decompressed: a thousand bytes of it can represent a million, and each of those
+        // The packet is not decompressed: a thousand bytes of it can represent a million, and each of those
         // a thousand again.
         if !outer {
             self.report.find(at, "damaged message", "compressed twice");

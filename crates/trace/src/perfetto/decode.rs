@@ -9,7 +9,6 @@ pub struct Damage {
     pub what: &'static str,
 }
 
-/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Field<'a> {
     /// A varint.
@@ -23,7 +22,6 @@ pub enum Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The number, if the value is one.
     pub fn uint(self) -> Option<u64> {
         match self {
             Self::Uint(n) | Self::Fixed64(n) => Some(n),

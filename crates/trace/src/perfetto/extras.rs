@@ -57,7 +57,7 @@ impl Extras {
 pub struct ExtraTracks {
     /// In the order in which packets have their values.
     pub tracks: Vec<u64>,
-    /// Whether they have changed, so that the next packet must name them.
+    /// Whether the tracks have changed, so that the next packet must name them.
     pub changed: bool,
     /// How often each value was not 0.
     used: [u32; MOST_EXTRAS],

@@ -19,10 +19,8 @@ struct Known {
     next: usize,
 }
 
-/// The number of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interned {
-    /// The number.
     pub iid: u64,
     /// Whether the text has not been named before.
     pub new: bool,

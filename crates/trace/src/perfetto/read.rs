@@ -188,7 +188,7 @@ struct Pending {
     lost: u32,
     /// Flow ids, and whether each flow ends here.
     flows: Vec<(u64, bool)>,
-    /// Whether it has begun and its end has not come.
+    /// Whether the event has begun and its end has not come.
     open: bool,
 }
 
@@ -294,7 +294,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         }
         self.summary.skipped += u64::from(!known);
         if !sequence.update(&p) {
-            // Its texts and its clock are in packets that are missing.
+            // The event's texts and its clock are in packets that are missing.
             self.summary.damaged += u64::from(p.event.is_some());
             return Ok(());
         }

@@ -337,7 +337,6 @@ impl Sequence {
 pub enum Number {
     /// An integer.
     Int(i64),
-    /// Any other number.
     Double(f64),
 }
 

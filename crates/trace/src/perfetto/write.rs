@@ -53,7 +53,6 @@ pub struct PerfettoHead {
     pub compress: bool,
 }
 
-/// Writes one trace.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
@@ -120,9 +119,6 @@ struct RowState {
 
 impl<W: Write> Writer<W> {
     /// Writes the clocks.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn new(out: W, head: &PerfettoHead) -> io::Result<Self> {
         let timeline = Packets { sequences: GLOBAL, ..Packets::default() };
         let mut writer = Self { out, compress: head.compress, timeline };
@@ -150,9 +146,6 @@ impl<W: Write> Writer<W> {
 
     /// Ends the open slices, writes what the format has no place for, by name, and returns the
     /// output.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn finish<'a>(
         mut self,
         facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
@@ -353,27 +346,18 @@ impl<W: Write> TimelineSink for Writer<W> {
 impl<W: Write> Writer<W> {
     /// Writes a slice, without counters, into one of the row's lanes, which are numbered from 0. It
     /// is for slices in any order that the caller knows to be nested in each lane.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.slice_in(lane, slice);
         self.flush_if_full()
     }
 
     /// Begins a slice whose end comes later, in one of the row's lanes; see [`Writer::slice_in`].
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn begin_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.begin_in(lane, slice);
         self.flush_if_full()
     }
 
     /// Ends the slice that was begun last in a lane of the row. `args` became known at its end.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn end_in(
         &mut self,
         lane: usize,
@@ -386,9 +370,6 @@ impl<W: Write> Writer<W> {
     }
 
     /// Begins a slice whose end is not known yet. All slices of its row must be like this.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn begin(&mut self, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.begin(slice);
         self.flush_if_full()
@@ -396,9 +377,6 @@ impl<W: Write> Writer<W> {
 
     /// Ends the slice of the row that was begun last. Returns false if there is none. `args` became
     /// known at its end.
-    ///
-    /// # Errors
-    /// Writing failed.
     pub fn end(&mut self, row: Row<'_>, at_ns: i64, args: &[Arg<'_>]) -> io::Result<bool> {
         let ended = self.timeline.end(row, at_ns, args);
         self.flush_if_full()?;

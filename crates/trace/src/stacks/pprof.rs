@@ -23,7 +23,6 @@ mod field {
     pub const DEFAULT_SAMPLE_TYPE: u32 = 14;
 }
 
-/// Texts by number.
 #[derive(Default)]
 struct Texts<'a> {
     numbers: HashMap<&'a str, u64>,

@@ -77,7 +77,7 @@ unsafe extern "C" fn clSetCommandQueueProperty(
             unsafe { old.write(old.read() & !QUEUE_PROFILING) };
         }
         if properties & QUEUE_PROFILING != 0 {
-            // From now on it is as the program wants it. Without times, its commands are counted.
+            // From now on, the queue is as the program wants it. Without times, its commands are counted.
             queue.show();
         }
     });

@@ -90,8 +90,9 @@ unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
     None
 }
 
-/// The list with the times of commands, and the properties that it had before. `None`: they are there
-/// already, or this is a queue of the device, which a program does not enqueue to.
+/// The list of properties that a queue needs so that its commands have times, and the properties that the
+/// program asked for. `None` instead of the list: the program asked for times itself, or this is a queue of the
+/// device, to which a program does not enqueue.
 fn with_times(asked: Option<&[u64]>) -> (u64, Option<Vec<u64>>) {
     let mut all = asked.unwrap_or_default().to_vec();
     let place = all.chunks_exact(2).position(|pair| pair[0] == u64::from(QUEUE_PROPERTIES));

@@ -150,7 +150,7 @@ def _compiler() -> Optional[_Compiler]:
         path = shutil.which(words[0]) if words else None
         if path is None:
             continue
-        # Asking it for its version would take 20 ms at each start.
+        # Asking the compiler for its version would take 20 ms at each start.
         real = os.path.realpath(path)
         about = os.stat(real)
         text = repr((words[1:], real, about.st_size, about.st_mtime_ns))

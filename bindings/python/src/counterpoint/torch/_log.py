@@ -92,7 +92,7 @@ def taken_over(result: Any, kind: Any) -> Any:
     if bridge is not None and hasattr(bridge.shim, "counterpoint_torch_log_begin") and _load.begin("log"):
         _stream(bridge, result)
         return result
-    # Other kinds have no trace, and would crash.
+    # Profilers of other kinds have no trace, and writing one would crash.
     if not getattr(kind, "name", "").startswith("KINETO"):
         return result
     path = _new_file()

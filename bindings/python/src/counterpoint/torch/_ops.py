@@ -130,6 +130,6 @@ def follow_run() -> None:
     ops = connect()
     if ops.watch_parallel() is not None:
         recorder().lose(PARALLEL_UNSEEN, 1)
-    # Before it starts, because only then the names of the run's counters are known.
+    # Before PyTorch's profiler starts, because only then the names of the run's counters are known.
     ops.ready()
     ops.start_for_run(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))

@@ -51,7 +51,7 @@ class Machine:
         self._fixed: Optional[frozenset[str]] = None
         # Whether what records this machine has a budget.
         self._budget = False
-        # Why its parallel launches are not seen; `None` if they are.
+        # Why the machine's parallel launches are not seen; `None` if they are.
         self.unseen = unseen
         self.user: Any = None
         # Our instruments, each with the machine's number and the user's instrument that it calls.

@@ -12,10 +12,10 @@ use record::meta::{LONGEST_NAME, Role};
 
 use crate::adapters::op_calls::vm::Vm;
 use crate::os::sys::ErrnoGuard;
-use crate::process::panics::guarded_apart;
 use crate::process::hosts::Described;
 use crate::process::load;
 use crate::process::lock::Lock;
+use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::state::epoch;
 

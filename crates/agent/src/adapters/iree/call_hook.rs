@@ -19,9 +19,9 @@ use model::Loss;
 
 use crate::adapters::iree::{library, patch, probe, slots};
 use crate::os::sys::ErrnoGuard;
-use crate::process::panics::{guarded, guarded_apart};
 use crate::process::load;
 use crate::process::lock::Lock;
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::state::epoch;
 

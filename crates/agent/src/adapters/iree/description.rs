@@ -4,7 +4,6 @@ use record::host::Host;
 use record::meta::Role;
 use std::borrow::Cow::Borrowed;
 
-/// The description.
 pub const HOST: Host = Host {
     name: Borrowed("iree"),
     title: Borrowed("IREE"),

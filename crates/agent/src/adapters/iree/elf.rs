@@ -47,7 +47,6 @@ fn reservation_of(address: usize) -> Option<usize> {
     })
 }
 
-/// An embedded ELF.
 pub struct Embedded {
     /// Where the executable's header is.
     pub base: usize,

@@ -27,7 +27,7 @@ use crate::state::epoch;
 struct Next {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
-    /// Set while a thread is looking it up.
+    /// Set while a thread is looking the function up.
     looking: AtomicBool,
 }
 

@@ -14,7 +14,7 @@ use crate::os::sys::{copy_memory, read_c_string, read_value};
 /// More exports than any compiled module has. A larger count means that the table is garbage.
 const MOST_EXPORTS: u32 = 65_536;
 
-/// A library as it was found: its own description, and the location of its table of functions.
+/// A library that was found: its own description, and the location of its table of functions.
 pub struct Found {
     /// The library's metadata. Ids are not assigned yet.
     pub library: Library,

@@ -210,7 +210,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Takes room for so many bytes.
+    /// Takes room for this many bytes.
     fn reserve(&self, bytes: u64) -> Result<(), i32> {
         let within = |all: u64| all.checked_add(bytes).filter(|all| *all <= MOST_IN_ALL);
         let order = Ordering::Relaxed;

@@ -7,8 +7,8 @@ use abi::loops::{Entry, Module};
 use super::modules::{self, Known};
 use super::{code, counters, local, tables};
 use crate::os::sys::ErrnoGuard;
-use crate::process::panics::guarded_apart;
 use crate::process::load;
+use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::state::epoch;
 use crate::state::run::{self, Run};
@@ -84,7 +84,7 @@ pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static K
         0 => (std::ptr::null_mut(), std::ptr::null_mut()),
         _ => (counters::begin as *mut (), counters::end as *mut ()),
     };
-    // One without the other does no harm.
+    // One of the two pointers without the other does no harm.
     module.begin.store(begin, Ordering::Relaxed);
     module.end.store(end, Ordering::Relaxed);
     known.announce(module, options, &process);

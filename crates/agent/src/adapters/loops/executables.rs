@@ -56,7 +56,8 @@ pub fn embedded(base: usize, export: Option<u32>) {
     }
 }
 
-/// The same for the shared object that has this function.
+/// Registers the instrumented modules of the shared object that has this function, if the recording wants
+/// loops.
 pub fn system(function: usize, export: Option<u32>) {
     if !wanted() {
         return;

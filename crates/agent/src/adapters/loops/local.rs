@@ -29,7 +29,7 @@ pub const NOTHING: usize = 1;
 pub struct Places {
     /// The epoch that the tables belong to; 0: none.
     pub epoch: AtomicU32,
-    /// How many tables there are.
+    /// The number of tables.
     pub count: u32,
     /// The first of `count` tables.
     pub first: [*mut Entry; 0],
@@ -50,7 +50,7 @@ impl Places {
     }
 }
 
-/// How many fit into so many bytes.
+/// How many fit into this many bytes.
 pub fn count_in(bytes: usize) -> u32 {
     ((bytes - size_of::<Places>()) / size_of::<*mut Entry>()) as u32
 }

@@ -13,8 +13,8 @@ use record::loops::{BLOCK_BYTES, BlockHeader, Event, Shape};
 
 use super::open_hits::{OpenHits, add};
 use super::{tables, ticks};
-use crate::process::panics::guarded;
 use crate::process::losses;
+use crate::process::panics::guarded;
 
 // The return address is what the caller has put on the stack or into the link register; a function
 // in Rust cannot see it, so it becomes the fourth argument, and the stack pointer the fifth.

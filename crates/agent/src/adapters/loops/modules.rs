@@ -16,7 +16,7 @@ use crate::process::part::Process;
 /// A module that was registered. Leaked: a list that is only ever prepended to can be walked without
 /// a lock, also after a fork in the middle of a change.
 pub struct Known {
-    /// From 1; also its index in the tables of threads.
+    /// Counted from 1; also the module's index in the tables of threads.
     pub number: u32,
     /// How many ids the module has.
     pub ids: u32,
@@ -24,9 +24,9 @@ pub struct Known {
     pub mode: Mode,
     /// The module's identity.
     pub id: [u8; 16],
-    /// File of its object; empty: in anonymous memory.
+    /// File of the module's object; empty: in anonymous memory.
     object: String,
-    /// Where its object is in memory; 0 in anonymous memory, and where nobody needs it.
+    /// Where the module's object is in memory; 0 in anonymous memory, and where nobody needs it.
     pub base: u64,
     /// Where the module's object is in memory now; 0 in anonymous memory.
     start: AtomicU64,
@@ -52,7 +52,6 @@ fn known() -> impl Iterator<Item = &'static Known> {
     })
 }
 
-/// The module with this number.
 pub fn find(number: u32) -> Option<&'static Known> {
     known().find(|known| known.number == number)
 }
@@ -67,7 +66,7 @@ pub struct Place {
 
 /// Where a module is, and what it belongs to.
 pub struct Origin {
-    /// Where it is.
+    /// Where the code is.
     pub place: Place,
     /// The id of the first export of its library, if it is in one of IREE and that is known.
     pub export: Option<u32>,

@@ -25,7 +25,7 @@ const PIECES: usize = 10;
 pub struct OpenHits {
     pieces: [*mut OpenHit; PIECES],
     length: usize,
-    /// Whether deeper hits are not in here.
+    /// Whether there are deeper hits, for which this list has no room.
     is_full: bool,
 }
 
@@ -42,7 +42,6 @@ fn place(at: usize) -> (usize, usize) {
     (piece, at - FIRST_PIECE * ((1 << piece) - 1))
 }
 
-/// Bytes of a piece.
 fn bytes_of(piece: usize) -> usize {
     (FIRST_PIECE << piece) * size_of::<OpenHit>()
 }

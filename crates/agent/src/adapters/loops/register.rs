@@ -8,8 +8,8 @@ use model::Loss;
 use super::modules::Origin;
 use super::{enter, log, modules, notes};
 use crate::os::sys::ErrnoGuard;
-use crate::process::panics::{guarded, guarded_apart};
 use crate::process::lock::Lock;
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::process::{load, losses};
 use crate::state::{epoch, run, run_file};
@@ -21,7 +21,7 @@ const REFUSED: i32 = -1;
 
 /// Whether this library's constructor has run: before, nobody knows what is asked for.
 static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
-/// Whether a module came before it. The constructors of libraries that a program is linked with can
+/// Whether a module came before this library's constructor had run. The constructors of libraries that a program is linked with can
 /// run before those of a preloaded one.
 static EARLY: AtomicBool = AtomicBool::new(false);
 
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
         if mode_of(module).is_none() {
             return;
         }
-        // Its code can still be entered, by other destructors.
+        // The module's code can still be entered, by other destructors.
         module.enter.store(std::ptr::null_mut(), Ordering::Release);
         module.handle.store(0, Ordering::Relaxed);
         module.unregister.store(std::ptr::null_mut(), Ordering::Relaxed);

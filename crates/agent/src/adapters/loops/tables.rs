@@ -23,8 +23,8 @@ use super::open_hits::OpenHits;
 use super::{counters, local};
 use crate::os::exit_key::ExitKey;
 use crate::os::sys::{self, AppendError, ErrnoGuard, SignalsBlocked};
-use crate::process::panics::guarded_apart;
 use crate::process::losses;
+use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::recorder::handler_fork;
 use crate::state::epoch;
@@ -129,7 +129,7 @@ pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
 }
 
 impl Owned {
-    /// Makes it belong to this process and epoch.
+    /// Makes the thread's tables belong to this process and epoch.
     fn begin(&mut self, epoch: u32, run: &'static Run, process: Process) {
         let pid = sys::process_id();
         if self.pid != pid || self.epoch != epoch {
@@ -263,7 +263,7 @@ impl Owned {
         }
     }
 
-    /// Claims pages for so many bytes. The error is 0 if the pool has none left.
+    /// Claims pages for this many bytes. The error is 0 if the pool has none left.
     fn claim(&self, bytes: usize) -> Result<Piece, i32> {
         let (run, pages) = (self.run, bytes.div_ceil(PAGE_BYTES));
         let row = self.process.row_number();
@@ -316,7 +316,7 @@ impl Owned {
         }
     }
 
-    /// Whether it belongs to this process, and to what is being recorded, or was when the agent
+    /// Whether this memory belongs to this process, and to what is being recorded, or was when the agent
     /// switched itself off.
     fn is_current(&self) -> bool {
         let recorded = self.epoch == epoch::current() || epoch::is_off();

@@ -440,7 +440,7 @@ pub struct What {
     pub correlation: Option<u64>,
     /// Whether counters are read. If not, the call that contains it has counted the same.
     pub counted: bool,
-    /// How it is drawn in a run with a budget.
+    /// How the op is drawn in a run with a budget.
     pub how: How,
 }
 

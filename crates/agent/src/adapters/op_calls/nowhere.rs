@@ -19,12 +19,11 @@ pub struct Nowhere {
 }
 
 impl Nowhere {
-    /// Its ops are treated like those of `host`.
+    /// The machine's ops are treated like those of `host`.
     pub const fn new(host: &'static Described) -> Self {
         Self { host, machine: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// Returns the machine.
     pub fn machine(&self) -> &'static Vm {
         let mut machine = self.machine.load(Ordering::Acquire);
         if machine.is_null() {

@@ -20,8 +20,8 @@ use crate::adapters::op_calls::text;
 use crate::adapters::op_calls::vm::Vm;
 use crate::os::kept::keep;
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::panics::guarded_apart;
 use crate::process::lock::Lock;
+use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::process::{losses, names};
 use crate::recorder::thread::Thread;
@@ -156,7 +156,6 @@ fn push_text(to: &mut impl Words, text: &[u8]) {
 
 /// What walks through the tensors of a call: pushes the same words each time.
 pub trait Tensors {
-    /// Pushes the words.
     fn push(&self, to: &mut impl Words);
 }
 
@@ -431,7 +430,7 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
 }
 
 impl Entry {
-    /// Returns whether its calls are recorded. Writes its frame to the thread's part of the profile
+    /// Returns whether the op's calls are recorded. Writes its frame to the thread's part of the profile
     /// first, unless it is already there.
     #[inline(always)]
     pub fn is_recorded(&self, thread: &Thread) -> bool {
@@ -443,7 +442,7 @@ impl Entry {
         self.tell(thread)
     }
 
-    /// Where its frame was written last, and whether its calls are recorded there.
+    /// Where the op's frame was written last, and whether its calls are recorded there.
     pub fn told(&self) -> u32 {
         self.told.load(Ordering::Acquire)
     }
@@ -469,7 +468,7 @@ impl Entry {
         .unwrap_or(false)
     }
 
-    /// Marks its frame as written to the part. Returns whether its calls are recorded.
+    /// Marks the op's frame as written to the part. Returns whether its calls are recorded.
     fn is_told(&self, process: &Process, run: &Run) -> bool {
         let recorded = run.records(&self.name);
         self.told.store(process.serial() << 1 | u32::from(recorded), Ordering::Release);
@@ -512,7 +511,7 @@ impl Entry {
         })
     }
 
-    /// Whether it is an op, and not a whole run or a range. Only an op has regions.
+    /// Whether the entry is of an op, and not of a whole run or a range. Only an op has regions.
     #[inline(always)]
     pub fn is_op(&self) -> bool {
         self.role == Role::Op

@@ -25,11 +25,11 @@ pub struct Vm {
     pub host: &'static Described,
     /// Number of calls that the machine's instruments saw while something was recorded.
     pub calls: AtomicU64,
-    /// Which thread calls it, and where its outermost op is.
+    /// Which thread calls the machine, and where the thread's outermost op is.
     pub inside: Inside,
     /// Whether the machine's calls are watched just now.
     pub watching: Watching,
-    /// Serial number of the part that contains its frame.
+    /// Serial number of the part that contains the machine's frame.
     told: AtomicU32,
     next: *const Vm,
 }
@@ -38,9 +38,9 @@ pub struct Vm {
 /// after the op; if it was removed meanwhile, TVM reports an error.
 #[derive(Debug, Default)]
 pub struct Inside {
-    /// The thread that called it last; 0 if none has.
+    /// The thread that called the machine last; 0 if none has.
     thread: AtomicUsize,
-    /// Stack address of its outermost op in progress; 0 for none. An op that threw leaves its
+    /// Stack address of the machine's outermost op in progress; 0 for none. An op that threw leaves its
     /// address here, which lies below everything that its thread does next.
     frame: AtomicUsize,
 }

@@ -64,9 +64,9 @@ unsafe impl Sync for Function {}
 pub enum Claim {
     /// The machine is claimed, until [`Watching::release`].
     Mine,
-    /// The calling thread has claimed it, for a run around this one, which is in this state.
+    /// The calling thread has claimed the machine, for a run around this one, which is in this state.
     Within(u32),
-    /// It cannot be claimed. Says whether a run on another thread is not watched.
+    /// The machine cannot be claimed. Says whether a run on another thread is not watched.
     Refused(bool),
 }
 
@@ -191,7 +191,7 @@ impl Function {
         self.export
     }
 
-    /// What is known of its runs.
+    /// What is known of the function's runs.
     ///
     /// # Safety
     /// The calling thread must have claimed the machine, and there must be no other reference.
@@ -218,7 +218,7 @@ impl Switch {
         result
     }
 
-    /// Replaces it, and returns the old one.
+    /// Replaces the instrument, and returns the old one.
     pub fn replace(&self, instrument: *mut c_void) -> *mut c_void {
         self.take();
         let old = self.instrument.swap(instrument, Ordering::Relaxed);

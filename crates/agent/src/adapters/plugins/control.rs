@@ -94,7 +94,7 @@ fn obey(
     let mut is_first = true;
     loop {
         let now = row.plugin_control.load(Ordering::SeqCst);
-        // The user may have changed it since the recording began.
+        // The user may have changed the command since the recording began.
         if now == word && !is_first {
             let left = every.map_or(LOOK, |every| every.saturating_sub(flushed.elapsed()));
             wait(&row.plugin_control, word, left.min(LOOK));

@@ -158,7 +158,7 @@ impl Call {
                         }
                         break;
                     }
-                    // It ended without an answer, as by `pthread_exit` outside of a call.
+                    // The call's thread ended without an answer, as by `pthread_exit` outside of a call.
                     Err(RecvTimeoutError::Disconnected) => break,
                     Err(RecvTimeoutError::Timeout) => {
                         if progress.left(self.guest.patience).is_zero() {

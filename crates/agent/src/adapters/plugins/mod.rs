@@ -173,7 +173,7 @@ pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Load
     let Ok(thread) = thread else { return Some(plugins::load(&[file])) };
     match ended.recv_timeout(patience) {
         Ok(loaded) => threads::join_until(thread, deadline).then_some(loaded),
-        // It ended without an answer, as by `pthread_exit`.
+        // The thread that loads ended without an answer, as by `pthread_exit`.
         Err(RecvTimeoutError::Disconnected) => Some(Vec::new()),
         Err(RecvTimeoutError::Timeout) => {
             loader.pass_over();
@@ -212,7 +212,7 @@ fn end_before_destructors() {
     unsafe extern "C" fn end_now(_: *mut std::ffi::c_void) {
         end();
     }
-    /// How many plugins were loaded when it was done last.
+    /// How many plugins were loaded when [`end_now`] was last registered.
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let loaded = plugins::loaded().len();
     if KNOWN.swap(loaded, Ordering::Relaxed) < loaded {

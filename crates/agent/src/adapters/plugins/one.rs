@@ -36,10 +36,10 @@ impl io::Write for Stepping {
 
 /// One plugin of a recording.
 pub struct One {
-    /// `None` before it was loaded.
+    /// The plugin; `None` before it was loaded.
     loaded: Option<&'static Loaded>,
     sessions: Vec<Session<'static>>,
-    /// `None` once the file has its end.
+    /// The writer of the plugin's file; `None` once the file has its end.
     writer: Option<Writer<Stepping>>,
     progress: Arc<Progress>,
     /// The plugin's problems when the recording began.
@@ -161,7 +161,7 @@ impl One {
         self.sessions.iter().map(Session::correlation)
     }
 
-    /// Whether it can be paused or can hand over events while it records.
+    /// Whether the plugin can be paused or can hand over events while it records.
     pub fn can_be_controlled(&self) -> bool {
         self.sessions.iter().any(|session| {
             let extension = session.profiler().extension;
@@ -248,7 +248,7 @@ impl One {
         self.kinds = types.len();
     }
 
-    /// Writes what it did wrong while it was loaded and in this recording.
+    /// Writes what the plugin did wrong while it was loaded and in this recording.
     fn problems(&mut self) {
         let Some(loaded) = self.loaded else { return };
         let since = loaded.plugin.problems.since(&self.before);

@@ -6,9 +6,9 @@ use std::time::Duration;
 /// What a plugin is doing, for those who wait for it.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// When it took its last step, in ms of the monotonic clock; 0 while nobody calls it.
+    /// When the plugin took its last step, in ms of the monotonic clock; 0 while nobody calls it.
     since_ms: AtomicU64,
-    /// When it took its last step, also after the call has returned.
+    /// When the plugin took its last step, also after the call has returned.
     last_ms: AtomicU64,
     /// The plugin has taken too long, and is not called again.
     given_up: AtomicBool,
@@ -51,7 +51,7 @@ impl Progress {
         }
     }
 
-    /// The same for a call that has returned and whose thread is ending: the destructors of what the plugin
+    /// How much time is left for a call that has returned and whose thread is ending: the destructors of what the plugin
     /// keeps for the thread belong to the last step.
     pub fn left_for_end(&self, patience: Duration) -> Duration {
         left_since(self.last_ms.load(Ordering::Relaxed), patience)

@@ -88,7 +88,6 @@ fn note_main() {
     }
 }
 
-/// Whether the main thread has ended.
 fn main_has_ended() -> bool {
     // SAFETY: null, or in glibc's descriptor of the main thread, which is never freed.
     match unsafe { MAIN.load(Ordering::Acquire).as_ref() } {

@@ -10,7 +10,6 @@ use std::borrow::Cow::Borrowed;
 /// and the shim, where the times showed 349.
 const UNSEEN: [u32; 3] = [1_000, 1_000, 1_800];
 
-/// The description.
 pub const HOST: Host = Host {
     name: Borrowed("torch"),
     title: Borrowed("PyTorch"),

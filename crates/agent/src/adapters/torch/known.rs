@@ -38,7 +38,7 @@ pub struct Known {
     pub entry: &'static Entry,
     /// The entry's export.
     pub export: u32,
-    /// What [`Entry::told`] was when it was stored: the entry's line need not be read.
+    /// What [`Entry::told`] was when the op was stored: the entry's line need not be read.
     pub told: u32,
 }
 
@@ -46,7 +46,7 @@ pub struct Known {
 trait Key {
     /// What is looked for.
     type Wanted<'a>: Copy;
-    /// Whether this is it. The answer is only used if nobody has changed the place meanwhile.
+    /// Whether this entry is the wanted one. The answer is only used if nobody has changed the place meanwhile.
     fn is(&self, wanted: Self::Wanted<'_>) -> bool;
     fn set(&self, wanted: Self::Wanted<'_>);
 }
@@ -88,7 +88,6 @@ impl Key for Name {
     }
 }
 
-/// The words of a name.
 #[inline(always)]
 fn words(name: &[u8]) -> impl Iterator<Item = u64> {
     let (whole, rest) = name.as_chunks::<8>();
@@ -137,7 +136,7 @@ impl<K: Key> Place<K> {
         unsafe { entry.as_ref() }.map(|entry| Known { entry, export, told })
     }
 
-    /// Changes it with `change`, unless another thread is doing so. Returns whether it was changed.
+    /// Changes the entry with `change`, unless another thread is doing so. Returns whether it was changed.
     fn change(&self, change: impl FnOnce(&Self)) -> bool {
         let version = self.version.load(Ordering::Relaxed);
         let (odd, even) = (version.wrapping_add(1), version.wrapping_add(2));

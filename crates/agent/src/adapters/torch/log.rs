@@ -20,8 +20,8 @@ use plugin_host::stream::Writer;
 use crate::adapters::torch::HOST;
 use crate::os::sys::{self, ErrnoGuard};
 use crate::process::events::{self, EventsFile};
-use crate::process::panics::{guarded, guarded_apart};
 use crate::process::load;
+use crate::process::panics::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::state::epoch;
 
@@ -43,7 +43,7 @@ pub static counterpoint_torch_log: Table = Table {
 /// A recording that is being handed over.
 struct Recording {
     writer: Writer<EventsFile>,
-    /// The process that began it. A forked child must not write to its parent's file.
+    /// The process that began the recording. A forked child must not write to its parent's file.
     process: u32,
 }
 
@@ -192,7 +192,7 @@ unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
             return false;
         }
         if whole == 0 {
-            // Without its end, the command line counts it as incomplete.
+            // Without the end of its file, the command line counts it as incomplete.
             let _ = recording.writer.flush();
             return false;
         }

@@ -26,8 +26,8 @@ use crate::adapters::torch::host::host;
 use crate::adapters::torch::known::{self, Known};
 use crate::adapters::torch::{ADAPTER, HOST, forward, openmp, patch, steps};
 use crate::os::sys::ErrnoGuard;
-use crate::process::panics::guarded;
 use crate::process::losses;
+use crate::process::panics::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::rehearsal;
 use crate::recorder::thread::{self, State, Thread, Workers};
@@ -62,9 +62,9 @@ const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
 /// What the end of a range needs to know about its begin. It is in memory of the shim.
 #[repr(C, align(16))]
 struct Apart {
-    /// The epoch in which it began.
+    /// The epoch in which the range began.
     epoch: u32,
-    /// The thread on which it began.
+    /// The thread on which the range began.
     thread: *const Thread,
     entry: &'static Entry,
     start: u64,
@@ -94,7 +94,7 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     unsafe { entry_with_tensors(vm, role, call) }
 }
 
-/// Does the same for a call with tensors.
+/// Returns the entry of a call with tensors.
 ///
 /// # Safety
 /// As [`entry_of`]; `call.tensors` must not be null.

@@ -15,8 +15,8 @@ use abi::torch::ops::parallel::{ABSENT, REFUSED, WATCHED};
 
 use crate::adapters::torch::openmp::{self, NAMES};
 use crate::os::sys::{self, ErrnoGuard};
-use crate::process::panics::{guarded, guarded_apart};
 use crate::process::lock::Lock;
+use crate::process::panics::{guarded, guarded_apart};
 
 /// The library that must be patched for anything to be seen.
 const TORCH: &[u8] = b"libtorch_cpu.so";

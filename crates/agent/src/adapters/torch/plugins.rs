@@ -233,7 +233,7 @@ unsafe extern "C" fn create(
     let recording = guarded(|| {
         point!(TorchPluginsCreate);
         if !plugins::are_usable() {
-            // Its parent may have held any lock of ours when it forked.
+            // The parent of this child may have held any lock of ours when it forked.
             if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
                 complain(
                     "PyTorch records no plugins in this process, which was forked from one that \

@@ -33,9 +33,9 @@ use crate::state::{epoch, run};
 
 /// So many steps are all seen.
 const ALL_SEEN: u64 = 8;
-/// After so many of them, the others are in the sample: the first steps make calls that later ones do not.
+/// After this many of them, the others are in the sample: the first steps make calls that later ones do not.
 const WARM: u64 = 4;
-/// If announcing may cost so many times more than is assumed, and would then exceed the budget, it is measured.
+/// If announcing may cost this many times more than is assumed, and would then exceed the budget, it is measured.
 const UNSURE: f64 = 3.0;
 /// The longest period.
 const LONGEST: u32 = 16;
@@ -49,7 +49,7 @@ const ASSUMED_NS: f64 = 500.0;
 const INSIDE: u32 = 32;
 /// What taking the observer away or giving it back costs, in ns: PyTorch tells each of its threads.
 const SWITCH_NS: f64 = 2_000.0;
-/// A step is overdue that takes longer than so many times the longest one so far, and than this time.
+/// A step is overdue that takes longer than this many times the longest one so far, and than this time.
 const TIMES_LONGEST: u64 = 4;
 const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 
@@ -104,7 +104,7 @@ fn median(values: &mut [u64]) -> u64 {
 struct Marker {
     name: u64,
     depth: u32,
-    /// The address of its thread's state.
+    /// The address of the range's thread's state.
     thread: usize,
 }
 
@@ -339,7 +339,7 @@ pub extern "C" fn is_overdue() -> i32 {
     i32::from(guarded(cut).flatten() == Some(true))
 }
 
-/// Says it in the counts of the thread whose ranges are the steps, if this is that thread: there may be no other
+/// Says that steps were cut in the counts of the thread whose ranges are the steps, if this is that thread: there may be no other
 /// step.
 fn tell_of_cut(cut: u64) {
     // SAFETY: null, or this thread's own state.

@@ -37,10 +37,10 @@ mod watch;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
 
-/// What it says about itself in a profile.
+/// What TVM says about itself in a profile.
 pub static HOST: Described = Described::new(description::HOST).allocating(ALLOC_STORAGE);
 
-/// Its arguments are context, shape, device, type and scope.
+/// TVM's function that allocates storage. The arguments are context, shape, device, type and scope.
 const ALLOC_STORAGE: &[u8] = b"vm.builtin.alloc_storage";
 
 /// This adapter's interface to the recorder.

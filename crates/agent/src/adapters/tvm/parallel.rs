@@ -17,8 +17,8 @@ use model::Loss;
 
 use crate::adapters::op_calls::bracket::{self, Bracket, How, What};
 use crate::adapters::tvm::{ADAPTER, call, ffi};
-use crate::process::panics::guarded;
 use crate::process::losses;
+use crate::process::panics::guarded;
 use crate::recorder::bracket::stack_address;
 use crate::state::epoch;
 

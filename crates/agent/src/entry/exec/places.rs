@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::os::sys;
 
-/// A place that is kept.
 struct Kept {
     /// The address of the thread that uses the place, or 0.
     thread: AtomicUsize,
@@ -41,7 +40,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns a place for so many bytes, or `None` if there is no memory.
+    /// Returns a place for this many bytes, or `None` if there is no memory.
     pub fn take(bytes: usize) -> Option<Self> {
         // SAFETY: returns the calling thread's identity. A child of `vfork` has its parent's.
         let thread = unsafe { libc::pthread_self() } as usize;

@@ -13,7 +13,6 @@ impl Descriptor {
         Ok(Self(fd as i32))
     }
 
-    /// Returns the number of the descriptor.
     pub fn number(&self) -> i32 {
         self.0
     }

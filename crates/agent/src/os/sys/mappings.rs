@@ -8,7 +8,6 @@ pub struct Mapping<'a> {
     pub start: u64,
     /// The address after the mapping.
     pub end: u64,
-    /// Whether the mapping is executable.
     pub executable: bool,
     /// The mapping's file, or what the kernel calls the mapping; empty for anonymous memory.
     pub path: &'a [u8],

@@ -39,7 +39,6 @@ pub fn process_id() -> u32 {
     syscall!(libc::SYS_getpid).unwrap_or(0) as u32
 }
 
-/// Returns the parent's process id.
 pub fn parent_id() -> u32 {
     syscall!(libc::SYS_getppid).unwrap_or(0) as u32
 }

@@ -47,7 +47,7 @@ impl Drop for ClaimedPage {
 /// The memory of the thread's state.
 pub(super) struct Memory {
     pub(super) at: *mut Thread,
-    /// Whether it holds no earlier state of the thread.
+    /// Whether the memory holds no earlier state of the thread.
     pub(super) is_fresh: bool,
 }
 
@@ -89,7 +89,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Opens them. That they cannot be opened is a loss: the thread's calls are only timed.
+    /// Opens the thread's counters. That they cannot be opened is a loss: the thread's calls are only timed.
     pub(super) fn open(run: &'static Run, process: &Process) -> Self {
         let mut this = Self { counters: ThreadCounters::closed(), are_open: false };
         if run.counter_mask != 0 && run.budget != Some(0.0) {

@@ -18,7 +18,7 @@
 
 /// Calls of each export and thread that are timed before the first is drawn.
 pub const FIRST_TIMED: u64 = 8;
-/// How many of them have their counters read.
+/// How many of the first timed calls have their counters read.
 pub const FIRST_COUNTED: u64 = 2;
 /// The longest period.
 pub const LONGEST: u32 = 1 << 24;
@@ -93,7 +93,7 @@ pub struct Account {
     fixed: f64,
     /// Spent on calls that are only counted.
     counting: f64,
-    /// The same for calls that no stub counts: ops, whose host tells us of each, and those in runs that
+    /// Spent on calls that are only counted, and that no stub counts: ops, whose host tells us of each, and those in runs that
     /// are not watched.
     telling: f64,
     /// Number of these calls. They are not in `counting`.
@@ -161,7 +161,7 @@ impl Account {
         self.told += 1;
     }
 
-    /// Adds what it cost, in ticks, to watch a run or not to watch it; `calls` were counted with the latter.
+    /// Adds what it cost, in ticks, to watch a run or not to watch it. `calls` were counted without watching.
     pub fn add_run(&mut self, calls: u64, ticks: f64) {
         self.told += calls;
         self.telling += ticks;

@@ -78,7 +78,7 @@ impl DrawnCall {
     };
 }
 
-/// The most ops in progress that are kept. An op inside so many is counted as well, but its regions are
+/// The most ops in progress that are kept. An op inside this many is counted as well, but its regions are
 /// taken for those of the op around it.
 pub(super) const MOST_COUNTED: usize = 32;
 

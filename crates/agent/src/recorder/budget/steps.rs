@@ -38,13 +38,13 @@ static AWAY: AtomicU64 = AtomicU64::new(0);
 /// How a step is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// It stands for itself.
+    /// The step stands for itself.
     Certain,
-    /// It is in the sample, with this weight.
+    /// The step is in the sample, with this weight.
     Sampled(u32),
-    /// Its ops are not announced.
+    /// The step's ops are not announced.
     Away,
-    /// They were not announced until now, because the step takes too long.
+    /// The step's ops are announced from now on, because the step takes too long. Until now they were not.
     Cut,
 }
 

@@ -52,7 +52,6 @@ impl Table {
         self.base
     }
 
-    /// Whether there is a table.
     pub fn exists(&self) -> bool {
         self.pages > 0
     }
@@ -186,7 +185,6 @@ impl Table {
         }
     }
 
-    /// What the table says.
     pub fn frame(&self) -> Option<CountsFrame> {
         if !self.exists() {
             return None;

@@ -27,7 +27,7 @@ const ALIKE: u32 = 3;
 const MOST_DIFFERENT: u32 = 8;
 /// Every how many unwatched runs one is timed. A power of two.
 const TIME_EVERY: u32 = 16;
-/// How many of them are timed at first.
+/// How many of the unwatched runs are timed at first.
 const FIRST_TIMED: u32 = 4;
 /// Weight of a new duration in the running mean.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -156,7 +156,7 @@ impl Pattern {
         }
     }
 
-    /// Compares a run that was watched, and took so many ticks, with those before it.
+    /// Compares a run that was watched, and took this many ticks, with those before it.
     pub fn compare(&mut self, thread: &mut Thread, seen: Calls, ticks: u64, failed: bool) {
         if self.serial != thread.serial {
             return;
@@ -181,7 +181,7 @@ impl Pattern {
             return 0;
         }
         if failed {
-            // Some of its calls were made.
+            // Some of the run's calls were made.
             losses::lose(Loss::RunsUnlike, 1, 0);
             return 0;
         }

@@ -110,7 +110,7 @@ impl Thread {
         std::mem::take(&mut self.announcing.due).into()
     }
 
-    /// Counts an announcement that took so many ticks before and after the op.
+    /// Counts an announcement that took this many ticks before and after the op.
     pub(crate) fn count_announced(&mut self, took: [u64; 2]) {
         for (counts, ticks) in self.announced.counts.iter_mut().zip(took) {
             if let Some(count) = counts.get_mut(bucket_of(ticks)) {

@@ -91,7 +91,7 @@ impl Thread {
         if *until == 0 { self.draw() } else { 0 }
     }
 
-    /// The same, for a first half that began with [`Thread::enter`], which returned `entered`.
+    /// Ends a first half that began with [`Thread::enter`], which returned `entered`.
     #[inline(always)]
     pub(crate) fn first_half_ends(&mut self, entered: u64, start: u64, counted: bool) {
         if entered != 0 {

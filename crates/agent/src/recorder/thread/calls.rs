@@ -80,7 +80,6 @@ impl State {
         Self(self.0 & Self::WORKERS.0)
     }
 
-    /// Whether it has all of these bits.
     #[inline(always)]
     pub(crate) const fn has(self, bits: Self) -> bool {
         self.0 & bits.0 == bits.0
@@ -220,7 +219,7 @@ impl Workers {
 pub(crate) struct Started {
     /// One bit for each collector.
     pub(crate) mask: u32,
-    /// Whether one of them was interrupted; the call must then not begin.
+    /// Whether a collector was interrupted; the call must then not begin.
     pub(crate) interrupted: bool,
     /// The id that profiler plugins got for the call; 0: none.
     pub(crate) plugin_id: u64,

@@ -43,7 +43,6 @@ pub enum Key {
     Leave,
 }
 
-/// What is shown.
 pub struct Shown<'a> {
     pub live: &'a Live,
     pub name: &'a str,

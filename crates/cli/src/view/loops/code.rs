@@ -233,7 +233,6 @@ pub struct Line {
     pub address: u64,
     /// The line's text, as an assembler writes it.
     pub text: String,
-    /// Whether the line belongs to a hook.
     pub is_hook: bool,
     /// How many machine loops of the region the line is in.
     pub depth: u32,

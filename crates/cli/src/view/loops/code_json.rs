@@ -124,7 +124,6 @@ fn counts(counts: Option<&Counts>) -> impl Serialize {
     }
 }
 
-/// The texts of a side table.
 pub fn texts<'a>(table: &'a ir::table::SideTable, known: &Texts) -> Vec<impl Serialize> {
     let out = |text: &'a ir::kept::KeptText| {
         let (lines, problem) = match &*known.lines(text) {

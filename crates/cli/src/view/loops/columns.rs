@@ -202,7 +202,7 @@ pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
                 None => String::new(),
             };
             let offset = |at: Option<u64>| at.map(|at| format!("{at:#x}")).unwrap_or_default();
-            // With --asm, where its machine code begins and ends.
+            // With --asm, where the node's machine code begins and ends.
             let region = found.and_then(|code| code.regions.found.get(&node.id));
             let of_code = |end: bool| {
                 let range =

@@ -98,7 +98,6 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
     Ok(true)
 }
 
-/// All dispatches with loops, in JSON.
 pub fn json(loops: &Loops<'_>) -> Vec<impl Serialize> {
     let row = |group: &Group<'_>, node: &LoopNode| {
         let (_, inside) = loops.inside(group.tree, node)?;

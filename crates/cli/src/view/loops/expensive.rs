@@ -93,7 +93,6 @@ pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> i
     writeln!(out)
 }
 
-/// The most expensive loops, in JSON.
 pub fn json(loops: &Loops<'_>) -> Option<impl Serialize> {
     let (entered, hits, timed_hits) = totals(loops)?;
     let ns = |tree: &LoopTree, estimate: Option<Estimate>| match estimate {

@@ -31,7 +31,7 @@ use crate::view::rights::is_of_caller;
 pub struct Files {
     /// Whether the caller has recorded the profile.
     is_own: bool,
-    /// Whether its paths are not opened although they could be.
+    /// Whether the profile's paths are not opened although they could be.
     is_unasked: bool,
     directories: Vec<PathBuf>,
 }
@@ -42,7 +42,7 @@ impl Files {
         Self { is_own: is_of_caller(profile.root()), is_unasked: false, directories }
     }
 
-    /// The same without the paths of the profile: only those directories.
+    /// Files of the directories that the caller named, without the paths of the profile.
     pub fn unnamed(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_unasked: true, ..Self::new(profile, directories) }
     }

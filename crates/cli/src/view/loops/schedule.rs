@@ -15,21 +15,20 @@ model::named! {
     pub enum State {
         /// The loop has one or more rows.
         Instrumented = "instrumented",
-        /// TVM unrolled it.
+        /// TVM unrolled the loop.
         Unrolled = "unrolled",
-        /// TVM vectorised it.
+        /// TVM vectorised the loop.
         Vectorized = "vectorized",
         /// TVM made something else of it.
         Removed = "removed",
-        /// LLVM unrolled it, removed it, or made a call of it (`memset`).
+        /// LLVM unrolled or removed the loop, or made a call of it (`memset`).
         Optimized = "optimized",
-        /// Nobody asked for it.
+        /// Nobody asked for the loop.
         LeftOut = "left out",
     }
 }
 
 impl State {
-    /// The state of a loop.
     pub fn of(one: &ScheduledLoop) -> Self {
         match (one.ids.is_empty(), one.gone.as_deref()) {
             (false, _) => Self::Instrumented,
@@ -82,7 +81,6 @@ pub fn notes(tree: &LoopTree) -> Vec<String> {
     why.into_iter().filter_map(note).collect()
 }
 
-/// All loops of the schedule, in JSON.
 pub fn json(tree: &LoopTree) -> Vec<impl Serialize> {
     let schedule = tree.table.as_ref().map_or(&[][..], |table| &table.schedule);
     fn out(one: &ScheduledLoop) -> impl Serialize {

@@ -69,7 +69,6 @@ pub struct Chosen<'a> {
     pub only: Vec<String>,
 }
 
-/// Prints the loops.
 pub fn print(
     profile: &Profile,
     recorded: &Recorded,
@@ -96,7 +95,7 @@ pub fn print(
     let violations = shown.table.violations(chosen.raw);
     let loss = (!violations.is_empty())
         .then(|| LossCount::new(Loss::Inconsistent, violations.len() as u64));
-    // Whatever is subtracted, it is not what the recorder took.
+    // What would be subtracted is not what the recorder took.
     shown.raw |= loss.is_some();
     let losses = profile.all_losses();
     let losses = merge_losses(losses.iter().chain(&recorded.losses).chain(&loss));

@@ -36,7 +36,7 @@ pub type Lines = Result<BTreeMap<u32, String>, String>;
 
 /// Bytes of a text file that is read, at most.
 const MOST_TEXT: u64 = 1 << 30;
-/// All texts of a report may take so many bytes of memory, and [`MOST_UNPACKED`] for each of their
+/// All texts of a report may take this many bytes of memory, and [`MOST_UNPACKED`] for each of their
 /// bytes in side tables. Compilers' texts come to less than 40.
 const UNPACKED_ANYWAY: u64 = 64 << 20;
 /// See [`UNPACKED_ANYWAY`].
@@ -54,7 +54,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Those of all side tables of a report. `sources`: where the files are that no table keeps.
+    /// The texts of all side tables of a report. `sources`: where the files are that no table keeps.
     pub fn new(loops: &Loops<'_>, sources: Files) -> Self {
         let tables = loops.table.modules.iter().filter_map(|tree| tree.table.as_ref());
         let packed: u64 = tables.flat_map(|table| &table.texts).map(KeptText::packed).sum();

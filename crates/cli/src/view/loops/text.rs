@@ -27,7 +27,6 @@ const SOURCE_WIDTH: usize = 20;
 /// What marks times that are only good as samples.
 const SAMPLED_ONLY: &str = "≈ ";
 
-/// Which rows are shown.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
     /// Whether there is also a row for each thread.
@@ -201,7 +200,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
             Some(if counter.unit() == Unit::Nanoseconds { time(mean) } else { number(mean) })
         });
     }
-    // Its end says most. All of it is in JSON and CSV.
+    // The end of the place says most. All of it is in JSON and CSV.
     let short = |text: String| place(&visible(&text), SOURCE_WIDTH);
     add(4, "source", Kind::Text, &|line| of_node(line, source(tree, line.node).map(short)));
     let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);

@@ -23,7 +23,7 @@ pub fn range(entry: Option<&Entry>, numbers: &Numbers) -> Option<(u64, u64)> {
     counted.or_else(|| said.filter(|_| numbers.hits > 0).map(|each| (each, each)))
 }
 
-/// The same for people: `8`, or `1 to 1,000`.
+/// The numbers of iterations for people: `8`, or `1 to 1,000`.
 pub fn each(entry: Option<&Entry>, numbers: &Numbers) -> Option<String> {
     let (least, most) = range(entry, numbers)?;
     let is_known =

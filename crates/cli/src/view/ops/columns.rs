@@ -28,7 +28,6 @@ pub enum Readers {
     PeopleInANarrowPlace,
 }
 
-/// The name of a row.
 pub fn name(row: &OpRow) -> &str {
     match &row.kind {
         OpRowKind::Op { name, .. } => name,
@@ -212,7 +211,7 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
         ),
         Column::new(4, "total_ns", "total", cells(&|row| of_time(row, row.total))),
         Column::new(1, "self_ns", "self", cells(&|row| of_time(row, row.own))),
-        // Without runs, it is a part of the time of all ops.
+        // Without runs, the share is a part of the time of all ops.
         Column::new(
             1,
             "share",

@@ -108,7 +108,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
 /// The rows, and which calls they have.
 struct Rows<'a> {
     sort: &'a str,
-    /// `None` if it is not known how many calls there are.
+    /// The table of all ops; `None` if it is not known how many calls there are.
     table: Option<Table>,
     /// The rows of calls that are shown, if some are chosen.
     shown: Option<HashSet<usize>>,

@@ -224,7 +224,7 @@ fn bookkeeping(view: &View<'_>) -> String {
             _ => None,
         })
         .collect();
-    // With `--all`, they have rows of their own.
+    // With `--all`, book-keeping ops have rows of their own.
     let ops = &view.profile.ops;
     let of_ops = ops.all().iter().filter(|op| of_rows.is_empty() && op.bookkeeping);
     let prefixes: BTreeSet<&str> = of_ops.map(|op| &*ops.host_of(op).bookkeeping).collect();

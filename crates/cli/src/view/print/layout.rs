@@ -52,7 +52,7 @@ pub enum Kind {
 pub enum Names {
     /// The common beginning is cut first; [`Layout::common`] says what it was.
     Ops,
-    /// Those of a tree, which are indented, so that they have no common beginning.
+    /// Names of a tree, which are indented, so that they have no common beginning.
     Tree,
     /// Shortened in the middle, but not below this many columns while other columns can be left
     /// out.
@@ -70,7 +70,6 @@ pub struct Shown<'a> {
     /// If there is no room for all columns, the one with the largest rank is left out first; among
     /// equal ranks, the last one.
     pub rank: u8,
-    /// What is in it.
     pub kind: Kind,
     /// One cell for each row.
     pub cells: Vec<String>,
@@ -81,7 +80,7 @@ pub struct Shown<'a> {
 pub struct Layout<'a> {
     /// Names of the columns that were left out.
     pub left_out: Vec<&'a str>,
-    /// What people know them by: their headings.
+    /// What people know the columns by: their headings.
     pub headings: Vec<String>,
     /// The common beginning of the names that was replaced by `…`.
     pub common: Option<String>,
@@ -93,7 +92,7 @@ impl Layout<'_> {
         self.say_left_out_but_in(out, width, "csv")
     }
 
-    /// The same of a table that only this other format has.
+    /// Says which columns were left out, of a table that only this other format has.
     pub fn say_left_out_but_in(
         &self,
         out: &mut impl Write,

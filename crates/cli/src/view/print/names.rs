@@ -24,7 +24,6 @@ const SHORTEST: usize = 4;
 /// The mark that replaces what was cut.
 const CUT: char = '…';
 
-/// Names that fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
     /// In the order of the original names; each has at most the requested width.

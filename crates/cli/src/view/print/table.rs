@@ -114,7 +114,6 @@ impl Cells {
         }
     }
 
-    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         match self {
             Self::Stored(cells) => cells.len(),
@@ -149,7 +148,6 @@ pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
     given.or(usual).filter(|rows| *rows > 0)
 }
 
-/// A column.
 #[derive(Clone, Debug)]
 pub struct Column {
     /// Name in CSV and for `--sort`, including the unit.

@@ -14,7 +14,7 @@ const IN_REPORT: usize = 28;
 const IN_SENTENCE: usize = 38;
 /// Threads in no call for a smaller part of their time need no line in a report.
 const WORTH: f64 = 0.1;
-/// Of so many threads, those with the longest gaps, it is said where most of their gaps are.
+/// Of this many threads, those with the longest gaps, it is said where most of their gaps are.
 const THREADS: usize = 4;
 
 /// The names of what is at the ends of gaps.

@@ -37,8 +37,8 @@ pub fn head(explained: &Explained) -> String {
     }
 }
 
-/// What stands out, the strongest first: a sentence for each. The last one says that nothing else does,
-/// or that nothing does. Empty if nothing was asked.
+/// What stands out, the strongest first: a sentence for each. The last sentence says that nothing else
+/// stands out, or that nothing does. Empty if nothing was asked.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {

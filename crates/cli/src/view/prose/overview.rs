@@ -8,7 +8,6 @@ use profile::Profile;
 /// What a view of calls knows.
 #[derive(Clone, Copy)]
 pub struct Overview<'a> {
-    /// The profile.
     pub profile: &'a Profile,
     /// The sums over its calls.
     pub summary: &'a Summary,

@@ -19,7 +19,6 @@ pub struct RankArgs {
 }
 
 impl RankArgs {
-    /// Returns the rank that was given.
     pub fn given(&self) -> Option<u32> {
         self.rank
     }

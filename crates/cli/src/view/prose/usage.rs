@@ -34,7 +34,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     if processes.len() > 1 {
         for process in processes.iter().take(PROCESSES) {
             let label = process_label(overview.profile, *process);
-            // Its threads may have none: it was killed, or the kernel refused.
+            // The process's threads may have none: it was killed, or the kernel refused.
             let counted = match used(Some(*process)) {
                 (0, _) => "not known".to_owned(),
                 (_, used) => one(cpu_ns(Some(*process)), &used),

@@ -43,13 +43,13 @@ pub enum KeyOut<'a> {
         /// The machine, and the profile that was merged.
         #[serde(flatten)]
         member: MemberOut<'a>,
-        /// The indices of its processes.
+        /// The indices of the rank's processes.
         processes: Vec<usize>,
     },
     Kind {
         /// The kind as the trace has it.
         kind: &'a str,
-        /// What it means, whoever produced it.
+        /// What the kind means, whoever produced it.
         generic: Option<&'static str>,
     },
     /// All of these are null for what is not on a device.
@@ -68,7 +68,7 @@ pub enum KeyOut<'a> {
     },
 }
 
-/// Which recording it is of, in a profile of several.
+/// Which recording a process is of, in a profile of several.
 #[derive(Serialize)]
 pub struct MemberOut<'a> {
     host: &'a str,

@@ -19,7 +19,6 @@ pub fn name_and_unit<'a>(
     }
 }
 
-/// The kind of a variable.
 pub enum VariableKind<'a> {
     Duration,
     Counter(&'a CounterInfo),

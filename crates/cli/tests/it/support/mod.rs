@@ -255,7 +255,7 @@ impl Programs {
             .expect("a C compiler: Rust links with it")
     }
 
-    /// The same for `NAME.cc`. Without a C++ compiler, reports the test as skipped and returns
+    /// The program of `NAME.cc`. Without a C++ compiler, reports the test as skipped and returns
     /// `None`.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
         // The C headers initialise structures with {0}, for which C++ compilers warn.
@@ -308,7 +308,7 @@ impl Recorded {
         Self::run_with(program, events, &[], command)
     }
 
-    /// The same with more options.
+    /// Runs `command` under `counterpoint run -e EVENTS` with more options.
     pub fn run_with(program: &Path, events: &str, options: &[&str], command: &mut Command) -> Self {
         let directory = testkit::Scratch::new();
         let mut run = Command::new(program);

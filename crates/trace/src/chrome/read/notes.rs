@@ -11,7 +11,6 @@ pub(super) enum Slot {
     Time,
     /// The number of `dur`.
     Duration,
-    /// The number of `id`.
     Id,
     /// A string inside of a value that is kept as text, in the same bounds as `Name`.
     Text,
@@ -26,7 +25,6 @@ pub(super) enum Slot {
 pub(super) enum Mark {
     /// A string of this length starts here.
     Text(Field, u32),
-    /// This number.
     Number(Field, i64),
     /// A value that is kept as text starts here.
     Open,

@@ -38,7 +38,6 @@ pub(super) struct Scan<'a> {
     bytes: &'a [u8],
 }
 
-/// A number that was read.
 struct Number {
     end: usize,
     negative: bool,
@@ -380,7 +379,7 @@ impl<'a> Scan<'a> {
         if let Some(found) = self.number(at).and_then(usual) {
             return Some(found);
         }
-        // It has more than three decimals, or an exponent.
+        // The number has more than three decimals, or an exponent.
         let end = self.skip_number(at)?;
         Some((end, micros(&self.bytes[at..end])?))
     }

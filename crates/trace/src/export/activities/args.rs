@@ -34,7 +34,6 @@ impl<'a> Args<'a> {
         self.0.iter().map(|(key, typed)| Arg { key, value: typed.value() }).collect()
     }
 
-    /// The text of a key.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == key).and_then(|(_, typed)| match typed {
             Typed::Text(text) => Some(&**text),

@@ -23,7 +23,7 @@ pub const ORIGINAL: &str = "original_cat";
 
 /// Converts the categories of one trace.
 pub struct Categories {
-    /// `None` to keep them.
+    /// The words for categories; `None` to keep them.
     vocabulary: Option<Vocabulary>,
     known: HashMap<NameId, Named>,
     registry: Registry,

@@ -11,9 +11,6 @@ use super::{Exact, Options, Written, look};
 use crate::chrome::write::{RawEvent, Writer};
 
 /// Writes every event as it was, except for its category if a vocabulary is given.
-///
-/// # Errors
-/// Writing or reading failed.
 pub fn write_again<W: Write>(
     trace: &Activities,
     options: &Options,

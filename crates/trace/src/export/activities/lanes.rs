@@ -61,9 +61,6 @@ struct Span {
 impl Lanes {
     /// Reads what is kept of the trace, twice if there are rows that need lanes. `same` returns the
     /// row in which the events of a row are written.
-    ///
-    /// # Errors
-    /// Reading failed.
     pub fn of(
         trace: &Activities,
         keep: Option<&Keep>,
@@ -124,7 +121,6 @@ fn part(event: &Activity<'_>) -> Option<Part> {
     }
 }
 
-/// The lane of each part.
 fn lanes(parts: &[Part]) -> Vec<u8> {
     // An end belongs to the last begin before it in time; at equal times, in the file.
     let mut halves: Vec<(i64, usize)> = Vec::new();

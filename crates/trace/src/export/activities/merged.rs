@@ -14,9 +14,6 @@ use crate::merge::{self, Moved};
 
 /// Writes the events of all traces, each with separate rows. `names` are the names of their files,
 /// and `title` is the name of the output.
-///
-/// # Errors
-/// Writing or reading failed.
 pub fn write_merged<W: Write>(
     traces: &[Activities],
     names: &[String],

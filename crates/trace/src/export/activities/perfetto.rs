@@ -32,12 +32,10 @@ use crate::timeline::{
 pub struct Timeline<W> {
     /// The output.
     pub out: W,
-    /// Losses that were found.
     pub losses: Vec<LossCount>,
     /// Number of events whose form does not exist in the format, or that lack what their form
     /// needs.
     pub left_out: u64,
-    /// What a filter left out.
     pub filtered: LeftOut,
     /// How the times of each trace were aligned with those of the first one.
     pub alignments: Vec<Alignment>,
@@ -47,9 +45,6 @@ pub struct Timeline<W> {
 
 /// Writes all traces. If there are several, each has separate rows. `names` are the names of their
 /// files.
-///
-/// # Errors
-/// Writing or reading failed.
 pub fn write_perfetto<W: Write>(
     traces: &[Activities],
     names: &[String],

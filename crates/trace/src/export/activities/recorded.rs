@@ -24,9 +24,6 @@ use crate::timeline::{
 
 /// Gives `sink` the events of one trace, whose times are ns since 1970. Returns the losses that were
 /// found. Arrows of `launches` end at the activities that an op has launched.
-///
-/// # Errors
-/// Writing or reading failed.
 pub fn export_recorded(
     trace: &Activities,
     vocabulary: Option<Vocabulary>,
@@ -65,7 +62,6 @@ fn row_of(trace: &Activities, row: RowId) -> Row<'static> {
     Row { process: Id::Number(number(process)), thread: Id::Number(number(thread)) }
 }
 
-/// What the trace says of its rows.
 #[derive(Default)]
 struct Rows {
     /// Name, labels and place of each process.

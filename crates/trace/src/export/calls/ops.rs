@@ -46,7 +46,7 @@ pub struct Machines {
 struct Export {
     /// `Input Dims` and `Input type`, as JSON.
     inputs: (String, String),
-    /// Whether its host's key for the library is not a key of something else that calls have.
+    /// Whether the host's key for the library is not a key of something else that calls have.
     own_key: bool,
 }
 

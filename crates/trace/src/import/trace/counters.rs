@@ -59,13 +59,12 @@ pub struct CounterValue<'a> {
     pub scope: Scope,
     /// What the value comes from. Another source may have a device with the same number.
     pub source: &'a str,
-    /// The track that it is drawn in.
+    /// The track that the value is drawn in.
     pub track: &'a str,
     /// The counter's name in the track.
     pub series: &'a str,
     /// The counter's unit; empty: none.
     pub unit: &'a str,
-    /// The value.
     pub value: f64,
 }
 

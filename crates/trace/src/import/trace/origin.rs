@@ -28,7 +28,7 @@ pub fn is_of_counterpoint(key: &str, value: &Value) -> bool {
 }
 
 impl OneTrace<'_> {
-    /// Gives its processes the rank that the trace names: `distributedInfo`, as Kineto writes it.
+    /// Gives the trace's processes the rank that it names: `distributedInfo`, as Kineto writes it.
     pub(super) fn name_rank(&mut self) {
         let Some(of) = self.document.get("distributedInfo") else { return };
         let number = |key: &str| u32::try_from(of.get(key)?.as_u64()?).ok();

@@ -25,7 +25,7 @@ pub(super) struct Recorded {
 /// What was added to a recorded profile.
 #[derive(Debug, Default)]
 pub struct Added {
-    /// How much it was.
+    /// How much was imported.
     pub counts: Imported,
     /// What was lost, of all traces.
     pub losses: Vec<LossCount>,
@@ -87,7 +87,7 @@ impl Import {
         }
     }
 
-    /// The same time for series with [`profile::tracks::Times::Monotonic`].
+    /// A time of the first trace as series with [`profile::tracks::Times::Monotonic`] have it.
     pub(super) fn monotonic(&self, ns: i64) -> i64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),

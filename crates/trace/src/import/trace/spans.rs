@@ -34,7 +34,6 @@ struct Begun {
 }
 
 impl Spans {
-    /// The number of open spans.
     pub(super) fn open(&self) -> u64 {
         self.count
     }

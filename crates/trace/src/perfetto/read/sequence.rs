@@ -200,7 +200,7 @@ fn numbers(value: Field<'_>, to: &mut Vec<u64>) {
     }
 }
 
-/// The same for numbers of eight bytes each.
+/// Appends numbers of eight bytes each, several of which may be packed in one field.
 fn fixed(value: Field<'_>, to: &mut Vec<u64>) {
     match value.bytes() {
         Some(packed) => {
@@ -335,7 +335,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     Some((row, queue.queue.get_mut(at)?))
                 });
                 let Some((row, begin)) = of_queue else {
-                    // Its begin was already handed out, or never came.
+                    // The begin of this slice was already handed out, or never came.
                     let row = begun.map_or(row, |(row, ..)| row);
                     return self.give(row, &Pending { phase: b'E', ..pending });
                 };

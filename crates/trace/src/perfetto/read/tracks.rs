@@ -125,7 +125,6 @@ impl CounterTrack {
     }
 }
 
-/// All tracks, by number.
 #[derive(Debug, Default)]
 pub(super) struct Tracks {
     all: HashMap<u64, Track>,

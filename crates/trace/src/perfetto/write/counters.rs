@@ -26,7 +26,6 @@ pub(super) struct ProcessState {
 #[derive(Debug, Default)]
 struct CounterTracks {
     name: String,
-    /// The series and their tracks.
     series: Vec<(String, u64)>,
     /// Indices into `series`, by name.
     by_name: HashMap<String, usize>,

@@ -45,7 +45,6 @@ pub struct HandOver<'s> {
     not_json: u64,
     example: Option<String>,
     not_numbers: u64,
-    /// What the plugin says is missing.
     missing: u64,
 }
 

@@ -36,7 +36,7 @@ pub fn name(bytes: &[u8]) -> CString {
             let _ = write!(text, "<{byte:02X}>");
         }
     }
-    // There is no zero byte: it is a control character.
+    // The text has no zero byte: it is a control character.
     CString::new(text).unwrap_or_default()
 }
 

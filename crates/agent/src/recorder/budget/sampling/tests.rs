@@ -25,9 +25,8 @@ struct Records {
     last: u32,
     /// Timed calls whose counters were read.
     read: f64,
-    /// How many of them should have been read: the sum of 1 / counter period.
+    /// How many of the calls should have had their counters read: the sum of 1 / counter period.
     expected_read: f64,
-    /// The variance of their number.
     read_variance: f64,
 }
 
@@ -129,7 +128,7 @@ fn estimates_of_totals_are_unbiased() {
         let variance = estimates.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / (runs - 1.0);
         let error = (variance / runs).sqrt();
         assert!((mean - 1.0).abs() <= 5.0 * error.max(1e-12), "{name}: {mean} ± {error}");
-        // It is a sample, and no small one.
+        // What was timed is a sample, and not a small one.
         let share = timed / runs / CALLS as f64;
         assert!((0.001..0.5).contains(&share), "{name}: {share} of the calls were timed");
     }
@@ -185,7 +184,7 @@ fn the_price_stays_below_the_budget() {
                 (0..400_000).for_each(|i| caller.call(0, duration(i), &mut records));
                 let price = caller.draws.account.price_ns() as f64 / caller.now;
                 assert!(price <= budget, "{name}, budget {budget}, counters {counts}: {price}");
-                // It is not below because nothing is timed.
+                // The price is not below the budget because nothing is timed.
                 assert!(price >= budget / 8.0, "{name}, budget {budget}: {price}");
             }
         }
