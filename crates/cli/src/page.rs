@@ -68,11 +68,11 @@ pub struct Form {
     pub title: String,
     pub group: Group,
     pub table: Table,
-    /// The column by which it is sorted.
+    /// The column by which the table is sorted.
     pub sort: String,
     /// For a tree: the row above each row.
     pub parents: Option<Vec<Option<usize>>>,
-    /// The op of each row, if it is about one. Empty: none is.
+    /// The op of each row, if the row is about one. Empty: none is.
     pub keys: Vec<Option<Key>>,
     /// Sentences above the table.
     pub lead: Vec<String>,

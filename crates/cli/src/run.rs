@@ -176,7 +176,7 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let Running { prepared, mut manifest, .. } = running;
     let directory = &prepared.directory;
     if is_sampled {
-        // The sampler has added to it.
+        // The sampler has added to the manifest.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);
@@ -365,7 +365,7 @@ fn forward_signals() {
             SIGNALLED.store(signal, Ordering::SeqCst);
         }
         if child > 0 && from_kernel {
-            // The program has received it, too.
+            // The program has received the signal, too.
         } else if child > 0 {
             // SAFETY: `kill` is async-signal-safe; the child has not been waited for yet, or its
             // number was cleared.

@@ -17,7 +17,7 @@ use crate::whole;
 
 /// What the names begin and end with; between them are 16 hexadecimal digits.
 const NAME: (&str, &str) = (".counterpoint-", ".cpt.tmp");
-/// How often one is made, if others remove it.
+/// How often a directory is made, if others remove it.
 const TRIES: usize = 20;
 
 /// A directory that is removed when this is dropped, unless it has another name by then.

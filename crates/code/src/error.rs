@@ -13,9 +13,9 @@ pub enum CodeError {
     /// Something is larger than any real program's.
     #[error("the {what} has {bytes} bytes, more than can be read")]
     TooLarge {
-        /// What.
+        /// What is too large: `file`, `function`, …
         what: &'static str,
-        /// How large it is.
+        /// The size of what is too large.
         bytes: u64,
     },
     /// The module is not in this code.

@@ -16,7 +16,7 @@ pub struct Insn {
     pub flow: Flow,
     /// What the instruction does with general registers and the stack.
     pub op: Op,
-    /// The general registers that it writes, as bits.
+    /// The general registers that the instruction writes, as bits.
     pub writes: u32,
     /// The instruction's memory operand.
     pub memory: Option<Memory>,
@@ -25,7 +25,7 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// The address after it.
+    /// The address after the instruction.
     pub fn end(&self) -> u64 {
         self.at.wrapping_add(u64::from(self.length))
     }
@@ -108,9 +108,9 @@ pub struct Memory {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     pub bits: u16,
-    /// Bytes that it reads from its memory operands.
+    /// Bytes that the instruction reads from its memory operands.
     pub loaded: u16,
-    /// Bytes that it writes to its memory operands.
+    /// Bytes that the instruction writes to its memory operands.
     pub stored: u16,
 }
 

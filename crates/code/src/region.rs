@@ -41,7 +41,7 @@ pub struct Wanted {
 pub struct Range {
     /// The first address.
     pub start: u64,
-    /// The address after it.
+    /// The address after the range.
     pub end: u64,
 }
 
@@ -121,7 +121,7 @@ impl Counts {
 pub struct MachineLoop {
     /// The address of the loop's header.
     pub header: u64,
-    /// Machine loops of the same region around it.
+    /// Number of machine loops of the same region around this one.
     pub depth: u32,
     /// Whether the loop contains no other machine loop.
     pub innermost: bool,
@@ -136,7 +136,7 @@ pub struct MachineLoop {
 /// Why the code of an id is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// No hook of it is in the code: the function was optimised away, or its code was not followed.
+    /// No hook of the id is in the code: the function was optimised away, or its code was not followed.
     NoBegin,
     /// The code does not say where its hits end, because nothing is counted there.
     NoEnd,

@@ -356,12 +356,12 @@ impl Arithmetic {
 /// What matters for a description in words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// What it computes. Moves, conversions and comparisons do not count as arithmetic, and neither do additions of a
+    /// What the instruction computes. Moves, conversions and comparisons do not count as arithmetic, and neither do additions of a
     /// constant to a general register, because these only count.
     pub arithmetic: Option<Arithmetic>,
     /// Bits of the instruction's vectors; 0 for scalars.
     pub bits: u32,
-    /// The registers whose values it computes with: general ones from bit 0, vectors from bit 16. Those of
+    /// The registers whose values the instruction computes with: general ones from bit 0, vectors from bit 16. Those of
     /// addresses are not among them.
     pub reads: u64,
     /// The registers that the instruction writes.

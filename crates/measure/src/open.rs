@@ -13,7 +13,7 @@ use crate::measurement::Measurement;
 /// Open counters of one thread. See the [crate](crate).
 ///
 /// Dropping them closes them; that cannot fail. A forked child that inherits them gets
-/// [`ReadError::Forked`]: they count the parent.
+/// [`ReadError::Forked`], because such counters count the parent.
 pub struct Counters {
     thread: ThreadCounters<'static>,
     plan: Arc<Plan>,

@@ -92,7 +92,7 @@ pub struct HitCost {
     pub inside: f64,
     /// The time that a timed hit takes as a whole.
     pub timed: f64,
-    /// The time that a hit takes which is only counted.
+    /// The time of a hit that is only counted.
     pub counted: f64,
     /// The time that reading counters at the begin and the end of a hit takes, in addition. No part of it
     /// is in the time of the hit itself.

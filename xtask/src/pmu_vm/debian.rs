@@ -207,7 +207,7 @@ impl Apt {
         renew(&folder)
     }
 
-    /// Downloads `name` and what it needs that is not installed, and unpacks them below `root`.
+    /// Downloads `name` and those of its dependencies that are not installed, and unpacks them below `root`.
     fn unpack_with_dependencies(&self, name: &str, root: &Path) -> Result<()> {
         let archives = self.folder.join("cache/archives");
         renew(&archives)?;

@@ -91,7 +91,7 @@ pub struct Slow {
     pub calls: usize,
     /// The slowest calls' part of all calls, from 0 to 1.
     pub share: f64,
-    /// The median of the slowest calls' durations, and of all durations.
+    /// The median of the slowest calls' durations, and the median of all durations.
     pub median: f64,
     /// See `median`.
     pub of_all: f64,

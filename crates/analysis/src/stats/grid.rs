@@ -61,7 +61,7 @@ impl Grid {
 
 impl Samples {
     /// Adds a column for each metric, computed from the duration as it was recorded and the counters
-    /// (the columns after the first). `parts` has what each metric needs that is a part of the time.
+    /// (the columns after the first). `parts` has what is needed for each metric that is a part of the time.
     pub(super) fn add_metrics(
         &mut self,
         profile: &Profile,

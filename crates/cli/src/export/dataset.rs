@@ -51,7 +51,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::new(format!("make directory {}: {e}", dir.display())))?;
     let done = add(args, dir);
     if done.is_err() && is_new {
-        // Only if nothing is in it.
+        // Removing works only if nothing is in the directory.
         let _ = fs::remove_dir(dir);
     }
     done

@@ -45,7 +45,7 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
                 all.iter().map(|dir| Dataset::open(dir)).collect();
             let opened = opened.map_err(Failure::new)?;
             let merged = merge(&opened, stage.path()).map_err(Failure::new)?;
-            // What is there now would be gone.
+            // The dataset that is there now would be gone.
             let replaced = opened.last().filter(|_| is_replaced);
             let lost = replaced.and_then(|old| {
                 old.gaps.iter().find(|gap| gap.is_left_out() && merged.gaps.contains(gap))

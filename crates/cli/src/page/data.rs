@@ -28,7 +28,7 @@ pub struct Head {
     pub compare: Option<CompareOut>,
 }
 
-/// Name, how many, and what it means.
+/// Name of a loss, how many there are, and what it means.
 #[derive(Serialize)]
 pub struct LossOut(pub String, pub String, pub String);
 

@@ -395,7 +395,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Says what went wrong, and counts it. `not_json`: values of metadata, and the first of them.
+    /// Says what went wrong, and counts the problem. `not_json`: values of metadata, and the first of them.
     /// `missing`: events that did not fit into what the plugin may keep, and commands without times.
     fn say(
         self,

@@ -23,7 +23,7 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
         Ok(_) if !dir.is_dir() => {
             Err(Failure::new(format!("--dataset {}: it is not a directory", dir.display())))
         }
-        // Another rank may have begun to make it.
+        // Another rank may have begun to make the dataset.
         Ok(_) => match foreign(dir).map_err(Failure::new)? {
             Some(found) => Err(Failure::new(format!(
                 "--dataset {}: it is not a dataset, and not empty: it has {}",

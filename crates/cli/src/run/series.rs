@@ -317,7 +317,7 @@ fn one(
     let trouble = sampler.and_then(Sampler::finish);
     let mut manifest = running.manifest;
     if is_sampled {
-        // The sampler has added to it.
+        // The sampler has added to the manifest.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);

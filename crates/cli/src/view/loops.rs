@@ -45,7 +45,7 @@ use crate::failure::Failure;
 /// What a view shows.
 pub struct Loops<'a> {
     pub profile: &'a Profile,
-    /// What was read of it.
+    /// What was read of the profile's loops.
     pub recorded: &'a Recorded,
     /// The trees of the loops.
     pub table: LoopTable,

@@ -39,7 +39,7 @@ use crate::whole::{Written, directory, written};
 /// What a command opens besides the profile.
 #[derive(Debug, Default)]
 pub struct Needs<'a> {
-    /// Files and directories that it reads.
+    /// Files and directories that the view reads.
     pub reads: Vec<&'a Path>,
     /// Whether the view reads files that the profile names, if the caller has made the profile.
     pub named_files: bool,

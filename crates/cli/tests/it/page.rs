@@ -409,7 +409,7 @@ fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
 }
 
 /// A million calls: ready soon, frames that follow the hand, and not much memory. The times are printed;
-/// what is asserted is far above what a machine takes that has nothing else to do.
+/// what is asserted is far above what an idle machine takes.
 #[test]
 fn a_timeline_of_a_million_calls() {
     let Some(mut browser) = Browser::start() else { return };

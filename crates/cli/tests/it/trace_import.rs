@@ -198,7 +198,7 @@ fn self_times_of_random_nests() {
         let state = state.next();
         state % end
     };
-    // Ordered by begin (a page has some thousand), by end, and not at all.
+    // Events in the order of their begins (a page has some thousand), of their ends, and in no order.
     for order in 0..3 {
         let mut events = Vec::new();
         for row in 0..3 {

@@ -59,7 +59,7 @@ impl ClockMap {
         self.to_ticks.saturating_add(since)
     }
 
-    /// Converts the begin and the duration of a call. The duration is that between both ends as they
+    /// Converts the begin and the duration of a call. The duration is the difference of both ends as they
     /// are rounded, so that calls that end inside of another still do. Of a call whose end was read
     /// before its begin, it is below 0.
     fn call(&self, start: &mut u64, duration: &mut u64) {

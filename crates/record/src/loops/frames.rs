@@ -16,7 +16,7 @@ pub struct Costs {
     pub inside: Option<[f64; 3]>,
     /// What a timed hit takes as a whole.
     pub timed: Option<[f64; 3]>,
-    /// What a hit takes that is only counted. Missing in a mode that times every hit.
+    /// The time of a hit that is only counted. Missing in a mode that times every hit.
     pub counted: Option<[f64; 3]>,
 }
 

@@ -286,7 +286,7 @@ pub extern "C" fn steps(has_forked: i32) -> i32 {
     i32::from(wanted.flatten() == Some(true))
 }
 
-/// Called when a named range begins that is inside of `depth` others on this thread. `must_see` forbids steps
+/// Called at the begin of a named range that is inside of `depth` others on this thread. `must_see` forbids steps
 /// that are not seen. Returns whether PyTorch shall announce ops from now on; -1: as before.
 ///
 /// # Safety

@@ -49,8 +49,8 @@ pub struct Pattern {
     /// Runs for each that is watched, and how many are left until the next.
     period: u32,
     left: u64,
-    /// Mean duration of a run that is not watched, how much longer one takes that is watched, and what a run
-    /// costs us that is not, in ticks.
+    /// In ticks: the mean duration of a run that is not watched, how much longer a watched run takes, and what a
+    /// run that is not watched costs us.
     run_ticks: Mean,
     more_ticks: Mean,
     own_ticks: Mean,

@@ -155,7 +155,7 @@ impl Thread {
         Some(took)
     }
 
-    /// The second half ends, of a call that ends in another function.
+    /// Ends the second half of a call that ends in another function.
     #[inline(always)]
     pub(crate) fn kept_bracket_ends(&mut self) {
         if self.halves.entered | u64::from(self.halves.before) != 0 {

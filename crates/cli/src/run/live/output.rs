@@ -11,7 +11,7 @@ pub struct Output {
     file: File,
     /// Which of stdout and stderr are terminals.
     of: [bool; 2],
-    /// Where the part begins that was not shown yet.
+    /// The begin of the part that was not shown yet.
     from: u64,
 }
 
@@ -27,7 +27,7 @@ impl Output {
         let mut options = File::options();
         options.read(true).append(true).custom_flags(libc::O_TMPFILE).mode(0o600);
         let file = options.open(std::env::temp_dir()).or_else(|_| {
-            // glibc 2.17 has no function for it.
+            // glibc 2.17 has no function for this system call.
             // SAFETY: the name is a C string.
             let file = unsafe {
                 libc::syscall(libc::SYS_memfd_create, c"output".as_ptr(), libc::MFD_CLOEXEC)

@@ -19,7 +19,7 @@ model::named! {
         Unrolled = "unrolled",
         /// TVM vectorised the loop.
         Vectorized = "vectorized",
-        /// TVM made something else of it.
+        /// TVM made something else of the loop.
         Removed = "removed",
         /// LLVM unrolled or removed the loop, or made a call of it (`memset`).
         Optimized = "optimized",

@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 /// A value that was turned into JSON.
 pub(super) struct Mended {
     pub(super) bytes: Vec<u8>,
-    /// Number of bytes that it takes in the document.
+    /// Number of bytes that the value takes in the document.
     pub(super) used: usize,
     /// Number of words that are not JSON values and became `null`.
     pub(super) nulls: u32,
