@@ -16,6 +16,8 @@ use crate::sys;
 /// `PERF_FORMAT_TOTAL_TIME_ENABLED | TOTAL_TIME_RUNNING | ID | GROUP`.
 const READ_FORMAT: u64 = 1 | 2 | 4 | 8;
 const PERF_FLAG_FD_CLOEXEC: usize = 8;
+/// The flag that makes `wakeup_events` a number of bytes.
+const WATERMARK: u64 = 1 << 14;
 
 /// The kernel's `struct perf_event_attr` up to `PERF_ATTR_SIZE_VER8` (Linux 6.3). An older kernel
 /// accepts it as long as the part that it does not know is zero.
@@ -31,6 +33,7 @@ struct KernelAttr {
     /// The bit field. Bit 0, the least significant one, is `disabled` (both supported architectures
     /// are little-endian).
     flags: u64,
+    /// Also `wakeup_watermark`.
     wakeup_events: u32,
     bp_type: u32,
     /// Also `bp_addr`.
@@ -118,7 +121,30 @@ impl Target {
 /// of a group. The descriptor is closed on exec, and the caller must close it. Does not allocate or
 /// touch errno; may be called on any thread.
 pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenError> {
+    open_as(KernelAttr::new(attr), attr, target, group_fd)
+}
+
+/// Does what [`open`] does, and has the kernel write an empty sample for each event to the ring buffer that may
+/// be mapped.
+pub(crate) fn open_sampled(
+    attr: &PerfAttr,
+    target: Target,
+    group_fd: i32,
+) -> Result<i32, OpenError> {
     let mut kernel = KernelAttr::new(attr);
+    kernel.sample_period = 1;
+    // Who waits for the buffer would be woken up as seldom as possible. Nobody does.
+    kernel.flags |= WATERMARK;
+    kernel.wakeup_events = u32::MAX;
+    open_as(kernel, attr, target, group_fd)
+}
+
+fn open_as(
+    mut kernel: KernelAttr,
+    attr: &PerfAttr,
+    target: Target,
+    group_fd: i32,
+) -> Result<i32, OpenError> {
     loop {
         let asked = kernel.size;
         // SAFETY: `kernel` is a live perf_event_attr of the size that it states, and we may write

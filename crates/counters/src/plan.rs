@@ -21,6 +21,7 @@ pub struct Plan {
     groups: Vec<Group>,
     starts: u32,
     kernel_reads_only: bool,
+    ns_per_tick: u64,
 }
 
 /// One group: counters `first .. first + len` of the plan.
@@ -100,13 +101,25 @@ impl Plan {
                 return Err(PlanError::EmptyScript { counter: index });
             }
         }
-        Ok(Self { counters, groups, starts, kernel_reads_only: false })
+        Ok(Self { counters, groups, starts, kernel_reads_only: false, ns_per_tick: 0 })
     }
 
     /// Returns the same plan, but never read in user mode. For machines on which root may forbid
     /// such reads while they are in use, and for comparison.
     pub fn kernel_reads_only(self) -> Self {
         Self { kernel_reads_only: true, ..self }
+    }
+
+    /// Returns the same plan for a machine whose time-stamp counter always runs at one rate: a tick is
+    /// `ns_per_tick` / 2³² nanoseconds. Software counters can then be read in user mode as well, because their
+    /// times follow from the ticks. 0: the rate is not known.
+    pub fn with_steady_ticks(self, ns_per_tick: u64) -> Self {
+        Self { ns_per_tick, ..self }
+    }
+
+    /// The rate of the time-stamp counter, or 0.
+    pub(crate) fn ns_per_tick(&self) -> u64 {
+        self.ns_per_tick
     }
 
     /// Whether groups are read without the kernel where that is possible.

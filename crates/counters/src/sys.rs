@@ -169,6 +169,12 @@ pub(crate) fn unmap(at: *mut u8, bytes: usize) {
     unsafe { syscall5(libc::SYS_munmap, at as usize, bytes, 0, 0, 0) };
 }
 
+/// Returns the size of a page of memory in bytes. The kernel tells each process at its start.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: this reads a value that libc keeps.
+    usize::try_from(unsafe { libc::getauxval(libc::AT_PAGESZ) }).unwrap_or(4096).max(4096)
+}
+
 /// Returns the soft `RLIMIT_NOFILE`, or `None` if the call fails.
 pub(crate) fn descriptor_limit() -> Option<u64> {
     let mut limit = [0u64; 2];

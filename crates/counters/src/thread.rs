@@ -73,8 +73,10 @@ enum State {
     Closed,
     /// There is exactly one group, and it is perf's: one read directly into the buffer suffices.
     OneGroup,
-    /// One group, whose counters have pages for reads in user space.
+    /// One group of hardware counters, which have pages for reads in user space.
     OneInUser,
+    /// One group of software counters, which are read from ring buffers.
+    OneInRings,
     /// Any other combination, including no group at all.
     Several,
     Lost,
@@ -153,15 +155,21 @@ impl<'plan> ThreadCounters<'plan> {
     /// ended; if it ends later, its counts stay readable.
     pub fn open_for(&mut self, plan: &'plan Plan, target: Target) -> Result<(), OpenFailure> {
         self.close();
-        self.open_groups(plan, target)
+        self.open_groups(plan, target, true)
     }
 
-    /// Opens every group. Nothing is open yet.
-    fn open_groups(&mut self, plan: &'plan Plan, target: Target) -> Result<(), OpenFailure> {
+    /// Opens every group. Nothing is open yet. `rings` says whether ring buffers are worth it.
+    fn open_groups(
+        &mut self,
+        plan: &'plan Plan,
+        target: Target,
+        rings: bool,
+    ) -> Result<(), OpenFailure> {
         let lowest = high_descriptor();
         for group in plan.groups().iter().filter(|g| g.kind == SourceKind::Perf) {
             let mut leader = -1;
-            let in_user = user::is_candidate(plan, *group, target);
+            let in_user = user::candidate(plan, *group, target);
+            let in_user = in_user.filter(|kind| rings || *kind != user::Kind::Rings);
             for counter in group.range() {
                 match self.open_one(plan, counter, target, leader, lowest, in_user) {
                     Ok(fd) if leader < 0 => leader = fd,
@@ -179,8 +187,8 @@ impl<'plan> ThreadCounters<'plan> {
             if group.len > 1 {
                 sys::perf_event_restart(leader);
             }
-            if in_user {
-                self.map(*group);
+            if let Some(kind) = in_user {
+                self.map(*group, kind, plan.ns_per_tick());
             }
         }
         self.starts = plan.starts();
@@ -192,7 +200,12 @@ impl<'plan> ThreadCounters<'plan> {
                 self.leader_id = self.ids[0];
                 self.nr = group.len.into();
                 self.bytes = block_words(*group) * 8;
-                if self.table.is_null() { State::OneGroup } else { State::OneInUser }
+                // SAFETY: null, or made by `Table::make` and valid until `close`.
+                match unsafe { self.table.as_ref() } {
+                    None => State::OneGroup,
+                    Some(table) if table.has_ring(0) => State::OneInRings,
+                    Some(_) => State::OneInUser,
+                }
             }
             _ => State::Several,
         };
@@ -208,7 +221,7 @@ impl<'plan> ThreadCounters<'plan> {
         target: Target,
         leader: i32,
         lowest: i32,
-        in_user: bool,
+        in_user: Option<user::Kind>,
     ) -> Result<i32, OpenError> {
         let source = plan.counters().get(i).map(|c| &c.source);
         let (Some(Source::Perf(attr)), Some(fd_of), Some(id_of)) =
@@ -218,8 +231,7 @@ impl<'plan> ThreadCounters<'plan> {
         };
         // A PMU that does not support user-space reads refuses these attributes. Any other error
         // occurs without them, too.
-        let asking = if in_user { user::asking(attr) } else { None };
-        let opened = asking.and_then(|attr| perf::open(&attr, target, leader).ok());
+        let opened = in_user.and_then(|kind| user::open(kind, attr, target, leader));
         let mut fd = match opened {
             Some(fd) => fd,
             None => perf::open(attr, target, leader)?,
@@ -245,7 +257,7 @@ impl<'plan> ThreadCounters<'plan> {
     }
 
     /// Maps the group's pages, if it can be read through them.
-    fn map(&mut self, group: Group) {
+    fn map(&mut self, group: Group, kind: user::Kind, ns_per_tick: u64) {
         let fresh = self.table.is_null();
         if fresh {
             self.table = Table::make();
@@ -253,7 +265,7 @@ impl<'plan> ThreadCounters<'plan> {
         }
         // SAFETY: null, or made by `Table::make` and used by nobody else until `close`.
         let Some(table) = (unsafe { self.table.as_mut() }) else { return };
-        table.map(group, &self.fds);
+        table.map(group, kind, &self.fds, ns_per_tick);
         if fresh && !table.has(group.first.into()) {
             self.free_table();
         }
@@ -279,16 +291,35 @@ impl<'plan> ThreadCounters<'plan> {
 
     /// Returns the pages, if this is the thread for which they are valid.
     #[inline(always)]
-    fn pages(&self) -> Option<&Table> {
-        // SAFETY: null, or made by `Table::make` and valid until `close`.
-        let table = unsafe { self.table.as_ref() }?;
+    fn pages(&mut self) -> Option<&mut Table> {
+        // SAFETY: null, or made by `Table::make` and valid until `close`. Only this value has it.
+        let table = unsafe { self.table.as_mut() }?;
         (self.owner == user::thread_pointer()).then_some(table)
     }
 
     /// Reads a group through its pages. Returns false if it has none, if this is another thread or
     /// process, or if the counter is not on the CPU at the moment.
-    fn read_in_user(&self, first: usize, len: usize, block: &mut [u64]) -> bool {
-        self.pages().is_some_and(|table| table.read(first, len, block))
+    fn read_in_user(&mut self, first: usize, len: usize, block: &mut [u64]) -> bool {
+        let Some(table) = self.pages() else { return false };
+        match table.has_ring(first) {
+            true => table.attempt_rings(first, len, block),
+            false => table.read(first, len, block),
+        }
+    }
+
+    /// Asks the kernel for a group, whose leader has this descriptor. Returns the number of bytes.
+    #[inline(always)]
+    fn ask(&mut self, first: usize, len: usize, fd: i32, block: &mut [u64]) -> isize {
+        let bytes = (3 + 2 * len) * 8;
+        let read = |block: &mut [u64]| {
+            let room = block.get_mut(..bytes / 8).map_or(0, |_| bytes);
+            // SAFETY: the block has this many bytes.
+            unsafe { sys::read(fd, block.as_mut_ptr().cast(), room) }
+        };
+        match self.pages().filter(|table| table.has_ring(first)) {
+            Some(table) => table.ask_for_rings(first, len, read, block),
+            None => read(block),
+        }
     }
 
     /// Returns the addresses of the pages that are read without the kernel. A forked child does not
@@ -307,9 +338,9 @@ impl<'plan> ThreadCounters<'plan> {
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
     }
 
-    /// Reads every group into `out`. A perf group is read from the CPU's counters if
-    /// [`ThreadCounters::user_reads`] includes it and the counters are on the CPU at the moment;
-    /// otherwise with one `read(2)`. Simulated groups need no system call.
+    /// Reads every group into `out`. A perf group is read from the CPU's counters, or from the ring buffers of
+    /// software counters, if [`ThreadCounters::user_reads`] includes it and hardware counters are on the CPU at
+    /// the moment; otherwise with one `read(2)`. Simulated groups need no system call.
     ///
     /// Does not allocate, lock, panic or touch errno. It is signal-safe, but not while the same
     /// value is being read (use a guard against re-entry).
@@ -317,7 +348,10 @@ impl<'plan> ThreadCounters<'plan> {
     pub fn read(&mut self, out: &mut Readings) -> ReadStatus {
         // The cases in which every instruction matters come first.
         if self.state == State::OneInUser {
-            return self.read_one_in_user(out);
+            return self.read_one_in_user(out, |table, block| table.attempt_only_group(block));
+        }
+        if self.state == State::OneInRings {
+            return self.read_one_in_user(out, Table::attempt_only_rings);
         }
         if self.state == State::OneGroup {
             return self.read_one(out);
@@ -328,10 +362,14 @@ impl<'plan> ThreadCounters<'plan> {
     /// The shortest path, without a loop and without its own stack frame. Any unusual case takes
     /// [the long way](Self::read_one_the_long_way).
     #[inline]
-    fn read_one_in_user(&mut self, out: &mut Readings) -> ReadStatus {
+    fn read_one_in_user(
+        &mut self,
+        out: &mut Readings,
+        attempt: impl FnOnce(&mut Table, &mut [u64]) -> bool,
+    ) -> ReadStatus {
         // SAFETY: in this state there is a table, made by `Table::make` and valid until `close`.
-        let table = unsafe { &*self.table };
-        if self.owner == user::thread_pointer() && table.attempt_only_group(&mut out.words) {
+        let table = unsafe { &mut *self.table };
+        if self.owner == user::thread_pointer() && attempt(table, &mut out.words) {
             out.starts = 1;
             out.missing = self.absent;
             return ReadStatus::Complete;
@@ -356,8 +394,12 @@ impl<'plan> ThreadCounters<'plan> {
     fn read_one(&mut self, out: &mut Readings) -> ReadStatus {
         out.starts = 1;
         out.missing = self.absent;
-        // SAFETY: `words` has room for `bytes`: at most 3 + 2 · MAX_COUNTERS words.
-        let got = unsafe { sys::read(self.leader, out.words.as_mut_ptr().cast(), self.bytes) };
+        let got = if self.state == State::OneInRings {
+            self.ask(0, self.nr as usize, self.leader, &mut out.words)
+        } else {
+            // SAFETY: `words` has room for `bytes`: at most 3 + 2 · MAX_COUNTERS words.
+            unsafe { sys::read(self.leader, out.words.as_mut_ptr().cast(), self.bytes) }
+        };
         if got == self.bytes as isize
             && out.words[0] == self.nr
             && out.words[FIRST_ID] == self.leader_id
@@ -390,8 +432,7 @@ impl<'plan> ThreadCounters<'plan> {
                 SourceKind::Perf if self.read_in_user(first, group.len.into(), block) => true,
                 SourceKind::Perf => {
                     let (fd, id) = (self.fds[first & 31], self.ids[first & 31]);
-                    // SAFETY: `block` has this many words.
-                    let got = unsafe { sys::read(fd, block.as_mut_ptr().cast(), words * 8) };
+                    let got = self.ask(first, group.len.into(), fd, block);
                     let ours = got == words as isize * 8
                         && matches!(*block, [nr, _, _, _, leader, ..]
                             if nr == u64::from(group.len) && leader == id)
@@ -458,7 +499,10 @@ impl<'plan> ThreadCounters<'plan> {
 
     /// Whether readings can be expected.
     pub fn is_open(&self) -> bool {
-        matches!(self.state, State::OneGroup | State::OneInUser | State::Several)
+        matches!(
+            self.state,
+            State::OneGroup | State::OneInUser | State::OneInRings | State::Several
+        )
     }
 
     /// Restarts the scripts of simulated counters, so that the next reading is their first.
@@ -472,10 +516,11 @@ impl<'plan> ThreadCounters<'plan> {
         self.release();
     }
 
-    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`].
+    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`]. This is for a few
+    /// readings only, so software counters get no ring buffers: to map them takes longer.
     pub fn open_again(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.release();
-        self.open_groups(plan, Target::CALLING_THREAD)
+        self.open_groups(plan, Target::CALLING_THREAD, false)
     }
 
     /// Closes every descriptor that is still ours, and no other, and unmaps the pages. A

@@ -1,10 +1,10 @@
-//! Reads counters without the kernel: with `rdpmc` on x86-64, and from `PMEVCNTR`/`PMCCNTR` on
-//! AArch64.
+//! Reads counters without the kernel: with `rdpmc` on x86-64, from `PMEVCNTR`/`PMCCNTR` on
+//! AArch64, and software counters from ring buffers ([`rings`]).
 //!
 //! ```text
-//!  open ─► hardware counters only? of this thread? ─► map each counter's page ─► all allow it?
-//!             no │                                                     no, or it fails │
-//!                └──────────────► one read(2) per reading ◄────────────────────────────┘
+//!  open ─► all of one kind? of this thread? ─► map each counter's page ─► all allow it?
+//!             no │                                              no, or it fails │
+//!                └──────────────► one read(2) per reading ◄─────────────────────┘
 //! ```
 //!
 //! A group is read this way as a whole or not at all, so that values and times cover one interval.
@@ -32,6 +32,7 @@
 
 mod page;
 mod pmu;
+mod rings;
 #[cfg(test)]
 mod tests;
 
@@ -42,7 +43,8 @@ use model::{Counter, MAX_COUNTERS, PerfAttr, Source};
 use self::page::{Attempt, Page};
 use self::pmu::Hardware;
 pub(crate) use self::pmu::thread_pointer;
-use crate::perf::Target;
+use self::rings::Rings;
+use crate::perf::{self, Target};
 use crate::plan::{Group, Plan, SourceKind};
 use crate::sys;
 
@@ -56,6 +58,9 @@ pub(crate) struct Table {
     alive: usize,
     /// Null for a counter without a page. A group has either all of its pages or none.
     pages: [*const Page; MAX_COUNTERS],
+    /// A mask of the counters with a ring buffer behind their page.
+    with_ring: u32,
+    rings: Rings,
 }
 
 const _: () = assert!(size_of::<Table>() <= MAPPED);
@@ -91,30 +96,89 @@ impl Table {
     }
 
     /// Maps the pages of a group if all of its counters can be read through them. Otherwise, maps
-    /// none.
-    pub(crate) fn map(&mut self, group: Group, fds: &[i32; MAX_COUNTERS]) {
+    /// none. `ns_per_tick` is that of [`Plan::with_steady_ticks`].
+    pub(crate) fn map(
+        &mut self,
+        group: Group,
+        kind: Kind,
+        fds: &[i32; MAX_COUNTERS],
+        ns_per_tick: u64,
+    ) {
+        let bytes = kind.mapped();
         for i in group.range() {
             let (Some(slot), Some(&fd)) = (self.pages.get_mut(i), fds.get(i)) else { return };
-            if let Ok(at) = sys::map_counter(fd, MAPPED) {
+            if let Ok(at) = sys::map_counter(fd, bytes) {
                 *slot = at.cast();
+                if kind == Kind::Rings {
+                    self.with_ring |= 1 << i;
+                }
                 // SAFETY: mapped just now, readable, and as long as a `Page`. This also touches the
                 // page.
-                if unsafe { (**slot).allows() } {
+                let page = unsafe { &**slot };
+                let works = match kind {
+                    Kind::Processors => page.allows(),
+                    Kind::Rings => rings::is_ring(page),
+                };
+                if works {
                     continue;
                 }
             }
             self.unmap(group);
             return;
         }
+        if kind == Kind::Rings {
+            self.rings.begin(group.first.into(), ns_per_tick);
+        }
     }
 
     fn unmap(&mut self, group: Group) {
-        for slot in self.pages.get_mut(group.range()).into_iter().flatten() {
-            if !slot.is_null() {
-                sys::unmap(slot.cast_mut().cast(), MAPPED);
-                *slot = ptr::null();
-            }
+        for i in group.range() {
+            let kind = if self.has_ring(i) { Kind::Rings } else { Kind::Processors };
+            let Some(slot) = self.pages.get_mut(i).filter(|slot| !slot.is_null()) else { continue };
+            sys::unmap(slot.cast_mut().cast(), kind.mapped());
+            *slot = ptr::null();
+            self.with_ring &= !(1 << i);
         }
+    }
+
+    /// Whether the counter is read from a ring buffer. All counters of a group are, or none.
+    pub(crate) fn has_ring(&self, counter: usize) -> bool {
+        counter < MAX_COUNTERS && self.with_ring >> counter & 1 == 1
+    }
+
+    /// Makes one attempt to read the only group, of software counters.
+    #[inline(always)]
+    pub(crate) fn attempt_only_rings(&mut self, block: &mut [u64]) -> bool {
+        self.attempt_rings(0, MAX_COUNTERS, block)
+    }
+
+    /// Makes one attempt to read the group of `len` software counters that starts at `first`.
+    #[inline(always)]
+    pub(crate) fn attempt_rings(&mut self, first: usize, len: usize, block: &mut [u64]) -> bool {
+        let pages = &self.pages;
+        // SAFETY: null, or mapped until `free`.
+        let page = |i: usize| unsafe {
+            let page = if i < len { pages.get(first + i)? } else { return None };
+            page.as_ref()
+        };
+        self.rings.attempt(first, page, &Hardware, block)
+    }
+
+    /// Lets the kernel fill in the block of a group of software counters, and keeps what later readings need.
+    pub(crate) fn ask_for_rings(
+        &mut self,
+        first: usize,
+        len: usize,
+        ask: impl FnOnce(&mut [u64]) -> isize,
+        block: &mut [u64],
+    ) -> isize {
+        let pages = &self.pages;
+        // SAFETY: null, or mapped until `free`.
+        let page = |i: usize| unsafe {
+            let page = if i < len { pages.get(first + i)? } else { return None };
+            page.as_ref()
+        };
+        self.rings.ask(first, page, &Hardware, ask, block)
     }
 
     /// Unmaps every page and the table itself. In a forked child, the pages are gone already.
@@ -150,13 +214,36 @@ impl Table {
     }
 }
 
-/// Whether it is worth asking for the pages of a group: all its counters must be hardware counters
-/// of the calling thread.
-pub(crate) fn is_candidate(plan: &Plan, group: Group, target: Target) -> bool {
+/// How a group is read without the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// From the processor's counters.
+    Processors,
+    /// From the ring buffers of software counters.
+    Rings,
+}
+
+impl Kind {
+    /// Number of bytes that are mapped for a counter.
+    fn mapped(self) -> usize {
+        match self {
+            Self::Processors => MAPPED,
+            Self::Rings => rings::mapped(),
+        }
+    }
+}
+
+/// Whether it is worth asking for the pages of a group, and of which kind: all its counters must be hardware
+/// counters of the calling thread, or all of them software counters.
+pub(crate) fn candidate(plan: &Plan, group: Group, target: Target) -> Option<Kind> {
+    if target != Target::CALLING_THREAD || !plan.user_reads() {
+        return None;
+    }
     let hardware = |counter: &Counter| matches!(&counter.source, Source::Perf(a) if on_pmu(a));
-    target == Target::CALLING_THREAD
-        && plan.user_reads()
-        && plan.counters().get(group.range()).is_some_and(|members| members.iter().all(hardware))
+    if plan.counters().get(group.range()).is_some_and(|members| members.iter().all(hardware)) {
+        return Some(Kind::Processors);
+    }
+    (plan.ns_per_tick() != 0 && rings::is_candidate(plan, group)).then_some(Kind::Rings)
 }
 
 /// Whether the counter is not of a kind that the kernel counts itself: software, tracepoint,
@@ -169,8 +256,16 @@ fn on_pmu(attr: &PerfAttr) -> bool {
 /// bit 1 of `config1` does so for the generic, cache and raw kinds. Other PMUs may use that bit for
 /// something else, so for them the user types the `rdpmc` term. Cloning copies no text, because
 /// these kinds have none.
-pub(crate) fn asking(attr: &PerfAttr) -> Option<PerfAttr> {
+fn asking(attr: &PerfAttr) -> Option<PerfAttr> {
     let core = matches!(attr.kind, 0 | 3 | 4);
     let asks = cfg!(target_arch = "aarch64") && core && attr.config1 & 2 == 0;
     asks.then(|| PerfAttr { config1: attr.config1 | 2, ..attr.clone() })
+}
+
+/// Opens a counter of a group that is to be read like this. `None` if it must be opened as any other.
+pub(crate) fn open(kind: Kind, attr: &PerfAttr, target: Target, leader: i32) -> Option<i32> {
+    match kind {
+        Kind::Processors => perf::open(&asking(attr)?, target, leader).ok(),
+        Kind::Rings => perf::open_sampled(attr, target, leader).ok(),
+    }
 }

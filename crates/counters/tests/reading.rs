@@ -254,3 +254,176 @@ fn every_member_counts_at_once_whatever_the_order() {
         }
     }
 }
+
+/// How many nanoseconds a tick of the time-stamp counter has, times 2³². 0 where it has no fixed rate.
+fn ns_per_tick() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has these instructions.
+    unsafe {
+        use std::arch::x86_64::_rdtsc;
+        let (begin, ticks) = (std::time::Instant::now(), _rdtsc());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let (ns, ticks) = (begin.elapsed().as_nanos(), _rdtsc() - ticks);
+        ((ns << 32) / u128::from(ticks)) as u64
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    0
+}
+
+/// The counts of a ring buffer are those that the kernel returns.
+#[test]
+fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
+    if !can_count() {
+        return;
+    }
+    // Both groups count the same events of the same thread.
+    for number in [2, 3, 4, 5, 6] {
+        // The kernel switches threads, so in user mode there is never a switch.
+        let with_kernel = model::PerfAttr { exclude_kernel: false, ..software(number) };
+        let with_kernel = [with_kernel].into_iter().find(|attr| {
+            let fd = counters::perf::open(attr, Target::CALLING_THREAD, -1);
+            // SAFETY: just opened; nobody else has it.
+            fd.map(|fd| unsafe { libc::close(fd) }).is_ok()
+        });
+        let counts_kernel = with_kernel.is_some();
+        let attr = with_kernel.unwrap_or(software(number));
+        let plan = Plan::new(vec![perf("counted", 0, attr)]).unwrap();
+        let (in_user, by_kernel) = (plan.clone().with_steady_ticks(ns_per_tick()), plan);
+        let mut counters = [ThreadCounters::closed(), ThreadCounters::closed()];
+        counters[0].open(&in_user).unwrap();
+        counters[1].open(&by_kernel).unwrap();
+        assert_eq!(counters[1].user_reads(), 0);
+        if counters[0].user_reads() == 0 {
+            eprintln!("SKIPPED: this machine has no ring buffer for {number}");
+            continue;
+        }
+        let mut before = [Readings::new(), Readings::new()];
+        let mut after = before.clone();
+        let mut random = u64::from(std::process::id());
+        let (mut sum, mut differences) = (0, Vec::new());
+        for round in 0..200 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
+            let pages = (random >> 33) as usize % 700 + 1;
+            let memory = Fresh::new(pages * 4096);
+            for i in [0, 1] {
+                assert_eq!(counters[i].read(&mut before[i]), ReadStatus::Complete);
+            }
+            memory.touch(4096);
+            if round % 20 == 0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            for i in [0, 1] {
+                assert_eq!(counters[i].read(&mut after[i]), ReadStatus::Complete);
+            }
+            let counts = [0, 1].map(|i| after[i].since(&before[i], 0).unwrap());
+            // What happens between the readings of one and of the other is only a context switch, a migration, or
+            // in the first round a fault of the test's own memory.
+            if round > 0 && number != 3 && number != 4 {
+                assert_eq!(counts[0], counts[1], "event {number}, round {round}");
+            }
+            if round > 0 && (number == 2 || number == 5) {
+                assert_eq!(counts[0], pages as u64);
+            }
+            sum += counts[0];
+            assert_eq!(after[0].coverage(&before[0], 0), Coverage::Whole);
+            // One of them was read first, both times.
+            let enabled =
+                [0, 1].map(|i| after[i].enabled(0).unwrap() - before[i].enabled(0).unwrap());
+            differences.push(enabled[0].abs_diff(enabled[1]));
+        }
+        differences.sort_unstable();
+        assert!(differences[differences.len() / 2] < 20_000, "{differences:?} ns");
+        // It slept ten times.
+        assert!(number != 3 || !counts_kernel || sum >= 10, "{sum} context switches");
+        // Values of both kinds of readings may be compared.
+        let values = [0, 1].map(|i| after[i].value(0).unwrap());
+        assert!(number == 3 || number == 4 || values[0].abs_diff(values[1]) <= 20, "{values:?}");
+    }
+}
+
+/// A forked child has no ring buffers. It does not take its parent's counts for its own.
+#[test]
+fn a_forked_child_does_not_read_its_parents_rings() {
+    if !can_count() {
+        return;
+    }
+    let plan = Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS)]).unwrap();
+    let plan = plan.with_steady_ticks(ns_per_tick());
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    if counters.user_reads() == 0 {
+        eprintln!("SKIPPED: software counters are not read in user mode here");
+        return;
+    }
+    let mut readings = Readings::new();
+    // SAFETY: the child only reads counters, and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let refused = counters.read(&mut readings) != ReadStatus::Complete;
+        // SAFETY: nothing is left to do.
+        unsafe { libc::_exit(i32::from(!refused)) };
+    }
+    let mut status = 0;
+    // SAFETY: this is our child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0);
+    assert_eq!(counters.read(&mut readings), ReadStatus::Complete);
+}
+
+/// Between two context switches, readings of software counters make no system call: with a descriptor that is
+/// closed, the next ones still work. Times do not go backwards.
+#[test]
+fn software_counters_are_read_without_their_descriptors() {
+    if !can_count() {
+        return;
+    }
+    let plan =
+        Plan::new(vec![perf("page-faults", 0, PAGE_FAULTS), perf("minor-faults", 0, software(5))]);
+    let plan = plan.unwrap().with_steady_ticks(ns_per_tick());
+    let mut counters = ThreadCounters::closed();
+    counters.open(&plan).unwrap();
+    if counters.user_reads() == 0 {
+        eprintln!("SKIPPED: software counters are not read in user mode here");
+        return;
+    }
+    let (mut begin, mut end) = (Readings::new(), Readings::new());
+    let mut last = 0;
+    for _ in 0..100_000 {
+        assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
+        let now = begin.enabled(0).unwrap();
+        assert!(now >= last && begin.running(0) == Some(now));
+        last = now;
+    }
+    let mut in_user = 0;
+    for _ in 0..50 {
+        let memory = Fresh::new(3 * 4096);
+        assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
+        // For a moment, the numbers of the descriptors are those of a file that cannot be read.
+        // SAFETY: only the counters use these numbers, and they are given back below.
+        let moved: Vec<(i32, i32)> = counters
+            .descriptors()
+            .map(|fd| unsafe { (fd, libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3)) })
+            .collect();
+        // SAFETY: a C string.
+        let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
+        // SAFETY: as above.
+        moved.iter().for_each(|(fd, _)| assert!(unsafe { libc::dup2(null, *fd) } == *fd));
+        memory.touch(4096);
+        let status = counters.read(&mut end);
+        for (fd, copy) in moved {
+            // SAFETY: both are this test's.
+            unsafe { (libc::dup2(copy, fd), libc::close(copy)) };
+        }
+        // SAFETY: this test has opened it.
+        unsafe { libc::close(null) };
+        if status == ReadStatus::Complete {
+            in_user += 1;
+            assert_eq!([0, 1].map(|i| end.since(&begin, i)), [Some(3); 2]);
+        } else {
+            // There was a context switch.
+            counters.open(&plan).unwrap();
+            assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
+        }
+    }
+    assert!(in_user > 10, "{in_user}");
+}

@@ -89,7 +89,8 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
         return None; // Another recording has replaced the pool.
     }
     let ticks_per_ms = ticks_per_ms(&file);
-    let plan = Plan::new(file.counters).ok()?;
+    let ns_per_tick = ns_per_tick(&file);
+    let plan = Plan::new(file.counters).ok()?.with_steady_ticks(ns_per_tick);
     let count = plan.counters().len() as u32;
     let part = match old {
         Some(old) => Ok(old.part.begin_anew()),
@@ -124,6 +125,30 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
 fn lost_pool(path: &CStr, errno: i32) {
     if matches!(errno, libc::EAGAIN | libc::ENOMEM) {
         let _ = record::pool::with_run_row(path, |row| row.lose(Loss::PoolTooSmall, 1, errno));
+    }
+}
+
+/// The length of a tick in nanoseconds, times 2³², by the first snapshot of `run` and the current time. 0 if there
+/// is no snapshot, or nothing that needs it.
+fn ns_per_tick(file: &RunFile) -> u64 {
+    /// After so long, the error of two snapshots (some ten nanoseconds) is a ten-thousandth. A session may have
+    /// begun right before this.
+    const LONG_ENOUGH_NS: u64 = 1_000_000;
+    let Some(first) = file.snapshots.first() else { return 0 };
+    if file.clock != ClockKind::Tsc || file.counters.is_empty() {
+        return 0;
+    }
+    loop {
+        let before = file.clock.begin();
+        let ns = record::clock::monotonic_ns().saturating_sub(first.monotonic_ns);
+        let between = file.clock.begin().saturating_sub(before) / 2;
+        let ticks = before.saturating_add(between).saturating_sub(first.ticks);
+        if ticks == 0 || ns == 0 {
+            return 0; // The clock of another machine, or of another time.
+        }
+        if ns >= LONG_ENOUGH_NS {
+            return u64::try_from((u128::from(ns) << 32) / u128::from(ticks)).unwrap_or(0);
+        }
     }
 }
 

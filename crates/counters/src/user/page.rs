@@ -46,6 +46,13 @@ pub(crate) struct Page {
     reserved_1: AtomicU32,
     pub(crate) time_cycles: AtomicU64,
     pub(crate) time_mask: AtomicU64,
+    reserved_2: [[AtomicU64; 29]; 4],
+    /// Bytes that the kernel has written to the ring buffer.
+    pub(crate) data_head: AtomicU64,
+    data_tail: AtomicU64,
+    data_offset: AtomicU64,
+    /// Size of the ring buffer; 0 if there is none.
+    pub(crate) data_size: AtomicU64,
 }
 
 const _: () = {
@@ -57,6 +64,8 @@ const _: () = {
     assert!(offset_of!(Page, size) == 72);
     assert!(offset_of!(Page, time_cycles) == 80);
     assert!(offset_of!(Page, time_mask) == 88);
+    assert!(offset_of!(Page, data_head) == 1024);
+    assert!(offset_of!(Page, data_size) == 1048);
 };
 
 /// `cap_user_rdpmc`: the counter can be read in user mode.
@@ -206,7 +215,7 @@ pub(crate) fn attempt<'p, P: Pmu>(
 impl Page {
     /// Returns the lock value for [`Page::changed`] to compare with.
     #[inline(always)]
-    fn begin(&self) -> u32 {
+    pub(crate) fn begin(&self) -> u32 {
         let lock = self.lock.load(Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
         lock
@@ -214,7 +223,7 @@ impl Page {
 
     /// Whether the kernel has written this page since [`Page::begin`], or was writing it then.
     #[inline(always)]
-    fn changed(&self, before: u32) -> bool {
+    pub(crate) fn changed(&self, before: u32) -> bool {
         compiler_fence(Ordering::SeqCst);
         before & 1 != 0 || self.lock.load(Ordering::Relaxed) != before
     }

@@ -1,0 +1,211 @@
+//! Software counters that are read without the kernel, from how far a ring buffer has been written.
+//!
+//! The kernel shows programs the values of hardware counters only. But it can also write a *sample* of an event
+//! to a ring buffer that the program maps, and it publishes how many bytes it has written so far. If each
+//! single event is sampled (period 1), and a sample is only its header, then
+//!
+//! ```text
+//!  value = value that the kernel said last + bytes written since then / 8
+//! ```
+//!
+//! ```text
+//!  page 0: struct perf_event_mmap_page          page 1: the samples
+//!  ┌──────────────┬─────────────┬────────┐      ┌────────┬────────┬────────┬──
+//!  │ lock, …      │ data_head ──┼────────┼────► │ header │ header │ header │ …  nobody reads them
+//!  └──────────────┴─────────────┴────────┘      └────────┴────────┴────────┴──
+//! ```
+//!
+//! Why the value is exact (kernel/events/core.c and ring_buffer.c of Linux 6.12; a test compares it with
+//! `read`):
+//!
+//! - The kernel counts a software event and writes its sample in one place (`perf_swevent_event`), under the
+//!   same conditions, before the thread continues.
+//! - Events with period 1 are never throttled: only the second sample of one event of the kernel could be.
+//! - A ring buffer that is mapped read-only is overwritten. So no sample is ever lost for want of room, and
+//!   `data_head` never stands still.
+//! - Nobody is woken up: nobody waits.
+//!
+//! The time for which the group was enabled is the thread's time on a processor. The kernel writes page 0 each
+//! time that it schedules the thread in (`perf_swevent_add`). While `lock` is unchanged, the thread has stayed
+//! where it is, and the time-stamp counter says how long. After each context switch, one reading is the
+//! kernel's:
+//!
+//! ```text
+//!  lock as at the last reading by the kernel? ── no ──► read(2), note value, time, ticks and lock
+//!     │ yes
+//!     └──► ticks, data_head of each counter ─► lock still the same? ── no ──► read(2)
+//! ```
+//!
+//! What it costs: two pages of memory that the kernel counts as locked (`kernel.perf_event_mlock_kb`, and
+//! `RLIMIT_MEMLOCK` above it) for each counter of each thread, and a sample for each event, which is lost in
+//! the noise of what a page fault takes (measured). If the buffer cannot be mapped, each reading is the
+//! kernel's. That is not a loss.
+
+use core::sync::atomic::Ordering;
+
+use model::{Counter, MAX_COUNTERS, PerfAttr, Source};
+
+use super::page::Page;
+use super::pmu::Pmu;
+use crate::plan::{Group, Plan};
+use crate::sys;
+
+/// The events of type 1 (`PERF_TYPE_SOFTWARE`) that the kernel counts one by one: page faults, context switches,
+/// migrations, minor and major faults. Clocks are of the same type, but they have no events.
+const COUNTED: [u64; 5] = [2, 3, 4, 5, 6];
+/// `PERF_TYPE_TRACEPOINT`.
+const TRACEPOINT: u32 = 2;
+/// Size of a sample without any content: a `struct perf_event_header`.
+const SAMPLE: u64 = 8;
+
+/// Whether all counters of a group are of this kind. Beside a tracepoint, which may count system calls, each
+/// reading is the kernel's: then it is known how many of them are ours.
+pub(crate) fn is_candidate(plan: &Plan, group: Group) -> bool {
+    let counted = |counter: &Counter| match &counter.source {
+        Source::Perf(attr) => is_counted(attr),
+        Source::Sim(_) => false,
+    };
+    let tracepoint = |counter: &Counter| matches!(&counter.source, Source::Perf(attr) if attr.kind == TRACEPOINT);
+    if plan.counters().iter().any(tracepoint) {
+        return false;
+    }
+    plan.counters().get(group.range()).is_some_and(|members| members.iter().all(counted))
+}
+
+fn is_counted(attr: &PerfAttr) -> bool {
+    attr.kind == 1 && COUNTED.contains(&attr.config) && !attr.pinned && !attr.exclusive
+}
+
+/// Number of bytes of a mapping: the page that the kernel shares, and the smallest ring buffer.
+pub(crate) fn mapped() -> usize {
+    2 * sys::page_size()
+}
+
+/// Whether there is a ring buffer behind the page.
+pub(crate) fn is_ring(page: &Page) -> bool {
+    page.data_size.load(Ordering::Relaxed) != 0
+}
+
+/// Number of events that the kernel has written to the buffer.
+#[inline(always)]
+fn written(page: &Page) -> u64 {
+    page.data_head.load(Ordering::Relaxed) / SAMPLE
+}
+
+/// What is known of a group from its last reading by the kernel.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Last {
+    /// The leader's lock at that time. An odd number, which no page has while its thread runs, stands for none.
+    lock: u32,
+    /// Ticks at that time.
+    ticks: u64,
+    /// Nanoseconds for which the group was enabled until then, which is as long as it ran.
+    enabled: u64,
+    /// The last time that a reading returned: times do not go backwards.
+    returned: u64,
+}
+
+/// The groups with ring buffers of one thread.
+#[repr(C)]
+pub(crate) struct Rings {
+    /// Nanoseconds in a tick, times 2³².
+    rate: u64,
+    /// By the group's first counter.
+    last: [Last; MAX_COUNTERS],
+    /// For each counter, its value when nothing had been written to its buffer.
+    bases: [u64; MAX_COUNTERS],
+}
+
+impl Rings {
+    /// A group has got its buffers.
+    pub(crate) fn begin(&mut self, first: usize, rate: u64) {
+        self.rate = rate;
+        if let Some(last) = self.last.get_mut(first) {
+            last.lock = 1;
+        }
+    }
+
+    /// Makes one attempt to read the group that starts at `first` into its block. `pages` returns the group's
+    /// pages by their position in it; the first `None` ends it. Returns false if the kernel must be asked.
+    #[inline(always)]
+    pub(crate) fn attempt<'p, P: Pmu>(
+        &mut self,
+        first: usize,
+        pages: impl Fn(usize) -> Option<&'p Page>,
+        pmu: &P,
+        block: &mut [u64],
+    ) -> bool {
+        let (Some(leader), Some(last), Some(bases)) =
+            (pages(0), self.last.get_mut(first), self.bases.get(first..))
+        else {
+            return false;
+        };
+        let lock = leader.begin();
+        if lock != last.lock {
+            return false;
+        }
+        let since = pmu.ticks().wrapping_sub(last.ticks);
+        let mut to = block.get_mut(3..).unwrap_or(&mut []).iter_mut().step_by(2);
+        for (member, base) in bases.iter().enumerate() {
+            let (Some(page), Some(to)) = (pages(member), to.next()) else { break };
+            *to = base.wrapping_add(written(page));
+        }
+        if leader.changed(lock) {
+            return false;
+        }
+        let ns = (u128::from(since) * u128::from(self.rate)) >> 32;
+        let enabled = last.enabled.wrapping_add(ns as u64).max(last.returned);
+        last.returned = enabled;
+        if let Some([_, to_enabled, to_running]) = block.first_chunk_mut() {
+            (*to_enabled, *to_running) = (enabled, enabled);
+        }
+        true
+    }
+
+    /// Lets the kernel fill in the block of the group that starts at `first` with `ask`, which returns the number
+    /// of bytes, and notes what later readings need.
+    pub(crate) fn ask<'p, P: Pmu>(
+        &mut self,
+        first: usize,
+        pages: impl Fn(usize) -> Option<&'p Page>,
+        pmu: &P,
+        ask: impl FnOnce(&mut [u64]) -> isize,
+        block: &mut [u64],
+    ) -> isize {
+        let (Some(leader), Some(last), Some(bases)) =
+            (pages(0), self.last.get_mut(first), self.bases.get_mut(first..))
+        else {
+            return ask(block);
+        };
+        let counters = || (0..MAX_COUNTERS).map_while(&pages);
+        let lock = leader.begin();
+        for (page, base) in counters().zip(bases.iter_mut()) {
+            *base = written(page);
+        }
+        let before = pmu.ticks();
+        let got = ask(block);
+        let after = pmu.ticks();
+        last.lock = 1;
+        let Some([_, enabled, running]) = block.first_chunk_mut().filter(|_| got > 0) else {
+            return got;
+        };
+        let is_still = counters().zip(bases.iter()).all(|(page, base)| written(page) == *base);
+        // A group of such counters runs whenever it is enabled.
+        if is_still && enabled == running && !leader.changed(lock) {
+            *last = Last {
+                lock,
+                ticks: before.wrapping_add(after.wrapping_sub(before) / 2),
+                enabled: *enabled,
+                returned: last.returned,
+            };
+        }
+        last.returned = last.returned.max(*enabled);
+        (*enabled, *running) = (last.returned, last.returned.max(*running));
+        let values = block.get(3..).unwrap_or(&[]).iter().step_by(2);
+        counters().zip(bases.iter_mut()).zip(values).for_each(|((_, base), value)| {
+            *base = value.wrapping_sub(*base);
+        });
+        got
+    }
+}
