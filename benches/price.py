@@ -37,39 +37,53 @@ def wait(result, command):
     sys.exit(os.waitstatus_to_exitcode(status))
 
 
+def used(process, found):
+    """What a process used, and its inferences as the program says it."""
+    scale = NS[found["time_unit"]]
+    yield "cpu", process["cpu"], "ns"
+    yield "wall", process["wall"], "ns"
+    yield "inference-wall", found["real_time"] * scale, "ns"
+    yield "calls-cpu", found["cpu_time"] * scale * found["iterations"], "ns"
+
+
+def stated(counterpoint, profile):
+    """What the report says that recording cost."""
+    report = [counterpoint, "report", "--format", "json", profile]
+    probe = json.loads(subprocess.run(report, stdout=subprocess.PIPE, check=True).stdout)["probe"]
+    value = {name: part["value"] for name, part in probe["parts"].items() if part}
+    yield "stated", probe["total"]["value"], "ns"
+    yield "low", probe["total"]["low"], "ns"
+    yield "high", probe["total"]["high"], "ns"
+    yield "stated-calls", sum(value.get(part, 0.0) for part in CALLS), "ns"
+    for part, ns in value.items():
+        yield "part-" + part.replace("_", "-"), ns, "ns"
+    yield "calls", probe["calls"], "calls"
+    yield "switch-count", probe["switches"], "switches"
+    yield "per-call", probe["per_call_ns"], "ns"
+    yield "calibrated", probe["calibrated_per_call_ns"], "ns"
+
+
 def benchmark(before, command):
     with tempfile.NamedTemporaryFile("r", suffix=".json") as result:
         waiting = [sys.executable, "-E", os.path.abspath(__file__), "wait", result.name]
         done = subprocess.run(before + waiting + command, stdout=subprocess.PIPE, check=True)
-        used = json.load(result)
+        process = json.load(result)
     found = json.loads(done.stdout[done.stdout.index(b"{") :])["benchmarks"][0]
-    scale = NS[found["time_unit"]]
-    print(f"cpu {used['cpu']} ns")
-    print(f"wall {used['wall']} ns")
-    print(f"inference-wall {found['real_time'] * scale} ns")
-    print(f"calls-cpu {found['cpu_time'] * scale * found['iterations']} ns")
+    yield from used(process, found)
 
 
 def main():
     if sys.argv[1] == "wait":
         wait(sys.argv[2], sys.argv[3:])
     if sys.argv[1] == "alone":
-        return benchmark([], sys.argv[2:])
-    arguments, counterpoint, profile = sys.argv[1:4]
-    benchmark([counterpoint, "run", *arguments.split(), "-o", profile, "--"], sys.argv[4:])
-    report = [counterpoint, "report", "--format", "json", profile]
-    probe = json.loads(subprocess.run(report, stdout=subprocess.PIPE, check=True).stdout)["probe"]
-    value = {name: part["value"] for name, part in probe["parts"].items() if part}
-    print(f"stated {probe['total']['value']} ns")
-    print(f"low {probe['total']['low']} ns")
-    print(f"high {probe['total']['high']} ns")
-    print(f"stated-calls {sum(value.get(part, 0.0) for part in CALLS)} ns")
-    for part, ns in value.items():
-        print(f"part-{part.replace('_', '-')} {ns} ns")
-    print(f"calls {probe['calls']} calls")
-    print(f"switch-count {probe['switches']} switches")
-    print(f"per-call {probe['per_call_ns']} ns")
-    print(f"calibrated {probe['calibrated_per_call_ns']} ns")
+        all = list(benchmark([], sys.argv[2:]))
+    else:
+        arguments, counterpoint, profile = sys.argv[1:4]
+        before = [counterpoint, "run", *arguments.split(), "-o", profile, "--"]
+        all = [*benchmark(before, sys.argv[4:]), *stated(counterpoint, profile)]
+    for name, value, unit in all:
+        print(f"{name} {value} {unit}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,9 +1,12 @@
-"""Trains a small transformer, and prints the time of a step as Google Benchmark's JSON.
+"""Trains a small transformer, and prints the time of its steps as Google Benchmark's JSON.
 
-    training.py STEPS THREADS
+    training.py STEPS THREADS [turns]
 
 An op takes 20 to 30 µs, and PyTorch's code for observers is no longer in the caches when the next one begins.
 A bench that repeats one op does not show this.
+
+With `turns`, the program takes turns with others (`benches/price_in_turns.py`): before each step, it says
+`turn` in a line, and waits for a line on its standard input.
 """
 
 import json
@@ -17,6 +20,7 @@ LAYERS, WIDTH, HEADS, INNER, BATCH = 12, 256, 8, 1024, (4, 64)
 
 def main():
     steps, threads = int(sys.argv[1]), int(sys.argv[2])
+    takes_turns = sys.argv[3:] == ["turns"]
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     layer = torch.nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, dropout=0.0, batch_first=True)
@@ -30,10 +34,15 @@ def main():
         optimizer.step()
 
     step()
-    begun, used = time.perf_counter_ns(), time.process_time_ns()
+    used = took = 0
     for _ in range(steps):
+        if takes_turns:
+            print("turn", flush=True)
+            sys.stdin.readline()
+        begun, before = time.perf_counter_ns(), time.process_time_ns()
         step()
-    used, took = time.process_time_ns() - used, time.perf_counter_ns() - begun
+        used += time.process_time_ns() - before
+        took += time.perf_counter_ns() - begun
     found = {
         "time_unit": "ns",
         "real_time": took / steps,

@@ -2,7 +2,9 @@
 //!
 //! Each workload runs alone, with timing only, and with one and three software counters, in turn.
 //! `price-torch` does the same with PyTorch's training loop, which also runs with a budget. It is apart
-//! because one of its rounds takes two minutes.
+//! because one of its rounds takes two minutes. Its processes take turns, step by step
+//! (`benches/price_in_turns.py`): what recording costs there is less than the difference between two
+//! periods of ten seconds of a shared machine.
 //! The truth is the difference of the processor times of two whole processes of the same round, with
 //! and without the recorder. Wall time on a shared machine depends mostly on its other users.
 //! `benches/price.py` makes one run and reads its report.
@@ -38,6 +40,8 @@ const DEVICES: [&str; 2] = ["local-sync", "local-task"];
 const TVM_RUNS: u32 = 3_000;
 /// Steps of PyTorch's training loop, of which a budget sees the first 8 in any case, and its numbers of threads.
 const TRAINING_STEPS: u32 = 32;
+/// A round of this loop takes so long that a benchmark of 20 minutes has so many.
+const TRAINING_ROUNDS: usize = 8;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
 /// The name of a case, the arguments of `run`, and the most that the program may take with them, as a part of
 /// what it takes alone.
@@ -47,7 +51,7 @@ const COUNTERS: [Mode; 3] = [
     ("one", "-e page-faults", None),
     ("three", "-e page-faults,task-clock,context-switches", None),
 ];
-/// The modes for PyTorch. With `--budget 0`, the report states no price to compare with.
+/// The modes for PyTorch.
 const TRAINING: [Mode; 4] = [
     ("timing", "-e none", Some(1.03)),
     ("budget-2", "-e none --budget 2%", Some(1.02)),
@@ -86,21 +90,6 @@ pub(super) fn workloads(layout: &Layout, tool: &Path, modules: &Path) -> Result<
     let mut all = iree(tool, modules)?;
     all.push(tvm(layout, TVM_RUNS)?);
     Ok(all)
-}
-
-/// PyTorch's training loop.
-fn training(layout: &Layout) -> Result<Vec<Workload>> {
-    let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;
-    let script = layout.root.join("benches/torch/training.py");
-    let of = |threads: u32| {
-        let paths = [&python, &script].map(|path| path.display().to_string());
-        let numbers = [TRAINING_STEPS, threads].map(|number| number.to_string());
-        Workload {
-            name: format!("training.torch-{threads}"),
-            command: paths.into_iter().chain(numbers).collect(),
-        }
-    };
-    Ok(TRAINING_THREADS.map(of).into())
 }
 
 fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
@@ -145,9 +134,65 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(compare(layout, &program, workloads(layout, &tool, &modules)?, &COUNTERS))
 }
 
-/// `price-torch`.
+/// `price-torch`: a case is a round of all ways, with a number of threads.
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
-    Ok(compare(layout, &dist::given(layout)?.program(), training(layout)?, &TRAINING))
+    let program = dist::given(layout)?.program();
+    let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;
+    let script = layout.root.join("benches/price_in_turns.py");
+    let profiles = layout.target.join("bench/price");
+    let training = layout.root.join("benches/torch/training.py");
+    let (mut cases, mut figures) = (Vec::new(), Vec::new());
+    for threads in TRAINING_THREADS {
+        let label: &'static str = format!("training.torch-{threads}").leak();
+        let paths = [&program, &profiles].map(|path| path.display().to_string());
+        let ways = TRAINING.iter().map(|(mode, arguments, _)| format!("{mode}={arguments}"));
+        let mut arguments: Vec<String> = paths.into_iter().chain(ways).collect();
+        arguments.extend(["alone=".to_owned(), "--".to_owned()]);
+        arguments.extend([&python, &training].map(|path| path.display().to_string()));
+        arguments.extend([TRAINING_STEPS.to_string(), threads.to_string(), "turns".to_owned()]);
+        let script = script.clone();
+        let command = move || {
+            let mut python = Command::new("python3");
+            python.arg(&script).args(&arguments);
+            python
+        };
+        cases.push(Case::new(label, Observe::Lines, command));
+        for (mode, _, at_most) in TRAINING {
+            let with = |reading: &str| Of::new(label, format!("{mode}-{reading}"));
+            let alone = |reading: &str| Of::new(label, format!("alone-{reading}"));
+            let slowdown = |what: &str, reading: &str, at_most| {
+                let name = format!("{label}, {mode}: {what}");
+                Figure::ratio(name, "×", with(reading), alone(reading), at_most)
+            };
+            let part = |what: &str, reading: &str, stated: &str, at_most| Figure {
+                name: format!("{label}, {mode}: {what}"),
+                unit: "×",
+                formula: Formula::Share {
+                    of: with(reading),
+                    minus: alone(reading),
+                    under: with(stated),
+                },
+                at_most,
+            };
+            figures.extend([
+                slowdown("processor time of the steps", "calls-cpu", at_most),
+                slowdown("wall time of the steps", "inference-wall", at_most),
+                slowdown("processor time of the process", "cpu", None),
+                part("true / stated, steps", "calls-cpu", "stated-calls", Some(AT_MOST)),
+                part("true / stated, process", "cpu", "stated", None),
+            ]);
+        }
+    }
+    Ok(Plan {
+        cases,
+        figures,
+        rounds: TRAINING_ROUNDS,
+        notes: vec![
+            "the processes of a round take turns with their steps, and no two run at the same time".into(),
+            "processor time of the steps: of all threads, without the start and the end of the process, divided by that of the process without the recorder".into(),
+            "true / stated: the difference of these two, divided by the cost that the report states for the calls; 0.8 to 1.25 is within 25 %".into(),
+        ],
+    })
 }
 
 fn compare(layout: &Layout, program: &Path, workloads: Vec<Workload>, modes: &[Mode]) -> Plan {

@@ -1,0 +1,100 @@
+"""Runs a program alone and under `counterpoint run` in several ways, all at once, and has the processes take
+turns with their steps. Prints what `benches/price.py` prints for each, as lines `WAY-NAME VALUE UNIT`.
+
+    price_in_turns.py COUNTERPOINT PROFILES WAY=ARGUMENTS... -- PROGRAM ARGUMENTS...
+
+A WAY without ARGUMENTS (`alone=`) is the program without us; ARGUMENTS are those of `counterpoint run`, in one
+word. Profiles are written to PROFILES, a directory.
+
+Whole processes of ten seconds that run one after the other differ by more than the recorder costs, because a
+shared machine is not equally fast in two periods of ten seconds. In a fraction of a second it changes less. So
+each process does a single step, and then one of the others does; the order is drawn anew for each step. No two
+processes ever run at the same time, from their start to their end. What differs between two ways is then what
+these ways do.
+
+The program says `turn` in a line of its own before each step, and waits for a line on its standard input. At its
+end it prints Google Benchmark's JSON, in which `cpu_time` and `real_time` are those of a step.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+import price
+
+# After a step, OpenMP's threads wait for more work without sleeping, for some milliseconds.
+CALM_S = 0.03
+
+
+class Way:
+    """One process."""
+
+    def __init__(self, name, arguments, counterpoint, profiles, command):
+        self.name = name
+        self.counterpoint = counterpoint
+        self.profile = os.path.join(profiles, name + ".cpt") if arguments else None
+        self.result = tempfile.NamedTemporaryFile("r", suffix=".json")
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "price.py")
+        waiting = [sys.executable, "-E", script, "wait", self.result.name]
+        if arguments:
+            before = [counterpoint, "run", *arguments.split(), "-o", self.profile, "--"]
+        else:
+            before = []
+        self.process = subprocess.Popen(
+            before + waiting + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        self.found = None
+        self.until_turn()
+
+    def until_turn(self):
+        """Reads what the program prints up to its next turn, or to its end."""
+        for line in self.process.stdout:
+            if line == "turn\n":
+                return
+            if line.startswith("{"):
+                self.found = json.loads(line)["benchmarks"][0]
+        code = self.process.wait()
+        if code != 0:
+            sys.exit(f"{self.name}: exit code {code}")
+
+    def has_ended(self):
+        return self.process.returncode is not None
+
+    def turn(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        self.until_turn()
+
+    def readings(self):
+        yield from price.used(json.load(self.result), self.found)
+        if self.profile is not None:
+            yield from price.stated(self.counterpoint, self.profile)
+
+
+def main():
+    cut = sys.argv.index("--")
+    counterpoint, profiles, *ways = sys.argv[1:cut]
+    os.makedirs(profiles, exist_ok=True)
+    random.shuffle(ways)
+    all = []
+    for way in ways:
+        name, arguments = way.split("=", 1)
+        all.append(Way(name, arguments, counterpoint, profiles, sys.argv[cut + 1 :]))
+        time.sleep(CALM_S)
+    going = list(all)
+    while going:
+        random.shuffle(going)
+        for way in going:
+            way.turn()
+            time.sleep(CALM_S)
+        going = [way for way in going if not way.has_ended()]
+    for way in all:
+        for name, value, unit in way.readings():
+            print(f"{way.name}-{name} {value} {unit}")
+
+
+main()
