@@ -19,6 +19,7 @@
 //! | [`log`] | mode log: begins and ends matched |
 //! | [`traffic`] | bounds of the data that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
+//! | [`ops`] | the ops around loops: dispatches, and ops of a virtual machine |
 //! | [`workgroups`] | mode log: the workgroup calls that begins and ends are in |
 //!
 //! A *module* is what was instrumented at once and has one identity. It may be registered several
@@ -30,6 +31,7 @@ pub mod estimate;
 pub mod log;
 mod merge;
 pub mod numbers;
+pub mod ops;
 pub mod traffic;
 pub mod tree;
 pub mod trips;

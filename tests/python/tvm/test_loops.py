@@ -185,6 +185,24 @@ print(vm[entry](*models.tensors(made)).numpy().tobytes().hex())
     assert any(row["hits"] for row in rows)
 
 
+def test_loops_are_below_their_ops_in_the_tree_of_a_report(tmp_path):
+    """The loops of an op that the machine calls in one place are inside of its calls."""
+    profile, script = tmp_path / "p.cpt", support.places.ROOT / "fixtures/readme/matmul.py"
+    words = [support.PROGRAM, "run", "--loops", "-e", "none", "-o", str(profile), "--"]
+    path = str(support.places.DIST / "lib/python")
+    # Without -P, the folder `torch` next to the script would be PyTorch.
+    support.run([*words, sys.executable, "-P", str(script)], PYTHONPATH=path)
+    tree = [support.PROGRAM, "report", "--tree", "--format", "json", str(profile)]
+    rows = json.loads(support.run(tree))["rows"]
+    above = {row["name"]: rows[row["parent"]] for row in rows if row["parent"] is not None}
+    assert (above["matmul_compute_"]["kind"], above["matmul_compute_"]["name"]) == ("op", "matmul"), rows
+    assert above["k"]["name"] == "i1", rows
+    for row in rows:
+        if row["parent"] is not None:
+            # Both measure their own times.
+            assert row["total_ns"] <= 1.05 * rows[row["parent"]]["total_ns"], row
+
+
 def test_the_code_of_a_jit_is_kept(tmp_path):
     """Its memory is gone with the process; the profile has a copy. A region has as many machine loops
     as it has loops."""

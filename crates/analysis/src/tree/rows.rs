@@ -1,13 +1,13 @@
-//! The rows of a report as a tree: calls inside of calls, and the loops inside of dispatches.
+//! The rows of a report as a tree: calls inside of calls, and the loops inside of dispatches and ops.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use profile::Profile;
 
 use super::CallTree;
 use crate::answer::passes;
 use crate::estimate::Estimate;
-use crate::loops::dispatches::{Dispatches, dispatch_of};
+use crate::loops::ops::OpsAround;
 use crate::loops::{LoopNode, LoopTable, LoopTree};
 use crate::table::{By, Key};
 
@@ -49,27 +49,27 @@ pub struct TreeRows {
     pub own_ns: f64,
 }
 
-/// Puts the loops of each dispatch below its calls, if these are in one place of the tree, and all other
+/// Puts the loops of each dispatch or op below its calls, if these are in one place of the tree, and all other
 /// loops below nothing. Which of several places a loop's hits were made in is not known, and neither is in
-/// which calls loops ran that are in no dispatch. They have no share then, because their time can be in that of
+/// which calls loops ran that are in no dispatch or op. They have no share then, because their time can be in that of
 /// the calls. With `raw`, times of loops are as they were
 /// measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
     loops: &LoopTable,
-    dispatches: &Dispatches,
+    around: &OpsAround,
     raw: bool,
 ) -> TreeRows {
     // Each pass repeats all calls.
-    build(calls, loops, dispatches, raw, profile.timeline.ns_per_tick(), passes(profile, By::Op))
+    build(calls, loops, around, raw, profile.timeline.ns_per_tick(), passes(profile, By::Op))
 }
 
 /// The rows, with the length of a tick in ns and the number of passes.
 fn build(
     calls: &CallTree,
     loops: &LoopTable,
-    dispatches: &Dispatches,
+    around: &OpsAround,
     raw: bool,
     tick: f64,
     passes: u64,
@@ -78,11 +78,15 @@ fn build(
     for (index, node) in calls.nodes.iter().enumerate() {
         nodes_of.entry(node.key).or_default().push(index);
     }
-    // The only place of the calls that a loop was in.
-    let home = |tree: &LoopTree, node: &LoopNode| {
-        let ops = &dispatch_of(dispatches, tree, node)?.ops;
+    let candidate = |tree: &LoopTree, node: &LoopNode| {
+        let ops = around.of(tree, node);
         let mut all = ops.iter().filter_map(|op| nodes_of.get(&Key::Op(*op))).flatten();
         all.next().filter(|_| all.next().is_none()).copied()
+    };
+    let too_long = longer_than_their_calls(calls, loops, raw, tick, candidate);
+    // The only place of the calls that a loop was in.
+    let home = |tree: &LoopTree, node: &LoopNode| {
+        candidate(tree, node).filter(|index| !too_long.contains(index))
     };
     let mut adder = Adder { rows: Vec::new(), loops, raw };
     let mut places = Vec::with_capacity(calls.nodes.len());
@@ -118,6 +122,31 @@ fn build(
     }
     rows[in_some..].iter_mut().for_each(|row| (row.share, row.total_share) = (None, None));
     TreeRows { rows, own_ns }
+}
+
+/// The nodes that are shorter than the loops that seem to be in them, whatever the intervals leave open. Such loops
+/// ran on other threads as well, whose calls were not recorded.
+fn longer_than_their_calls(
+    calls: &CallTree,
+    loops: &LoopTable,
+    raw: bool,
+    tick: f64,
+    candidate: impl Fn(&LoopTree, &LoopNode) -> Option<usize>,
+) -> HashSet<usize> {
+    let mut inside: HashMap<usize, f64> = HashMap::new();
+    for tree in &loops.modules {
+        for node in tree.nodes.iter().filter(|node| node.all.hits > 0) {
+            let Some(at) = candidate(tree, node) else { continue };
+            let around = node.parent.and_then(|parent| candidate(tree, tree.nodes.get(parent)?));
+            let time = node.all.times(raw).and_then(|times| ns(tree, times.inclusive));
+            if around != Some(at) {
+                *inside.entry(at).or_default() += time.map_or(0.0, |time| time.low);
+            }
+        }
+    }
+    // Loops measure their times themselves, at another rate of the clock.
+    let most = |at: &usize| calls.nodes.get(*at).map_or(0.0, |node| 1.01 * node.total.high * tick);
+    inside.into_iter().filter(|(at, ns)| *ns > most(at) + 1e3).map(|(at, _)| at).collect()
 }
 
 struct Adder<'a> {
@@ -183,7 +212,7 @@ mod tests {
     use ir::table::SideTable;
 
     use super::*;
-    use crate::loops::dispatches::Dispatch;
+    use crate::loops::dispatches::{Dispatch, Dispatches};
     use crate::loops::{Estimate as Margin, Mode, Numbers, TableChoice, Times};
     use crate::tree::TreeNode;
 
@@ -250,7 +279,8 @@ mod tests {
             [] => Dispatches::new(),
             _ => Dispatches::from([(ID, functions)]),
         };
-        let found = build(&calls(nodes), &loops(), &dispatches, true, 1.0, 1);
+        let around = OpsAround::of_dispatches(&dispatches);
+        let found = build(&calls(nodes), &loops(), &around, true, 1.0, 1);
         let loops = found.rows.iter().filter(|row| matches!(row.what, TreePart::Loop(..)));
         loops.map(|row| (row.calls.unwrap(), row.parent, row.share.is_some())).collect()
     }

@@ -14,7 +14,7 @@ use profile::Profile;
 
 use super::{CallTree, Detailed, detailed};
 use crate::answer::passes;
-use crate::loops::dispatches::{Dispatches, dispatch_of};
+use crate::loops::ops::OpsAround;
 use crate::loops::{LoopTable, LoopThread, Numbers};
 use crate::table::{By, Key};
 
@@ -73,7 +73,7 @@ pub struct Stacks {
 pub fn stacks(
     profile: &Profile,
     loops: &LoopTable,
-    dispatches: &Dispatches,
+    around: &OpsAround,
     raw: bool,
 ) -> Option<Stacks> {
     let passes = passes(profile, By::Op);
@@ -106,8 +106,7 @@ pub fn stacks(
         let inside = match node.key {
             Key::Op(op) if is_only => maker.loops(node.thread, |module, id| {
                 let tree = &loops.modules[module];
-                let found = dispatch_of(dispatches, tree, &tree.nodes[id]);
-                found.is_some_and(|found| found.ops.contains(&op))
+                around.of(tree, &tree.nodes[id]).contains(&op)
             }),
             _ => Vec::new(),
         };
@@ -123,7 +122,7 @@ pub fn stacks(
     let calls_ns = maker.out.iter().map(|stack| stack.own_ns).sum();
     let others = maker.loops(None, |module, id| {
         let tree = &loops.modules[module];
-        dispatch_of(dispatches, tree, &tree.nodes[id]).is_none()
+        around.of(tree, &tree.nodes[id]).is_empty()
     });
     if !others.is_empty() {
         let place = maker.push(None, StackPart::InNoCall, 0, 0.0, None);

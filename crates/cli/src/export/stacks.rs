@@ -67,7 +67,7 @@ pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
     args.ranks.choose(&mut profile)?;
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(&profile, &recorded, &[], false);
-    let Some(found) = stacks(&profile, &loops.table, &loops.dispatches, false) else {
+    let Some(found) = stacks(&profile, &loops.table, &loops.around, false) else {
         return Err(Failure::new(format!(
             "export --format {name}: with a budget, it is not known what was around a call that was \
              only counted"

@@ -57,7 +57,7 @@ pub struct Whole {
 pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     let calls = call_tree(profile, raw, 0)?;
     let TreeRows { rows, .. } =
-        analysis::tree::rows(profile, &calls, &loops.table, &loops.dispatches, raw);
+        analysis::tree::rows(profile, &calls, &loops.table, &loops.around, raw);
     let all = named(profile, &calls, loops, rows, None);
     let mut table = columns(&all);
     let parents: Vec<Option<usize>> = all.iter().map(|row| row.of.parent).collect();
@@ -96,7 +96,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(profile, &recorded, &[], args.raw);
     let TreeRows { rows, own_ns } =
-        analysis::tree::rows(profile, &calls, &loops.table, &loops.dispatches, args.raw);
+        analysis::tree::rows(profile, &calls, &loops.table, &loops.around, args.raw);
     let all = named(profile, &calls, &loops, rows, args.filter.as_deref());
     let mut table = columns(&all);
     let of = |row: &Row| row.of.total.map_or(f64::MAX, |total| total.value);

@@ -29,6 +29,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use analysis::loops::dispatches::{Dispatch, Dispatches, Inside, dispatch_of, dispatches, inside};
+use analysis::loops::ops::OpsAround;
 use analysis::loops::{
     LoopData, LoopNode, LoopTable, LoopThread, LoopTree, UnfitTable, fits, loops,
 };
@@ -51,6 +52,8 @@ pub struct Loops<'a> {
     pub table: LoopTable,
     /// The dispatches that functions and loops are in.
     pub dispatches: Dispatches,
+    /// The ops around functions and loops: dispatches, and ops of a virtual machine.
+    pub around: OpsAround,
     /// For each module, the indices of the nodes that are shown, in their order.
     pub rows: Vec<Vec<usize>>,
     /// For each module, how many nodes are not shown because of `--top`.
@@ -103,10 +106,22 @@ impl<'a> Loops<'a> {
         };
         let table = loops(data, tables);
         let dispatches = dispatches(profile, &recorded.modules, &table);
+        let around = OpsAround::new(profile, &recorded.modules, &table, &dispatches);
         let rows = all_rows(&table);
         let left_out = vec![0; table.modules.len()];
         let more = More::default();
-        Self { profile, recorded, table, dispatches, rows, left_out, is_chosen: false, raw, more }
+        Self {
+            profile,
+            recorded,
+            table,
+            dispatches,
+            around,
+            rows,
+            left_out,
+            is_chosen: false,
+            raw,
+            more,
+        }
     }
 
     /// The nodes (functions and loops) of module number `module` that the view shows, in the order of its rows.
