@@ -102,6 +102,13 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
 /// What the marks of all trees mean.
 pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     let mut lines = Vec::new();
+    if marks.below {
+        lines.push((
+            "< ",
+            "below this value: its 95 % interval reaches to zero, because only some hits were timed, or the \
+             cost of measuring was subtracted",
+        ));
+    }
     if marks.intervals {
         lines.push((
             "± ",

@@ -18,7 +18,7 @@ use super::{Loops, estimated_iterations, iterations, readable_name, source, thre
 use crate::terminal::visible;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
-use crate::view::units::{count, grouped, number, percent, time};
+use crate::view::units::{below, count, grouped, number, percent, time};
 
 /// The rank of counters.
 const COUNTERS: u8 = 12;
@@ -75,7 +75,8 @@ pub fn tree(
     };
     Ok(Marks {
         sampled_only: lines.iter().any(|line| line.numbers.sampled_only),
-        intervals: doubtful(|e| e.margin.is_some_and(|margin| margin > 0.0)),
+        below: doubtful(|e| is_below_resolution(*e)),
+        intervals: doubtful(|e| e.margin.is_some_and(|m| m > 0.0) && !is_below_resolution(*e)),
         unknown: doubtful(|e| e.margin.is_none()),
         scaled: lines.iter().any(|line| {
             let (entry, numbers) = (tree.entry(line.node), line.numbers);
@@ -89,6 +90,8 @@ pub fn tree(
 pub struct Marks {
     /// `≈`
     pub sampled_only: bool,
+    /// `<`
+    pub below: bool,
     /// `±`
     pub intervals: bool,
     /// `±?`
@@ -102,6 +105,7 @@ impl Marks {
     pub fn and(self, other: Self) -> Self {
         Self {
             sampled_only: self.sampled_only | other.sampled_only,
+            below: self.below | other.below,
             intervals: self.intervals | other.intervals,
             unknown: self.unknown | other.unknown,
             scaled: self.scaled | other.scaled,
@@ -235,8 +239,16 @@ pub fn timed(tree: &LoopTree, estimate: Estimate) -> String {
     };
     let value = text(estimate.value);
     match estimate.margin {
+        Some(margin) if is_below_resolution(estimate) => {
+            below(&text((estimate.value + margin).max(0.0)))
+        }
         Some(margin) if margin > 0.0 => format!("{value} ±{}", text(margin)),
         Some(_) => value,
         None => format!("{value} ±?"),
     }
+}
+
+/// Whether a time cannot be told from zero. As everywhere, it is then shown as a bound.
+fn is_below_resolution(estimate: Estimate) -> bool {
+    estimate.margin.is_some_and(|margin| margin > 0.0 && estimate.value <= margin)
 }
