@@ -215,6 +215,7 @@ mod tests {
             p: Some(0.9),
             deviation: Some(deviation),
             t: Some(0.1),
+            pairs: 10,
         }
     }
 
@@ -223,7 +224,7 @@ mod tests {
     fn a_statistic_that_is_known_does_not_say_how_many_pairs_it_takes() {
         let quiet = compared(Statistic::Floor, 0.005, 0.004);
         let noisy = compared(Statistic::Typical, 0.05, 0.04);
-        let settled = settle(&[Some(quiet), Some(noisy)], None, 0.03);
+        let settled = decide(&[Some(quiet), Some(noisy.clone())], None, 0.03);
         let Verdict::Unknown { half_width, pairs } = settled.verdict else {
             panic!("{:?}", settled.verdict)
         };
@@ -231,5 +232,11 @@ mod tests {
         assert!((half_width - 0.04f64.exp_m1()).abs() < 1e-12, "{half_width}");
         let expected = (POWER * 0.05 / 0.03f64.ln_1p()).powi(2).ceil() + 2.0;
         assert_eq!(pairs, Some(expected as u32));
+        // More than were recorded, which did not tell.
+        let many = Compared { pairs: 40, ..noisy };
+        let Verdict::Unknown { pairs, .. } = decide(&[Some(many)], None, 0.03).verdict else {
+            panic!("it is known")
+        };
+        assert_eq!(pairs, Some(41));
     }
 }
