@@ -395,9 +395,9 @@ fn counters_are_summed_by_id() {
     // The outer loop twice, once with sixty new pages; the inner loop has none.
     assert_eq!((of(1).hits, of(1).counted, &of(1).counters[..]), (2, 2, &[60][..]));
     assert_eq!((of(2).hits, of(2).counted, &of(2).counters[..]), (61, 61, &[0][..]));
-    // Two system calls around each hit take far longer than two readings of the clock.
+    // Two readings around each hit come to at least as much as counting one.
     let cost = run.loops.modules[0].cost.unwrap();
-    assert!(cost.reading > 5.0 * cost.timed, "{cost:?}");
+    assert!(cost.reading > cost.counted, "{cost:?}");
     // Frames that are gone do not stay in the way: hits that are left 100 times, 32 deep at most.
     let run =
         Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["longjmp", "100"]);
