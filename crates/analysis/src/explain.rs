@@ -130,18 +130,36 @@ pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -
     each.map(|((keys, drawn), meanwhile)| one(profile, keys, drawn, meanwhile, workers)).collect()
 }
 
-/// The median value of a counter in the calls of each of these ops, without the first one of each thread.
-pub(crate) fn fresh_faults(
+/// Page faults in the calls of an op that are no first calls, as far as calls were drawn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LaterFaults {
+    /// How many such calls were drawn and have a value.
+    pub calls: usize,
+    /// How many of them have at least one fault.
+    pub with_some: usize,
+    /// The mean number of faults of all of them.
+    pub mean: f64,
+}
+
+/// For each op, the page faults of its calls. `counter` is the place of the counter of them. First calls are left
+/// out: they touch what later ones use again.
+pub(crate) fn later_faults(
     profile: &Profile,
     ops: &[Vec<Key>],
     counter: usize,
-) -> Vec<Option<f64>> {
+) -> Vec<LaterFaults> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    let median = |drawn: Drawn| {
+    let of = |drawn: Drawn| {
         let later = drawn.calls.iter().filter(|call| !call.is_first);
-        effect::median(later.filter_map(|call| Some(drawn.value(call, counter)? as f64)).collect())
+        let values: Vec<u64> = later.filter_map(|call| drawn.value(call, counter)).collect();
+        LaterFaults {
+            calls: values.len(),
+            with_some: values.iter().filter(|value| **value > 0).count(),
+            mean: values.iter().map(|value| *value as f64).sum::<f64>()
+                / values.len().max(1) as f64,
+        }
     };
-    draw(profile, ops, true, workers).into_iter().map(median).collect()
+    draw(profile, ops, true, workers).into_iter().map(of).collect()
 }
 
 fn one(

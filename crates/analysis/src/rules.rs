@@ -2,7 +2,7 @@
 //! part of the wall time that is at stake, which is the most that could be gained.
 //!
 //! A rule is silent if less than its threshold is at stake, or if what it needs was not recorded. Rules
-//! about dispatches are silent where other programs took the CPU from a thread ([`CROWDED`]).
+//! about dispatches are silent where other programs took the CPU from a thread ([`CROWDED`]), and those
 //! about dispatches of IREE look at sites ([`crate::sites()`]). Each site's idle time of workers counts
 //! for one rule only:
 //!
@@ -13,10 +13,11 @@
 //!  otherwise ──────────────────────────────────────────────────► workers wait
 //! ```
 
-use profile::{OpId, Profile};
+use profile::{OpId, Profile, Role};
 
 use crate::answer::{Preempted, passes};
-use crate::explain::fresh_faults;
+use crate::explain::later_faults;
+use crate::metrics::is_clock_of_threads;
 use crate::sites::{Site, Sites};
 use crate::summary::Summary;
 use crate::table::{By, Key, Row, devices};
@@ -40,6 +41,14 @@ pub const STALLED: f64 = 0.5;
 /// What a page fault takes at least, in ns. From measurements of others on Linux on x86-64 (0.25 µs for
 /// a page that only has to be cleared, much more in virtual machines); it is not measured here.
 pub const FAULT_NS: f64 = 250.0;
+
+/// The part of an op's own time that page faults must take at least, because a fault can take several times
+/// [`FAULT_NS`],
+pub const FAULTS: f64 = 0.05;
+/// the part of the wall time that such an op must take,
+pub const FAULTS_OP: f64 = 0.02;
+/// and the part of its calls, first ones apart, that must have some.
+pub const FAULTS_CALLS: f64 = 0.01;
 
 /// From this part of a thread's time in calls that other programs took on, wall times say more about
 /// them than about this one.
@@ -65,8 +74,10 @@ pub enum Rule {
     Imbalance { site: OpId, imbalance: f64 },
     /// The processor waits for memory in most cycles of an op: the counter of such cycles, and their part.
     MemoryBound { op: Key, counter: usize, stalled: f64 },
-    /// An op touches fresh memory in each of its calls: the median of the counter of page faults.
-    FreshMemory { op: Key, counter: usize, median: f64, faults: f64 },
+    /// An op touches fresh memory again and again, and not only in first calls: the mean of the counter of page
+    /// faults in a call, the part of the calls that have any, and the part of the op's own time (`of_cpu`: of its processor
+    /// time) that they take at least.
+    FreshMemory { op: Key, counter: usize, mean: f64, calls: f64, part: f64, of_cpu: bool },
     /// The program waits for its data loader: how often.
     DataLoader { op: Key, calls: u64, mean_ns: f64 },
     /// `.item()` is called thousands of times; the gaps right before and after its calls take `around_ns` in all.
@@ -251,30 +262,57 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
     }
 }
 
-/// Ops whose median call has page faults. `wall` is of all passes together, as sums of counters are.
+/// Ops with page faults in later calls than the first ones, if they take much of the wall time or of the op's own
+/// time. A mean of all calls, because calls of an op with large arguments may be few. `wall` is of all passes
+/// together, as sums of counters are.
 fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
     let counters = &profile.manifest.counters;
     let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");
     let Some(counter) = counters.iter().position(|c| is_faults(&c.name)) else { return };
+    let clock = (0..counters.len()).find(|at| is_clock_of_threads(profile, *at));
+    let value = |row: &Row, at: usize| row.counters.get(at).copied().flatten();
+    // What is inside of a call is counted with it, so its time is that of the whole call. The second one: whether it is
+    // processor time.
+    let own = |row: &Row, calls: u64| match clock.and_then(|at| value(row, at)) {
+        Some(on_cpu) if on_cpu.calls == calls => (on_cpu.value.value, true),
+        _ => {
+            let part = calls as f64 / row.calls.max(1) as f64;
+            (row.total.value * part * profile.timeline.ns_per_tick(), false)
+        }
+    };
+    let is_around = |key: Key| {
+        let Key::Op(op) = key else { return false };
+        profile.ops.get(op).is_some_and(|op| matches!(op.role, Role::Run | Role::Range))
+    };
+    let is_much = |faults: f64, row: &Row, calls: u64| {
+        let (own, _) = own(row, calls);
+        let op_ns = row.total.value * profile.timeline.ns_per_tick();
+        let ns = faults * FAULT_NS;
+        ns >= WORTH * wall || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
+    };
     // Most ops have too few faults to be worth a look at their calls.
     let many = |row: &&Row| {
-        let of = row.counters.get(counter).copied().flatten();
-        let faults = of.map_or(0.0, |of| of.value.value);
-        row.calls >= 10 && faults >= row.calls as f64 && faults * FAULT_NS >= WORTH * wall
+        let of = value(row, counter);
+        of.is_some_and(|of| of.calls >= 10 && is_much(of.value.value, row, of.calls))
     };
-    let rows = summary.rows.iter().filter(|row| !row.key.is_apart(profile)).filter(many);
-    let rows: Vec<&Row> = rows.collect();
+    let rows = summary.rows.iter().filter(|row| !row.key.is_apart(profile) && !is_around(row.key));
+    let rows: Vec<&Row> = rows.filter(many).collect();
     let keys: Vec<Vec<Key>> = rows.iter().map(|row| vec![row.key]).collect();
     if keys.is_empty() {
         return;
     }
-    for (row, median) in rows.iter().zip(fresh_faults(profile, &keys, counter)) {
-        let Some(median) = median.filter(|median| *median >= 1.0) else { continue };
-        let of = row.counters.get(counter).copied().flatten();
-        let faults = of.map_or(0.0, |of| of.value.value);
-        let rule = Rule::FreshMemory { op: row.key, counter, median, faults };
+    for (row, later) in rows.iter().zip(later_faults(profile, &keys, counter)) {
+        let Some(of) = value(row, counter) else { continue };
+        let calls = later.with_some as f64 / later.calls.max(1) as f64;
+        let faults = later.mean * of.calls as f64;
+        if calls < FAULTS_CALLS || later.with_some < 2 || !is_much(faults, row, of.calls) {
+            continue;
+        }
         // They cannot have taken longer than the op itself.
-        let own = row.own.value * profile.timeline.ns_per_tick();
-        fire(rule, (median * row.calls as f64 * FAULT_NS).min(own), wall, WORTH, found);
+        let (own, of_cpu) = own(row, of.calls);
+        let ns = (faults * FAULT_NS).min(own);
+        let part = if own > 0.0 { ns / own } else { 0.0 };
+        let (op, mean) = (row.key, later.mean);
+        fire(Rule::FreshMemory { op, counter, mean, calls, part, of_cpu }, ns, wall, 0.0, found);
     }
 }

@@ -184,10 +184,38 @@ fn memory_bound() {
 fn fresh_memory_in_each_call() {
     let script = counted(&["page-faults"], (0..100).map(|_| (10_000, vec![8])));
     let (rule, share) = only(&script);
-    assert!(matches!(rule, Rule::FreshMemory { counter: 0, median: 8.0, faults: 800.0, .. }));
+    let Rule::FreshMemory { counter: 0, mean: 8.0, calls: 1.0, part: 0.2, of_cpu: false, .. } =
+        rule
+    else {
+        panic!("{rule:?}")
+    };
     assert!((share - 0.2).abs() < 0.01, "{share}");
     let kept = (0..100).map(|call| (10_000, vec![if call == 0 { 800 } else { 0 }]));
     assert_eq!(fired(&counted(&["page-faults"], kept)), []);
+}
+
+/// Of 300 calls, 30 have large tensors: 1,000 faults in 10 ms of wall time, of which 2 ms are on a CPU. The median
+/// call has no fault. 7.5 ms of faults are 2.5 % of the wall time, and 12 % of the processor time.
+#[test]
+fn fresh_memory_in_few_large_calls() {
+    let mixed = |on_cpu: u64| {
+        counted(
+            &["page-faults", "task-clock"],
+            (0..300).map(move |call| match call % 10 {
+                5 => (10_000_000, vec![1_000, on_cpu]),
+                _ => (10_000, vec![0, 10_000]),
+            }),
+        )
+    };
+    let (rule, share) = only(&mixed(2_000_000));
+    let Rule::FreshMemory { counter: 0, mean, calls, part, of_cpu: true, .. } = rule else {
+        panic!("{rule:?}")
+    };
+    // Without the first call, which has none.
+    assert_eq!((mean, calls), (30_000.0 / 299.0, 30.0 / 299.0));
+    assert!((part - 7.5 / 62.7).abs() < 0.001, "{part}");
+    assert!((share - 7.5 / 302.7).abs() < 0.001, "{share}");
+    assert_eq!(fired(&mixed(10_000_000)), [], "2.5 % of the processor time");
 }
 
 fn torch(name: &str, calls: u64, duration: u64, every: u64) -> ProfileScript {

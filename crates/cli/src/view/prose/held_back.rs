@@ -24,13 +24,17 @@ pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
     rules(profile, summary, sites.as_ref())
 }
 
-/// The rule with the most at stake, in one sentence, for a report of all ops. `None` if none holds.
-pub fn most(overview: &Overview<'_>) -> Option<String> {
-    let is_whole = overview.by == By::Op
+/// Whether a report has all ops and all of their calls.
+pub fn is_whole(overview: &Overview<'_>) -> bool {
+    overview.by == By::Op
         && overview.filter.is_none()
         && overview.places == [None; 3]
-        && overview.skip_ms == 0.0;
-    if !is_whole || overview.summary.calls == 0 {
+        && overview.skip_ms == 0.0
+}
+
+/// The rule with the most at stake, in one sentence, for a report of all ops. `None` if none holds.
+pub fn most(overview: &Overview<'_>) -> Option<String> {
+    if !is_whole(overview) || overview.summary.calls == 0 {
         return None;
     }
     let all = fired(overview.profile, overview.summary);
@@ -78,12 +82,22 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
             percent(stalled),
             counter_name(profile, counter)
         ),
-        Rule::FreshMemory { op: key, counter, median, .. } => format!(
-            "each call of {} touches fresh memory: the median call has {} {}",
-            op(profile, key),
-            number(median),
-            counter_name(profile, counter)
-        ),
+        Rule::FreshMemory { op: key, counter, mean, calls, part, of_cpu } => {
+            let which = match calls >= 0.995 {
+                true => "each call".to_owned(),
+                false => format!("{} of the calls", percent(calls)),
+            };
+            let time = if of_cpu { "processor time" } else { "time" };
+            format!(
+                "{which} of {} touch{} fresh memory: {} {} for each call on average, which take at least {} of its {time}, and {} of the wall time",
+                op(profile, key),
+                if calls >= 0.995 { "es" } else { "" },
+                number(mean),
+                counter_name(profile, counter),
+                percent(part),
+                percent(fired.share)
+            )
+        }
         Rule::DataLoader { op: _, calls, mean_ns } => format!(
             "the program waits for its data loader: {} times, {} each time",
             grouped(calls.into()),
@@ -101,7 +115,14 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
             )
         }
     };
-    format!("{what}; changing that can save at most {} of the wall time", percent(fired.share))
+    match fired.rule {
+        // A fault takes at least what is assumed, so that is not the most that can be saved.
+        Rule::FreshMemory { .. } => what,
+        _ => format!(
+            "{what}; changing that can save at most {} of the wall time",
+            percent(fired.share)
+        ),
+    }
 }
 
 /// What to try.
