@@ -1,17 +1,23 @@
 //! What matters most in a summary: the few rows that have most of the time, and the time that the
 //! threads spent outside of what was recorded.
 
-use profile::Profile;
+use std::collections::HashMap;
+
+use profile::{OpId, Profile, Role};
 
 use crate::estimate::Estimate;
 use crate::summary::Summary;
-use crate::table::{By, Row, devices};
+use crate::table::{By, Key, Row, devices};
 use crate::threads::ThreadTime;
 
 /// With fewer rows, the table says at a glance where the time went.
 const ROWS: usize = 3;
 /// A larger part of the time than this is what "most" means.
 const MOST: f64 = 0.5;
+/// What is around a smaller part of a thread's time is not what a person would change first,
+const AROUND_MUCH: f64 = 0.1;
+/// and what is around a larger one is the program's loop or a run of the model.
+const AROUND_ALL: f64 = 0.95;
 
 /// The fewest rows that have more than half of the time together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,6 +53,29 @@ pub struct Preempted<'a> {
     pub per_second: f64,
     /// The least time that its calls were on no CPU, in ns.
     pub in_calls_ns: f64,
+}
+
+/// The op or range in which a thread spends most of its time, with the calls inside of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Around {
+    /// The op or range.
+    pub key: Key,
+    /// How long its calls took with everything inside, in ns; of one pass.
+    pub total_ns: f64,
+    /// How many threads called it.
+    pub threads: usize,
+    /// The part of these threads' time in calls, from 0 to 1.
+    pub share: f64,
+}
+
+/// A function of a host's libraries that takes most of the time in calls by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Dominant {
+    /// The function, as the row that has the most of its time.
+    pub op: OpId,
+    /// The part of the time in calls, from 0 to 1, of all rows with its name: with any arguments, and with its
+    /// parallel regions and their tasks.
+    pub share: f64,
 }
 
 /// All calls of a profile together, as the first line of a report says it.
@@ -233,6 +262,57 @@ impl Summary {
         })?;
         let rows = last + 1;
         (rows * 2 < shares.len()).then_some(Most { rows, share: share.min(1.0) })
+    }
+
+    /// Of a summary by op in which calls are inside of others: the op or range that has the most time with
+    /// everything inside, and is not around nearly all that its threads called. `None` if no op or range is around
+    /// much, or if not all calls were timed. Of equal ones, the first of the profile.
+    pub fn around(&self, profile: &Profile) -> Option<Around> {
+        if !self.nested || self.sampled.is_some() {
+            return None;
+        }
+        let passes = passes(profile, By::Op) as f64;
+        let found = self.rows.iter().filter_map(|row| {
+            let Key::Op(op) = row.key else { return None };
+            let op = profile.ops.get(op)?;
+            if !matches!(op.role, Role::Op | Role::Range) || op.bookkeeping {
+                return None;
+            }
+            let is_caller = |t: &&ThreadTime| row.threads.contains(&(t.process, t.thread));
+            let in_calls_ns: f64 =
+                self.threads.iter().filter(is_caller).map(|thread| thread.dispatch_ns).sum();
+            let total_ns = row.total.value * profile.timeline.ns_per_tick();
+            let share = (total_ns / in_calls_ns.max(1.0)).min(1.0);
+            let is_told = (AROUND_MUCH..AROUND_ALL).contains(&share);
+            let (key, threads) = (row.key, row.threads.len());
+            is_told.then_some(Around { key, total_ns: total_ns / passes, threads, share })
+        });
+        found.max_by(|a, b| a.total_ns.total_cmp(&b.total_ns).then(b.key.cmp(&a.key)))
+    }
+
+    /// Of a summary by op: the function with at least half of the time in calls, if its host says how one looks
+    /// inside of it.
+    pub fn dominant(&self, profile: &Profile) -> Option<Dominant> {
+        let mut of_name: HashMap<(&str, &str), (f64, f64, OpId)> = HashMap::new();
+        for row in &self.rows {
+            let Key::Op(id) = row.key else { continue };
+            let Some((op, share)) = profile.ops.get(id).zip(self.share(profile, row)) else {
+                continue;
+            };
+            let is_only_around = matches!(op.role, Role::Run | Role::Range);
+            if is_only_around || op.bookkeeping || profile.ops.host_of(op).inside.is_empty() {
+                continue;
+            }
+            let of = of_name.entry((&op.library, &op.name)).or_insert((0.0, share, id));
+            of.0 += share;
+            if share > of.1 {
+                (of.1, of.2) = (share, id);
+            }
+        }
+        let all =
+            of_name.into_values().map(|(share, _, op)| Dominant { op, share: share.min(1.0) });
+        all.filter(|of| of.share >= MOST)
+            .max_by(|a, b| a.share.total_cmp(&b.share).then(b.op.cmp(&a.op)))
     }
 
     /// What the own times of all rows leave of the threads' wall times, in ns: with them, it adds up

@@ -92,7 +92,9 @@ pub mod tree;
 mod walk;
 pub mod work;
 
-pub use answer::{InPass, Most, Outside, Preempted, SlowFirst, Together, are_means, passes};
+pub use answer::{
+    Around, Dominant, InPass, Most, Outside, Preempted, SlowFirst, Together, are_means, passes,
+};
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
 pub use critical::{CriticalPath, CriticalRow, NoPath, critical_path};

@@ -2,7 +2,7 @@
 
 use analysis::{By, Estimate, Key, Options, Row, Summary, summarize};
 use model::{Loss, Metric};
-use profile::Profile;
+use profile::{Profile, Role};
 use testkit::{CallScript, Item, ProfileScript, Random};
 
 fn summary(script: &ProfileScript, options: &Options) -> Summary {
@@ -388,4 +388,73 @@ fn many_ops() {
         }
     }
     assert_eq!(summary(&script, &Options::default()).rows.len(), OPS as usize);
+}
+
+/// Three steps of 1,000 ns in an optimizer's 400 ns and a forward pass's 300 ns, all inside of a range of the loop.
+fn steps(roles: [Role; 2]) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    let machine = process.machine("m");
+    let names =
+        [(Role::Range, "loop"), (roles[0], "step"), (roles[1], "forward"), (Role::Op, "mul")];
+    let [all, step, forward, mul] = names.map(|(role, name)| process.op(machine, role, name, ""));
+    let of = process.thread("main");
+    for at in (0..3_000).step_by(1_000) {
+        of.call(CallScript::op(all, 1_000 + at, 1_000));
+        of.call(CallScript::op(step, 1_100 + at, 400)).call(CallScript::op(mul, 1_150 + at, 300));
+        of.call(CallScript::op(forward, 1_600 + at, 300)).call(CallScript::op(mul, 1_650 + at, 90));
+    }
+    script
+}
+
+#[test]
+fn what_is_around_most_of_the_time() {
+    let found = |roles| {
+        let (_scratch, profile) = steps(roles).opened();
+        let around = summarize(&profile, &Options::default()).around(&profile)?;
+        let Key::Op(op) = around.key else { return None };
+        let name = profile.ops.get(op)?.name.clone();
+        Some((name, around.total_ns, around.threads, around.share))
+    };
+    // The loop is around everything, and `mul` has 390 ns.
+    let step = Some(("step".to_owned(), 1_200.0, 1, 0.4));
+    assert_eq!(found([Role::Range, Role::Range]), step);
+    assert_eq!(found([Role::Op, Role::Range]), step);
+    // A run of a model is not what one would change.
+    let mul = Some(("mul".to_owned(), 1_170.0, 1, 0.39));
+    assert_eq!(found([Role::Run, Role::Run]), mul);
+    let (_scratch, profile) = two_processes().opened();
+    let flat = summarize(&profile, &Options::default()).around(&profile);
+    assert_eq!(flat, None, "no call is inside of another one");
+}
+
+/// A function that takes 60 % with its region and the tasks of it, with two shapes, and another one.
+#[test]
+fn a_function_takes_most_of_the_time() {
+    let found = |most: u64, name: &str, host: u8| {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(7);
+        let machine = process.machine("m");
+        process.libraries[0].host = host;
+        let ops = [(Role::Op, "16"), (Role::Op, "32"), (Role::Task, "")];
+        let [small, large, task] = ops.map(|(role, of)| process.op(machine, role, name, of));
+        let other = process.op(machine, Role::Op, "other", "");
+        let of = process.thread("main");
+        of.call(CallScript::op(small, 1_000, 100)).call(CallScript::op(other, 3_000, 1_000 - most));
+        of.call(CallScript::op(large, 2_000, most - 300)).call(CallScript::op(
+            task,
+            2_010,
+            most - 400,
+        ));
+        process.thread("worker").call(CallScript::op(task, 2_000, 200));
+        let (_scratch, profile) = script.opened();
+        let summary = summarize(&profile, &Options::default());
+        let most = summary.dominant(&profile)?;
+        Some((profile.ops.get(most.op)?.name.clone(), (most.share * 1_000.0).round()))
+    };
+    use testkit::hosts::{TORCH, TVM};
+    assert_eq!(found(600, "prefix", TVM), Some(("prefix".to_owned(), 600.0)));
+    assert_eq!(found(450, "prefix", TVM).map(|of| of.0), Some("other".to_owned()));
+    assert_eq!(found(600, "vm.builtin.copy", TVM), None, "not a function that is compiled");
+    assert_eq!(found(600, "prefix", TORCH), None, "its functions cannot be instrumented");
 }

@@ -3,10 +3,11 @@
 //!
 //! ```text
 //!  number u8 · flags u8 · 3 × u32 thousandths · name · title · ops · library key · without calls ·
-//!  bookkeeping · profiler · u8 n · n × (role u8 · kind) · u8 n · n × numbered
+//!  bookkeeping · profiler · u8 n · n × (role u8 · kind) · u8 n · n × numbered · inside
 //! ```
 //!
-//! Texts are as everywhere in metadata: a length of four bytes, and UTF-8. A reader believes no
+//! Texts are as everywhere in metadata: a length of four bytes, and UTF-8. *Inside* came later than the
+//! rest, and is empty if the description ends before it. A reader believes no
 //! description: it cuts what is too long, removes control characters, and puts numbers into their
 //! range.
 
@@ -66,6 +67,9 @@ pub struct Host {
     pub kinds: Cow<'static, [(Role, Text)]>,
     /// How the names of ranges begin that end in a number and are all one row: `ProfilerStep#`.
     pub numbered: Cow<'static, [Text]>,
+    /// What one does to see the loops inside of one of its functions, in the imperative: `compile …, record it with
+    /// …, and look at …`. Empty if its functions cannot be instrumented.
+    pub inside: Text,
 }
 
 impl Host {
@@ -87,6 +91,7 @@ impl Host {
         profiler: Cow::Borrowed(""),
         kinds: Cow::Borrowed(&[]),
         numbered: Cow::Borrowed(&[]),
+        inside: Cow::Borrowed(""),
     };
 
     /// Returns what the host calls its calls of this role, if it has a name for them.
@@ -134,6 +139,7 @@ impl Wire for Host {
         self.numbered.iter().for_each(|prefix| {
             e.str(prefix);
         });
+        e.str(&self.inside);
     }
 
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
@@ -149,6 +155,7 @@ impl Wire for Host {
             kinds.extend(role.map(|role| (*role, kind)));
         }
         let numbered = (0..d.u8()?).map(|_| text(d)).collect::<Result<Vec<_>, _>>()?;
+        let inside = if d.remaining() == 0 { Text::default() } else { text(d)? };
         let host = Self {
             name,
             title,
@@ -165,6 +172,7 @@ impl Wire for Host {
             profiler,
             kinds: kinds.into(),
             numbered: numbered.into(),
+            inside,
         };
         Ok(host.within_bounds())
     }
@@ -184,6 +192,7 @@ impl Host {
             &mut self.without_calls,
             &mut self.bookkeeping,
             &mut self.profiler,
+            &mut self.inside,
         ];
         for text in texts {
             *text = clean(text).into();
@@ -230,8 +239,14 @@ mod tests {
         host.put(&mut e);
         let bytes = e.finish();
         let read = Host::get(&mut Decoder::new(&bytes)).expect("whole");
+        // Earlier versions wrote no text about the inside.
+        let earlier = bytes.len() - 4 - host.inside.len();
+        let cut =
+            Host::get(&mut Decoder::new(&bytes[..earlier])).expect("as of an earlier version");
+        assert_eq!(cut, Host { inside: "".into(), ..read.clone() });
         // Everywhere in a short one, and at 500 places of a long one.
-        for cut in (0..bytes.len()).step_by(bytes.len().div_ceil(500)) {
+        let cuts = (0..bytes.len()).step_by(bytes.len().div_ceil(500));
+        for cut in cuts.filter(|cut| *cut != earlier) {
             assert!(Host::get(&mut Decoder::new(&bytes[..cut])).is_err(), "cut at {cut}");
         }
         read
@@ -254,6 +269,7 @@ mod tests {
             profiler: "toyprof".into(),
             kinds: vec![(Role::Region, "loop".into()), (Role::Task, "part".into())].into(),
             numbered: vec!["step#".into()].into(),
+            inside: "compile it with toycc".into(),
             ..Host::UNKNOWN
         };
         assert_eq!(read(&host), host);

@@ -2,13 +2,14 @@
 
 use std::io::{self, Write};
 
-use analysis::{CounterTotal, Counts, Estimate, Row, SampledRow, SilentThread, ThreadTime};
+use analysis::{CounterTotal, Counts, Estimate, Key, Row, SampledRow, SilentThread, ThreadTime};
 use profile::Profile;
 use serde::{Serialize, Serializer};
 
 use super::Report;
 use crate::object::{object, unless_empty};
 use crate::view::head::ProfileHead;
+use crate::view::held_back;
 use crate::view::keys::{key_out, thread_ref};
 use crate::view::loops::expensive;
 use crate::view::losses::losses_out;
@@ -64,6 +65,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
     let overview = &report.overview;
     let (profile, summary) = (overview.profile, overview.summary);
     let Counts { processes, threads, devices } = summary.places(profile);
+    let is_whole = held_back::is_whole(overview);
     let total = summary.total.map(|sum| sum.value * profile.timeline.ns_per_tick());
     object! {
         schema: REPORT_SCHEMA,
@@ -93,6 +95,17 @@ fn document(report: &Report<'_>) -> impl Serialize {
             spans?: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls?: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
+        // These two are of all calls, and absent from a report of some of them.
+        around?: summary.around(profile).filter(|_| is_whole).map(|of| object! {
+            ..key: key_out(profile, of.key),
+            total_ns: of.total_ns,
+            threads: of.threads,
+            share: of.share,
+        }),
+        dominant?: summary.dominant(profile).filter(|_| is_whole).map(|of| object! {
+            ..key: key_out(profile, Key::Op(of.op)),
+            share: of.share,
+        }),
         // Only in a run with a budget.
         sampled?: sampled::json(overview),
         rows: RowsOut { overview, order: &report.table.order },

@@ -10,6 +10,7 @@ use crate::terminal::visible;
 use crate::view::between;
 use crate::view::head;
 use crate::view::held_back;
+use crate::view::inside;
 use crate::view::labels::{op_of, process_label, silent_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
 use crate::view::loops::expensive;
@@ -130,6 +131,12 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     }
     if let Some(most) = held_back::most(overview) {
         wrapped(out, "look at: ", &most, width)?;
+    }
+    let is_whole = held_back::is_whole(overview);
+    let has_loops = report.loops.entered().next().is_some();
+    let text = is_whole.then(|| inside::text(overview.profile, overview.summary, has_loops));
+    if let Some(text) = text.flatten() {
+        wrapped(out, "inside: ", &text, width)?;
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ use profile::{LossCount, Profile, merge_losses};
 
 use super::csv;
 use super::held_back::{finding, fired};
+use super::inside;
 use super::notes::words;
 use super::table::{Table, Value, top};
 use super::wrap::{PROSE_WIDTH, wrapped};
@@ -135,9 +136,9 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
                 return Ok(ExitCode::from(1));
             }
             text::print(&mut out, &view, chosen.width.or_else(known_width))?;
-            if let Some(most) = most(&view) {
-                let width = chosen.width.or_else(known_width).map_or(PROSE_WIDTH, |n| n.max(40));
-                wrapped(&mut out, "look at: ", &most, width)?;
+            let width = chosen.width.or_else(known_width).map_or(PROSE_WIDTH, |n| n.max(40));
+            for (label, text) in last_lines(&view) {
+                wrapped(&mut out, label, &text, width)?;
             }
         }
         Format::Json => json::print(&mut out, &view)?,
@@ -151,19 +152,28 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// What holds the program back most, as `report` says it, if all ops are shown.
-fn most(view: &View<'_>) -> Option<String> {
+/// What holds the program back most, and how one looks inside of the op that takes most of the time, as `report` says
+/// them, if all ops are shown.
+fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
     let trees = &view.chosen.trees;
     let is_whole = view.chosen.filter.is_none()
         && !view.chosen.by_rank
         && (&trees.machine, trees.since, trees.until) == (&None, None, None)
         && view.table.ops > 0;
     if !is_whole {
-        return None;
+        return Vec::new();
     }
+    let profile = view.profile;
     let options = Options { raw: view.raw, ..Options::default() };
-    let summary = analysis::summarize(view.profile, &options);
-    fired(view.profile, &summary).first().map(|first| finding(view.profile, first))
+    let summary = analysis::summarize(profile, &options);
+    let most = fired(profile, &summary).first().map(|first| finding(profile, first));
+    // Loops that cannot be read may be there.
+    let has_loops = profile.loops().map_or(true, |loops| loops.rows.iter().any(|row| row.hits > 0));
+    let inside = inside::text(profile, &summary, has_loops);
+    most.map(|text| ("look at: ", text))
+        .into_iter()
+        .chain(inside.map(|text| ("inside: ", text)))
+        .collect()
 }
 
 /// The names of the virtual machines with their processes, without duplicates.

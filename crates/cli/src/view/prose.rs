@@ -9,6 +9,7 @@ pub mod explained;
 pub mod first;
 pub mod head;
 pub mod held_back;
+pub mod inside;
 pub mod losses;
 pub mod notes;
 pub mod overview;

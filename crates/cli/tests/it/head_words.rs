@@ -122,7 +122,11 @@ fn a_thread_that_lost_its_cpu_is_a_note_and_a_warning_of_the_page() {
     let expected = "main (4711) was preempted 300 times (500 times in each second on a CPU), and was off the CPU for \
                     at least 400 ms of its time in calls (40.0 %), which durations include";
     assert!(said.contains(expected), "{said}");
-    assert!(!report(&preempted(300, 3_000)).contains("preempted"), "it waited by itself");
+    // Workgroups of IREE never wait by themselves, but ops of PyTorch may.
+    let mut waits = preempted(300, 3_000);
+    assert!(report(&waits).contains("preempted 300 times"));
+    waits.processes[0].libraries[0].host = testkit::hosts::TORCH;
+    assert!(!report(&waits).contains("preempted"), "it waited by itself");
     assert!(!report(&preempted(10, 2)).contains("preempted"), "hardly ever");
     let (scratch, profile) = preempted(300, 20).written();
     let page = scratch.join("x.html");
@@ -157,7 +161,7 @@ fn shapes_that_were_not_recorded_are_named() {
     let (said, _) = run(&["report", "--width", "200", "--verbose"], &profile);
     assert!(said.contains(hint), "{said}");
     let (said, _) = run(&["explain", "--op", "aten::linear"], &profile);
-    assert!(said.contains("shapes of arguments were not recorded (`run --shapes`)"), "{said}");
+    assert!(said.contains("because they were not recorded (`run --shapes`)"), "{said}");
     let (_scratch, profile) = with("float32[8, 8]").written();
     let (said, _) = run(&["report", "--width", "200", "--verbose"], &profile);
     assert!(!said.contains("--shapes"), "{said}");
@@ -197,4 +201,75 @@ fn writing_a_page_says_what_it_wrote() {
     );
     let (_, said) = run(&["report", "--html", to, "--quiet"], &profile);
     assert_eq!(said, "");
+}
+
+/// Steps of 1 ms in a range of the loop, of which 0.4 ms are in a range that calls `mul`.
+fn steps(host: u8) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    let machine = process.machine("m");
+    process.libraries.last_mut().unwrap().host = host;
+    let ops = [(Role::Range, "loop"), (Role::Range, "step"), (Role::Op, "mul")];
+    let [all, step, mul] = ops.map(|(role, name)| process.op(machine, role, name, ""));
+    let thread = process.thread("main");
+    for n in 0..10 {
+        let at = n * MS;
+        thread.call(CallScript::op(all, at, MS)).call(CallScript::op(step, at + 100, 4 * MS / 10));
+        thread.call(CallScript::op(mul, at + 200, 3 * MS / 10));
+    }
+    script
+}
+
+#[test]
+fn the_range_with_the_most_time_inside_is_named() {
+    let expected = "step (range) takes 4.00 ms with the calls inside of it, 40.0 % of its thread's time in calls";
+    let script = steps(testkit::hosts::TORCH);
+    assert!(report(&script).contains(expected), "{}", report(&script));
+    let (scratch, profile) = script.written();
+    let json = |options: &[&str]| -> serde_json::Value {
+        let words = [&["report", "--format", "json"], options].concat();
+        serde_json::from_str(&run(&words, &profile).0).unwrap()
+    };
+    let around = &json(&[])["around"];
+    assert_eq!((&around["op"], &around["threads"]), (&"step".into(), &1.into()));
+    assert_eq!((around["total_ns"].as_f64(), around["share"].as_f64()), (Some(4e6), Some(0.4)));
+    assert!(json(&["--filter", "mul"])["around"].is_null(), "not of everything");
+    let page = scratch.join("x.html");
+    run(&["report", "--html", page.to_str().unwrap()], &profile);
+    let text = std::fs::read_to_string(&page).unwrap();
+    let head: serde_json::Value =
+        serde_json::from_slice(&crate::page_data::block(&text, "head")).unwrap();
+    let sentences = head["sentences"].as_array().unwrap();
+    assert!(sentences.iter().any(|one| one.as_str().unwrap() == expected), "{sentences:?}");
+}
+
+/// One of two kernels takes 80 % of the time.
+#[test]
+fn a_report_says_how_to_look_inside_of_a_kernel() {
+    let printed = |command: &str, host: u8, long: u64| {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(4711);
+        let machine = process.machine("m");
+        process.libraries.last_mut().unwrap().host = host;
+        let [prefix, dense] =
+            ["prefix", "dense"].map(|name| process.op(machine, Role::Op, name, ""));
+        let thread = process.thread("main");
+        for n in 0..10 {
+            thread.call(CallScript::op(prefix, n * 20_000, long));
+            thread.call(CallScript::op(dense, n * 20_000 + 10_000, 2_000));
+        }
+        let (_scratch, profile) = script.written();
+        run(&[command, "--width", "200"], &profile).0
+    };
+    use testkit::hosts::{TORCH, TVM};
+    for command in ["report", "ops"] {
+        let said = printed(command, TVM, 8_000);
+        let expected = "inside: prefix takes 80.0 % of the time in calls; to see which of its loops do, compile the \
+                        model inside of `with cp.loops(mode=\"timed\", min_height=0):`";
+        assert!(said.contains(expected), "{said}");
+        assert!(said.ends_with("and look at `counterpoint loops report`"), "{said}");
+        assert!(!printed(command, TORCH, 8_000).contains("inside: "), "it has no loops to show");
+    }
+    let even = printed("report", TVM, 1_900);
+    assert!(even.contains("inside: dense takes 51.3 %"), "{even}");
 }

@@ -17,5 +17,10 @@ pub const HOST: Host = Host {
     ),
     bookkeeping: Borrowed("vm.builtin."),
     kinds: Borrowed(&[(Role::Region, Borrowed("region")), (Role::Task, Borrowed("task"))]),
+    inside: Borrowed(
+        "compile the model inside of `with cp.loops(mode=\"timed\", min_height=0):` (`import counterpoint.tvm \
+         as cp`), record that with `counterpoint run --loops -e none`, and look at `counterpoint loops \
+         report`",
+    ),
     ..Host::UNKNOWN
 };

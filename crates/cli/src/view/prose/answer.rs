@@ -6,16 +6,18 @@ use profile::Origin;
 
 use super::overview::{Overview, name_of};
 use super::sampled;
-use crate::view::labels::{process_label, thread_label};
-use crate::view::units::{percent, plural, time};
+use crate::view::labels::{labels, process_label, thread_label};
+use crate::view::units::{percent, plural, shorten, time};
 
 /// A smaller part of the threads' time than this is not worth saying.
 const WORTH_SAYING: f64 = 0.01;
+/// Longer names of ops are shortened.
+const NAME: usize = 60;
 
 /// How long the calls took and where most of that went, and how much of its time the busiest thread spent
-/// outside of them: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops` and
+/// outside of them, and which op or range is around most of them: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops` and
 /// `worker-0 (4712), the busiest of 2 threads, spent 86.2 % of 455 ms outside of calls, 86.8 % of that off a
-/// CPU`. `lasted_ns` is how long the recording took, if that is known.
+/// CPU`, `step takes 36.1 s with the calls inside of it, 36.0 % of its thread's time in calls`. `lasted_ns` is how long the recording took, if that is known.
 pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     let mut first = calls(overview);
     let are_all = overview.filter.is_none() && overview.places == [None; 3];
@@ -41,7 +43,20 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
         };
         format!("{who} spent {share} of {} outside of calls{off}", time(each))
     });
-    [first].into_iter().chain(second).collect()
+    let around = overview.summary.around(overview.profile).filter(|_| are_all);
+    let third = around.map(|around| {
+        let threads = match around.threads {
+            1 => "its thread's".to_owned(),
+            n => format!("its {n} threads'"),
+        };
+        format!(
+            "{} takes {} with the calls inside of it, {} of {threads} time in calls",
+            shorten(&labels(overview.profile, &[around.key]).concat(), NAME),
+            time(around.total_ns),
+            percent(around.share)
+        )
+    });
+    [first].into_iter().chain(second).chain(third).collect()
 }
 
 /// Who spent how much time outside of calls: the thread with the most time in calls, because a sum would
