@@ -106,6 +106,17 @@ impl Op {
         self.shown.as_deref().unwrap_or(&self.name)
     }
 
+    /// Returns whether a pattern matches the op's name, readable or as the compiler wrote it, or the name with the role
+    /// behind it, as tables show it: `aten::mm (task)`.
+    pub fn is_called(&self, glob: &str) -> bool {
+        let with_role = || match self.role {
+            Role::Workgroup | Role::Op => None,
+            role => Some(format!("{} ({})", self.shown_name(), role.name())),
+        };
+        crate::demangle::matches(glob, &self.name)
+            || with_role().is_some_and(|name| model::glob::matches(glob, &name))
+    }
+
     /// Returns `path:line` or `path`; `None` if the compiler recorded nothing.
     pub fn source(&self) -> Option<String> {
         match (self.source_path.as_str(), self.source_line) {

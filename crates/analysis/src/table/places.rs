@@ -104,7 +104,7 @@ impl<'a> Places<'a> {
         let ops = selected.then(|| {
             all.iter()
                 .map(|op| {
-                    filter.is_none_or(|glob| profile::demangle::matches(glob, &op.name))
+                    filter.is_none_or(|glob| op.is_called(glob))
                         && by_kind.is_none_or(|glob| kind_matches(glob, &op.library))
                 })
                 .collect()

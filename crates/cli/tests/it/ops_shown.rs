@@ -7,6 +7,7 @@ use std::process::Command;
 
 use profile::Job;
 use record::meta::Role;
+use record::page::KEY_CORRELATION;
 use serde_json::{Value, json};
 use testkit::{CallScript, ProfileScript};
 
@@ -60,6 +61,63 @@ fn a_filter_chooses_the_same_ops_at_every_width() {
     let said = String::from_utf8(none.stderr).unwrap();
     assert!(said.contains("no op of this profile matches") && said.contains("softmax"), "{said}");
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
+}
+
+/// Two ops with a region each, whose two tasks are on one CPU.
+fn serial() -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    let vm = process.machine("vm 0");
+    let mut of = |name: &str| {
+        [Role::Op, Role::Region, Role::Task].map(|role| process.op(vm, role, name, ""))
+    };
+    let all = [of("matmul"), of("relu")];
+    let places = (0..).map(|n| 1_000 + 10_000 * n);
+    let task = |task: u32, number: u32, region: u64, at: u64| {
+        let call = CallScript::new(task, at, 1_000).workgroup(number, 2).on(3, 0);
+        call.value(KEY_CORRELATION, region)
+    };
+    let main = process.thread("main");
+    for ((n, at), [op, region, tasks]) in (1..).zip(places.clone()).zip(all) {
+        main.call(task(tasks, 0, n, at + 200));
+        main.call(CallScript::op(region, at + 100, 4_000).value(KEY_CORRELATION, n));
+        main.call(CallScript::op(op, at, 5_000));
+    }
+    let worker = process.thread("worker");
+    for ((n, at), [.., tasks]) in (1..).zip(places).zip(all) {
+        worker.call(task(tasks, 1, n, at + 2_000));
+    }
+    script
+}
+
+/// Whether other CPUs were free is not known, so it is not said.
+#[test]
+fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
+    let (_scratch, dir) = serial().written();
+    let all = output(&dir, &["ops"]);
+    for name in ["matmul", "relu"] {
+        let expected = format!(
+            "cores: {name}: in 1 of 1 region, tasks of different threads ran one after the other on one CPU (3)\n"
+        );
+        assert!(all.replace("\n       ", " ").contains(&expected), "{all}");
+    }
+    let some = output(&dir, &["ops", "--filter", "matmul"]);
+    assert!(some.contains("cores: matmul") && !some.contains("relu"), "{some}");
+}
+
+/// Names as a report prints them are patterns, too.
+#[test]
+fn a_report_can_be_filtered_by_a_name_with_its_role() {
+    let (_scratch, dir) = serial().written();
+    let names = |glob: &str| {
+        let words = ["report", "--format", "json", "--filter", glob];
+        let all: Value = serde_json::from_str(&output(&dir, &words)).unwrap();
+        let rows = all["rows"].as_array().unwrap().iter();
+        rows.map(|row| json!([row["op"], row["role"]])).collect::<Vec<_>>()
+    };
+    assert_eq!(names("relu (task)"), [json!(["relu", "task"])]);
+    assert_eq!(names("* (region)").len(), 2);
+    assert_eq!(names("relu").len(), 3);
 }
 
 #[test]

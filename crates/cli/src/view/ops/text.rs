@@ -53,10 +53,11 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     }
     let mut regions = columns::regions(view);
     view.chosen.keep_matching(&mut regions);
+    let all = regions.order.clone();
     regions.keep_first(top(view.chosen.top, Format::Table));
     if !regions.order.is_empty() {
         text::table(out, &regions, tables)?;
-        for line in serial(view) {
+        for line in serial(view, &all) {
             wrapped(out, "cores: ", &line, prose)?;
         }
     }
@@ -137,18 +138,17 @@ fn runs(view: &View<'_>) -> String {
     )
 }
 
-/// Sentences about regions whose tasks waited for one another, those with the most time first.
-fn serial(view: &View<'_>) -> Vec<String> {
+/// Sentences about regions of these rows whose tasks waited for one another, those with the most time first. Whether
+/// other programs used the other CPUs is not known.
+fn serial(view: &View<'_>, order: &[usize]) -> Vec<String> {
     let rows = &view.table.rows;
-    let order = columns::regions(view).order;
     let mut lines = Vec::new();
-    for row in order.into_iter().map(|row| &rows[row]) {
+    for row in order.iter().map(|row| &rows[*row]) {
         let (regions, name) = (&row.regions, columns::name(row));
         let of = plural(regions.regions.into(), "region");
         if regions.serial_threads > 0 {
             lines.push(format!(
-                "{name}: in {} of {of}, one thread ran several tasks one after the other, although \
-                 there were CPUs for more threads",
+                "{name}: in {} of {of}, one thread ran several tasks one after the other",
                 grouped(regions.serial_threads.into())
             ));
         }
@@ -157,7 +157,7 @@ fn serial(view: &View<'_>) -> Vec<String> {
             let cpus: Vec<String> = regions.serial_cpus.keys().map(u32::to_string).collect();
             lines.push(format!(
                 "{name}: in {} of {of}, tasks of different threads ran one after the other on one \
-                 CPU ({}), although there were other CPUs",
+                 CPU ({})",
                 grouped(on_cpus.into()),
                 cpus.join(" or ")
             ));
