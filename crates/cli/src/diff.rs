@@ -72,7 +72,8 @@ pub struct Args {
     #[arg(long, alias = "op", value_name = "GLOB")]
     filter: Option<String>,
     /// Column to sort by, named as in the table or in CSV. By default, rows with a difference come
-    /// first, and then those that add most to the difference of the whole.
+    /// first, and those that only one side has come last; among equals, those that add most to the difference of
+    /// the whole are first.
     #[arg(long, value_name = "COLUMN")]
     sort: Option<String>,
     /// Show only the first N rows; 0 for all. The default is 30 in a table for people, and all in

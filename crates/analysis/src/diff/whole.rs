@@ -26,6 +26,9 @@ pub struct Whole {
     pub estimated: [bool; 2],
     /// What that leaves of the threads' wall times.
     pub between_ns: [Option<f64>; 2],
+    /// By how much the recorded times differ: of pairs, the mean of their differences, which need not be what the
+    /// medians in `total_ns` differ by. The next two add up to it.
+    pub difference: Option<Part>,
     /// What all ops add to the time of a run, at the cost of their typical executions.
     pub explained: Option<Part>,
     /// What is left of the difference of the recorded times.
@@ -85,15 +88,24 @@ impl Parts {
             let typical = typical.as_ref()?;
             Some(totals.iter().zip(typical).map(|(all, part)| all - part).collect::<Vec<f64>>())
         };
+        let all = totals[0].as_ref().zip(totals[1].as_ref());
+        let all = all.and_then(|(a, b)| difference(a, b, is_paired));
         let rests = rest(0, &typical_a).zip(rest(1, &typical_b));
+        let remainder = match (is_paired, all, explained) {
+            (true, ..) => rests.and_then(|(a, b)| difference(&a, &b, true)),
+            // A difference of medians is not the sum of those of its parts.
+            (false, Some(all), Some(of)) => Some(Part { ns: all.ns - of.ns, interval: None }),
+            (false, ..) => None,
+        };
         Whole {
             compared: decided.compared,
             verdict: decided.verdict,
             total_ns: [0, 1].map(|side| middle(of(side, &|run| run.total_ns))),
             estimated: [a, b].map(|runs| runs.iter().any(|run| run.sampled)),
             between_ns: [0, 1].map(|side| middle(of(side, &|run| run.between_ns))),
+            difference: all,
             explained,
-            remainder: rests.and_then(|(a, b)| difference(&a, &b, is_paired)),
+            remainder,
         }
     }
 }

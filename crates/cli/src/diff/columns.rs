@@ -186,10 +186,12 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     add_ends(diff, &mut columns);
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let weight = |row: usize| rows[row].part.map_or(0.0, |part| part.ns.abs());
-    let differs = |row: usize| rows[row].verdict.change().is_some() || is_new_or_gone(&rows[row]);
-    order.sort_by(|x, y| {
-        differs(*y).cmp(&differs(*x)).then_with(|| weight(*y).total_cmp(&weight(*x)))
-    });
+    // A row that only one side has is not compared with anything.
+    let place = |row: usize| match &rows[row] {
+        one if is_new_or_gone(one) => 2,
+        one => u8::from(one.verdict.change().is_none()),
+    };
+    order.sort_by(|x, y| place(*x).cmp(&place(*y)).then_with(|| weight(*y).total_cmp(&weight(*x))));
     Table::new(columns, order)
 }
 

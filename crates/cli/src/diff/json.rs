@@ -56,6 +56,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             // Whether the totals of a side are estimates. Only in runs with a budget.
             estimated?: Some(whole.estimated).filter(|sides| sides.contains(&true)),
             between_ns: whole.between_ns,
+            difference: whole.difference.map(part),
             explained: whole.explained.map(part),
             remainder: whole.remainder.map(part),
         },

@@ -106,7 +106,7 @@ fn whole(view: &View<'_>) -> Vec<Whole> {
     let drawn =
         Row { change: change(&of.compared, &of.verdict), part: None, kind: word(&of.verdict) };
     let nothing = [None; 2];
-    let mut rows = vec![row("all calls", of.total_ns, Some(verdict), None, drawn)];
+    let mut rows = vec![row("all calls", of.total_ns, Some(verdict), of.difference, drawn)];
     let rest = Row::default();
     if of.explained.is_some() {
         rows.push(row("typical calls of all ops", nothing, None, of.explained, rest));

@@ -149,10 +149,17 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
                 part(&rest)
             )
         });
+        let paired = diff.whole.difference.filter(|of| of.interval.is_some());
+        let difference = paired.map_or(String::new(), |of| {
+            format!(
+                " (medians); the differences of pairs have the mean {}, which is made of what follows",
+                signed_time(of.ns)
+            )
+        });
         lines.push((
             "whole",
             format!(
-                "{} → {} in calls of a run. Typical calls of all ops add {}{rest}",
+                "{} → {} in calls of a run{difference}. Typical calls of all ops add {}{rest}",
                 about(0) + &time(a),
                 about(1) + &time(b),
                 part(&explained)

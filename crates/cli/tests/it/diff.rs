@@ -402,6 +402,31 @@ fn without_pairs_nothing_is_tested() {
     assert_eq!(words(&other, &few, &["--paired"])["pairs"], 5);
 }
 
+/// Softmax is new in B and adds the most; it is below matmul, with which something is compared. What adds up to the
+/// difference is said beside it.
+#[test]
+fn rows_of_one_side_come_last_and_the_parts_add_up() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 10_100, 0);
+    for round in 1..=8 {
+        let place = Series::run_at(&at, round, Side::A);
+        std::fs::remove_dir_all(&place).unwrap();
+        with_softmax(Side::A, round, 10_000, 0, false).write(&place);
+    }
+    let at = at.to_str().unwrap();
+    let found: Value =
+        serde_json::from_str(&golden.run(&["diff", at, "--format", "json"]).stdout).unwrap();
+    let names: Vec<&str> =
+        found["rows"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["matmul_64", "softmax_64"]);
+    let ns = |part: &str| found["whole"][part]["ns"].as_f64().unwrap();
+    assert!((ns("explained") + ns("remainder") - ns("difference")).abs() < 1e-6, "{found}");
+    let text = golden.run(&["diff", at, "--width", "200"]).stdout;
+    assert!(text.contains("in calls of a run (medians); the differences of pairs have the mean +"));
+}
+
 /// What Ctrl-C leaves: the last round has no B, or one whose program was ended.
 #[test]
 fn incomplete_rounds_are_left_out() {
