@@ -26,6 +26,7 @@ use crate::view::csv;
 use crate::view::head::command;
 use crate::view::losses;
 use crate::view::notes::words;
+use crate::view::preempted;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
@@ -122,6 +123,9 @@ pub fn print(
                 let prose = width.unwrap_or(PROSE_WIDTH);
                 wrapped(&mut out, "note: ", &format!("this cannot be: {contradictions}"), prose)?;
             }
+            if let Some(text) = preempted_threads(profile, chosen.raw) {
+                wrapped(&mut out, "note: ", &text, width.unwrap_or(PROSE_WIDTH))?;
+            }
         }
         LoopFormat::Of(Format::Json) => json::print(&mut out, &shown, &losses, chosen.threads)?,
         LoopFormat::Of(Format::Csv) => {
@@ -131,6 +135,15 @@ pub fn print(
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `report` says about threads that lost the CPU in calls. Not known of threads without calls.
+fn preempted_threads(profile: &Profile, raw: bool) -> Option<String> {
+    if profile.calls() == 0 {
+        return None;
+    }
+    let summary = analysis::summarize(profile, &analysis::Options { raw, ..Default::default() });
+    preempted::text_of(profile, &summary, "times of loops")
 }
 
 /// Without a width trees are as wide as they need.
@@ -252,4 +265,46 @@ fn code_and_text(
         source::texts(out, shown, tree, &|node| rows.all || node.all.hits > 0, width)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::Usage;
+    use testkit::{CallScript, ProfileScript};
+
+    use super::*;
+
+    /// A thread with calls for 1 s, of which 0.6 s were on a CPU, and that lost it 300 times.
+    #[test]
+    fn times_of_loops_include_what_other_programs_took() {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(4711);
+        process.library("m", &["f"]);
+        let thread = process.thread("main");
+        for n in 0..100 {
+            thread.call(CallScript::new(0, n * 10_000_000, 10_000_000));
+        }
+        let begin = Usage {
+            ticks: 0,
+            cpu_ns: 0,
+            minor_faults: 0,
+            major_faults: 0,
+            voluntary_switches: 0,
+            involuntary_switches: 0,
+        };
+        let end = |switches| Usage {
+            ticks: 1_000_000_000,
+            cpu_ns: 600_000_000,
+            involuntary_switches: switches,
+            ..begin
+        };
+        thread.usages = vec![(Some(begin), Some(end(300)))];
+        let (_scratch, profile) = script.opened();
+        let said = preempted_threads(&profile, false).unwrap_or_default();
+        let expected =
+            "at least 400 ms of its time in calls (40.0 %), which times of loops include";
+        assert!(said.contains(expected), "{said}");
+        script.processes[0].threads[0].usages = vec![(Some(begin), Some(end(3)))];
+        assert_eq!(preempted_threads(&script.opened().1, false), None);
+    }
 }

@@ -1,13 +1,20 @@
 //! Threads from which the kernel took the CPU while they were in calls, in a sentence.
 
+use analysis::Summary;
+use profile::Profile;
+
 use super::overview::Overview;
 use crate::view::labels::{process_label, thread_label};
 use crate::view::units::{grouped, number, percent, plural, time};
 
 /// Which thread was preempted, how often, and what that did to durations. `None` if none was often.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
-    let profile = overview.profile;
-    let all = overview.summary.preempted(profile);
+    text_of(overview.profile, overview.summary, "durations")
+}
+
+/// Like [`text`]; `times` says whose times these are.
+pub fn text_of(profile: &Profile, summary: &Summary, times: &str) -> Option<String> {
+    let all = summary.preempted(profile);
     let most = all.first()?;
     let mut who = thread_label(profile, most.thread.process, most.thread.thread);
     if profile.processes.len() > 1 {
@@ -22,7 +29,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     Some(format!(
         "other programs, or other threads of this one, took the CPU: {who} was preempted {} times ({rate} times \
          in each second on a CPU), and was off the CPU for at least {} of its time in calls ({}), which \
-         durations include{more}",
+         {times} include{more}",
         grouped(most.times.into()),
         time(most.in_calls_ns),
         percent(most.in_calls_ns / most.thread.dispatch_ns),
