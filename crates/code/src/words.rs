@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use crate::graph::Reader;
-use crate::image::{Image, Machine};
-use crate::insn::{Class, Insn, Op, Register};
+use crate::image::{Function, Image, Machine};
+use crate::insn::{Class, Flow, Insn, Op, Register};
 use crate::region::{MachineLoop, Region};
 use crate::x86::{self, Arithmetic, Detail};
 
@@ -16,6 +16,8 @@ use crate::x86::{self, Arithmetic, Detail};
 const STACK: Register = 4;
 /// Instructions of one loop that are looked at, at most.
 const MOST: usize = 4096;
+/// Longer names of functions are left out.
+const LONGEST_NAME: usize = 60;
 
 /// What an id's code does, in one line. `None`: nothing is known, because the machine is not x86-64 or there is
 /// no loop in the machine code. `widest`: bits of the widest vectors in the code of the whole module.
@@ -59,6 +61,14 @@ struct Group {
     each: u64,
 }
 
+/// What leads from a register's value at the begin of an iteration to the one at its end.
+#[derive(Clone, Debug, Default)]
+struct Chain {
+    kinds: BTreeSet<Arithmetic>,
+    /// How many arithmetic instructions wait for one another, at most.
+    length: u32,
+}
+
 #[derive(Debug, Default)]
 struct Facts {
     /// Arithmetic on floating-point numbers and vectors, by bits of the vectors; 0: scalar.
@@ -66,14 +76,17 @@ struct Facts {
     /// Arithmetic in general registers, without what only counts.
     integer: u64,
     /// Chains through iterations: what each consists of.
-    chains: Vec<BTreeSet<Arithmetic>>,
+    chains: Vec<Chain>,
     loads: BTreeMap<(Stride, Place), Group>,
     stores: BTreeMap<(Stride, Place), Group>,
     /// Operands on the stack: read and written.
     spilled: [u64; 2],
     gathers: u64,
     scatters: u64,
-    calls: u64,
+    /// Calls by the name of the function; without a name if that is not known.
+    calls: BTreeMap<String, u64>,
+    /// Calls of an address that is in a register or in memory.
+    indirect: u64,
     /// Whether each iteration runs all instructions once.
     straight: bool,
 }
@@ -88,6 +101,7 @@ impl Facts {
         let steps = steps(&insns);
         for (insn, detail) in &insns {
             facts.add(insn, detail, &steps);
+            facts.add_call(image, insn);
         }
         if l.straight {
             facts.chains = chains(&insns, &steps);
@@ -97,7 +111,6 @@ impl Facts {
 
     fn add(&mut self, insn: &Insn, detail: &Detail, steps: &Steps) {
         let has = |bit: u16| insn.class.bits & bit != 0;
-        self.calls += u64::from(has(Class::CALL));
         match detail.arithmetic {
             Some(Arithmetic::Integer) => self.integer += 1,
             Some(_) => *self.arithmetic.entry(detail.bits).or_default() += 1,
@@ -128,6 +141,23 @@ impl Facts {
         }
     }
 
+    fn add_call(&mut self, image: &Image, insn: &Insn) {
+        match insn.flow {
+            Flow::Call(to) => {
+                // An object file may say only in a relocation what it calls; the address is then that of the
+                // next instruction.
+                let is_start = |function: &&Function| function.start == to && to != insn.end();
+                let found = image.function_at(to).filter(is_start);
+                let name = found.map_or("", |function| function.name.as_str());
+                let is_plain = |c: char| c.is_ascii_graphic();
+                let known = name.len() <= LONGEST_NAME && name.chars().all(is_plain);
+                *self.calls.entry(if known { name } else { "" }.to_owned()).or_default() += 1;
+            }
+            Flow::CallTo(_) => self.indirect += 1,
+            _ => {}
+        }
+    }
+
     fn say(&self, widest: u32) -> String {
         let mut parts = vec![self.kind()];
         parts.extend(self.chain());
@@ -141,7 +171,11 @@ impl Facts {
         if !spilled.is_empty() {
             parts.push(format!("{} of values on the stack", spilled.join(" and ")));
         }
-        parts.extend(counted(self.calls, "call"));
+        for (name, calls) in &self.calls {
+            let of = if name.is_empty() { String::new() } else { format!(" of {name}") };
+            parts.extend(counted(*calls, "call").map(|calls| calls + &of));
+        }
+        parts.extend(counted(self.indirect, "indirect call"));
         if !self.straight {
             parts.push("branches inside".to_owned());
         }
@@ -173,12 +207,20 @@ impl Facts {
         if !self.straight || self.arithmetic.is_empty() && self.chains.is_empty() {
             return None;
         }
-        let kinds: BTreeSet<Arithmetic> = self.chains.iter().flatten().copied().collect();
+        let all = self.chains.iter().flat_map(|chain| &chain.kinds);
+        let kinds: BTreeSet<Arithmetic> = all.copied().collect();
+        let longest = self.chains.iter().map(|chain| chain.length).max().unwrap_or(0);
+        // A sum whose terms are added in the order of the text.
+        let is_sum = kinds.iter().eq([&Arithmetic::Add]) && longest > 1;
+        let in_order = match is_sum {
+            true => format!(", {longest} of them one after the other in each iteration"),
+            false => String::new(),
+        };
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
         Some(match self.chains.len() {
             0 => "no chain from iteration to iteration".to_owned(),
-            1 => format!("one dependent chain of {}", kinds.join(" and ")),
-            n => format!("{n} independent chains of {}", kinds.join(" and ")),
+            1 => format!("one dependent chain of {}{in_order}", kinds.join(" and ")),
+            n => format!("{n} independent chains of {}{in_order}", kinds.join(" and ")),
         })
     }
 }
@@ -293,21 +335,24 @@ impl Steps {
 
 /// The chains from iteration to iteration: a register whose value at the end of an iteration follows from
 /// the one at its begin by arithmetic. One that only counts is none.
-fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<BTreeSet<Arithmetic>> {
-    type Origin = BTreeMap<u8, BTreeSet<Arithmetic>>;
+fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
+    type Origin = BTreeMap<u8, Chain>;
     // For each register, the registers from whose first values its present value follows, and by what arithmetic.
     let mut from: BTreeMap<u8, Origin> = BTreeMap::new();
     for (_, detail) in insns {
         let mut origin = Origin::new();
         for register in (0..64u8).filter(|r| detail.reads & 1 << r != 0) {
-            let own = Origin::from([(register, BTreeSet::new())]);
-            for (first, kinds) in from.get(&register).unwrap_or(&own) {
-                origin.entry(*first).or_default().extend(kinds);
+            let own = Origin::from([(register, Chain::default())]);
+            for (first, chain) in from.get(&register).unwrap_or(&own) {
+                let known = origin.entry(*first).or_default();
+                known.kinds.extend(&chain.kinds);
+                known.length = known.length.max(chain.length);
             }
         }
         if let Some(kind) = detail.arithmetic {
-            for kinds in origin.values_mut() {
-                kinds.insert(kind);
+            for chain in origin.values_mut() {
+                chain.kinds.insert(kind);
+                chain.length += 1;
             }
         }
         for register in (0..64u8).filter(|r| detail.writes & 1 << r != 0) {
@@ -319,7 +364,7 @@ fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<BTreeSet<Arithmetic>> 
     let carried = from.iter().filter(|(register, _)| !is_counter(**register));
     carried
         .filter_map(|(register, origin)| origin.get(register))
-        .filter(|kinds| !kinds.is_empty())
+        .filter(|chain| !chain.kinds.is_empty())
         .cloned()
         .collect()
 }

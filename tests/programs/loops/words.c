@@ -33,6 +33,19 @@ double list(const struct node *p) {
   SCALAR for (; p; p = p->next) sum += p->value;
   return sum;
 }
+// The terms must be added in this order.
+double ordered(const double *x, long n) {
+  double sum = 0;
+  SCALAR for (long i = 0; i < n; i++, x += 4) sum = sum + x[0] + x[1] + x[2] + x[3];
+  return sum;
+}
+static __attribute__((noinline)) double half(double x) {
+  __asm__ volatile("");
+  return x * 0.5;
+}
+void calls(double *y, double (*f)(double), long n) {
+  SCALAR for (long i = 0; i < n; i++) y[i] = half(y[i]) + f(y[i]);
+}
 unsigned hash(const unsigned char *p, long n) {
   unsigned h = 7;
   SCALAR for (long i = 0; i < n; i++) h = h * 31 + p[i];
