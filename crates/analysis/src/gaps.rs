@@ -141,10 +141,13 @@ impl Gaps {
         if let Some(busiest) = busiest {
             threads[..=busiest].rotate_right(1);
         }
-        let of = |(sum, most): (u64, _)| OfThread {
-            total_ns: sum as f64 * self.ns_per_tick,
-            wall_ns: life(most).1,
-            most,
+        // As everywhere else, what the recorder took of calls counts as time between them.
+        let of = |(sum, most): (u64, _)| {
+            let (in_calls, wall_ns) = life(most);
+            let gaps_ns = sum as f64 * self.ns_per_tick;
+            let is_known = wall_ns > 0.0;
+            let total_ns = if is_known { (wall_ns - in_calls).max(0.0) } else { gaps_ns };
+            OfThread { total_ns, wall_ns, most }
         };
         threads.into_iter().map(of).collect()
     }
@@ -156,7 +159,7 @@ impl Gaps {
 
 #[derive(Clone, Copy, Debug)]
 pub struct OfThread<'a> {
-    /// The sum of the gaps, in ns.
+    /// The thread's time in no call, in ns: the sum of the gaps, and what the recorder took of calls.
     pub total_ns: f64,
     /// From the thread's first call to its last known moment, in ns.
     pub wall_ns: f64,

@@ -43,6 +43,9 @@ fn gaps_and_what_the_recorder_took_are_all_that_is_between() {
     assert_eq!(found.rows, expected);
     assert_eq!((found.wall_ns, found.between_ns, found.recorder_ns), (5_500.0, 3_520.0, 20.0));
     assert_eq!(found.share(&found.rows[0]), Some(3_000.0 / 3_520.0));
+    // The parts that sentences name are those of the table and of the report's head.
+    let threads = found.of_threads();
+    assert_eq!((threads.len(), threads[0].total_ns, threads[0].wall_ns), (1, 3_520.0, 5_500.0));
 }
 
 #[test]
