@@ -20,6 +20,9 @@ import { fragment, numberOf } from "./state.js";
 import { commonStart, howMany, timeText, visible } from "./text.js";
 import { callsIn, colorLegend, mapOf, moveButtons, nameChooser, nameColors, paletteOf, stripsOf } from "./surroundings.js";
 
+/** After so many ms, what was drawn first is drawn again. */
+const AGAIN_MS = 300;
+
 /**
  * @param {Context} context
  * @param {Params} params
@@ -107,7 +110,9 @@ function canvasView(context, timeline, lanes, params, place) {
   let op = "";
   let frame = 0;
   let timer = 0;
+  let again = 0;
   let own = "";
+  let drawnAt = "";
   let isGone = false;
 
   /** @returns {Params} What a link to this moment of the view says. */
@@ -221,12 +226,16 @@ function canvasView(context, timeline, lanes, params, place) {
     chooser.show(op);
     legend.show(op);
   };
+  /** A canvas that gets a size is black, so it is drawn at once, and only if its size has changed. */
   const resize = () => {
     const width = Math.floor(box.clientWidth);
     if (width === 0 || isGone) return;
     const height = Math.min(tall + HEAD_HEIGHT, Math.max(220, Math.floor(innerHeight * 0.72)));
-    box.style.height = `${height + 2}px`;
     const ratio = Math.min(devicePixelRatio, 3);
+    const wanted = `${width} ${height} ${ratio}`;
+    if (wanted === drawnAt) return;
+    drawnAt = wanted;
+    box.style.height = `${height + 2}px`;
     canvas.width = Math.floor(width * ratio);
     canvas.height = Math.floor(height * ratio);
     canvas.style.width = `${width}px`;
@@ -238,6 +247,8 @@ function canvasView(context, timeline, lanes, params, place) {
     picture.left = width < 600 ? 90 : 150;
     runs = emptyRuns(width);
     repaint();
+    cancelAnimationFrame(frame);
+    drawNow();
   };
   const repaint = () => {
     picture.palette = paletteOf(root());
@@ -357,6 +368,10 @@ function canvasView(context, timeline, lanes, params, place) {
   const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);
+  // The browser may throw away the first picture of a canvas (Chromium does, where it makes a screenshot in virtual
+  // time), so there is a second one.
+  resize();
+  again = setTimeout(draw, AGAIN_MS);
   return {
     root: place,
     update,
@@ -371,6 +386,7 @@ function canvasView(context, timeline, lanes, params, place) {
       watcher.disconnect();
       cancelAnimationFrame(frame);
       clearTimeout(timer);
+      clearTimeout(again);
     },
   };
 }
