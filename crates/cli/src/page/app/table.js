@@ -20,6 +20,8 @@ import { MISSING, grouped, howMany, visible } from "./text.js";
 const FIRST_ROWS = 500;
 /** Longer texts are cut in the middle where there is no room. */
 const LONG_CELL = 40;
+/** Columns of sentences: these go on in a second line, and are no names. */
+const SENTENCES = ["verdict", "relation"];
 
 /**
  * The table with what chooses its rows.
@@ -183,7 +185,7 @@ function makeTable(context, table, shown, params, change) {
         ? h("th", { scope: "row", class: columnClass(table, 0) },
           nameCell(context, table, row, params, change, common))
         : h("td", { class: columnClass(table, i) },
-          valueCell(cells[i]), i === table.share && shareBar(cells[i], most)));
+          valueCell(cells[i], isSentence(table, i)), i === table.share && shareBar(cells[i], most)));
     withPlots(made, table.plots, (plot) => plotCell(plot, row.row));
     const op = opOf(context, table, row.row);
     if (axis !== null) {
@@ -210,7 +212,7 @@ function restCells(table, rest, withAxis) {
   const cells = table.columns.map((_, i) =>
     i === 0
       ? h("th", { scope: "row", class: columnClass(table, 0) }, nameOf(cellText(rest[0]) ?? MISSING))
-      : h("td", { class: columnClass(table, i) }, valueCell(rest[i])));
+      : h("td", { class: columnClass(table, i) }, valueCell(rest[i], isSentence(table, i))));
   if (withAxis) cells.splice(1, 0, h("td", { class: "small" }));
   return cells;
 }
@@ -222,7 +224,7 @@ function restCells(table, rest, withAxis) {
 function columnClass(table, i) {
   const column = table.columns[i];
   const kind = i === 0 ? "first" : column?.isText ? "text" : "number";
-  return `${kind}${column?.isMinor && i > 0 ? " minor" : ""}${i === table.share ? " share" : ""}`;
+  return `${kind}${isSentence(table, i) ? " sentence" : ""}${column?.isMinor && i > 0 ? " minor" : ""}${i === table.share ? " share" : ""}`;
 }
 
 /**
@@ -231,17 +233,28 @@ function columnClass(table, i) {
  */
 function hasTwoNames(table) {
   const isLong = (/** @type {Cell | undefined} */ cell) => (cellText(cell) ?? "").length > LONG_CELL;
-  return table.columns.some((column, i) => i > 0 && column.isText && table.rows.some((row) => isLong(row[i])));
+  return table.columns.some((column, i) => i > 0 && column.isText && !isSentence(table, i) && table.rows.some((row) => isLong(row[i])));
 }
 
-/** @param {Cell | undefined} cell */
-function valueCell(cell) {
+/**
+ * @param {Table} table
+ * @param {number} i
+ */
+function isSentence(table, i) {
+  return SENTENCES.includes(table.columns[i]?.name ?? "");
+}
+
+/**
+ * @param {Cell | undefined} cell
+ * @param {boolean} isSentence
+ */
+function valueCell(cell, isSentence) {
   const text = cellText(cell);
   if (text === null || text === "") return h("span", { class: "missing" }, MISSING);
   // What follows the value is about how well it is known.
   const at = text.search(/ ±|\*$/);
   if (at > 0) return [words(text.slice(0, at)), h("span", { class: "known" }, words(text.slice(at)))];
-  return text.length > LONG_CELL ? nameOf(text) : words(text);
+  return text.length > LONG_CELL && !isSentence ? nameOf(text) : words(text);
 }
 
 /**
