@@ -44,7 +44,7 @@ use crate::view::units::{bytes, grouped, plural};
 use crate::whole::WholeFile;
 use data::{Head, LossOut, TableOut, TraceOut};
 pub use roofline::{NEAR, Roofline};
-pub use tables::columns_of;
+pub use tables::{LOOPS_SORT, columns_of};
 
 /// How many ops have details: those with the most time.
 const DETAILED: usize = 200;

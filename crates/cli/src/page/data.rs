@@ -272,6 +272,8 @@ pub struct SeriesOut {
 
 #[derive(Serialize)]
 pub struct ListingOut {
+    /// The table of its module.
+    pub table: String,
     pub label: String,
     pub words: Vec<String>,
     pub loops: Vec<String>,

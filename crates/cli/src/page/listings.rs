@@ -6,6 +6,7 @@ use analysis::loops::{LoopNode, LoopTree};
 use ir::table::Kind;
 
 use super::data::{ListingColumnOut, ListingLineOut, ListingOut};
+use super::tables::table_id;
 use crate::terminal::visible;
 use crate::view::loops::code::{self, Found};
 use crate::view::loops::{Loops, assembly, readable_full_name, readable_name, source, text};
@@ -104,6 +105,7 @@ fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<L
             let ranges: Vec<Option<[u32; 2]>> = function.loops.iter().map(range).collect();
             let lines = lines.filter(|(_, line)| !source::is_for_debuggers(line));
             let lines = lines.map(|(number, line)| {
+                let line = &source::without_places(&text.language, line);
                 let is_in = |at: usize| {
                     let [from, to] = ranges[at]?;
                     (from..=to).contains(number).then_some(from == *number)
@@ -127,7 +129,7 @@ fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<L
     let name = |node: &&LoopNode| readable_name(tree, node);
     let loops_out = function.loops.iter().map(name).collect();
     let label = readable_full_name(tree, node);
-    Some(ListingOut { label, words, loops: loops_out, columns })
+    Some(ListingOut { table: table_id(module), label, words, loops: loops_out, columns })
 }
 
 /// The hits and the time of a function.

@@ -7,13 +7,16 @@ use analysis::Key;
 use super::data::{CellOut, ColumnOut, TableOut};
 use super::{Form, Group, ROWS};
 use crate::view::layout::{Kind, Names};
-use crate::view::loops::{Loops, columns, notes, text};
+use crate::view::loops::{Loops, columns, module_name, notes, text, told_apart};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::{cell_text, marks, says_nothing};
 use crate::view::units::grouped;
 
 /// A narrow report leaves out columns of this rank and above.
 const MINOR: u8 = 8;
+
+/// The column by which loops are sorted.
+pub const LOOPS_SORT: &str = "inclusive_ns";
 
 /// A form of the report. `known` are the ops that have details.
 pub fn of(form: &Form, known: &[Key]) -> TableOut {
@@ -116,7 +119,7 @@ fn with_number(text: String, number: Option<f64>) -> CellOut {
     }
 }
 
-/// The loops of each module, as `report --by loop` shows them.
+/// The loops of each module, as `report --by loop` shows them; the module with the most time first.
 pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
     let full = columns::full(loops, false);
     let mut first = 0;
@@ -128,11 +131,25 @@ pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
         if rows.is_empty() {
             continue;
         }
-        tables.push(module_of(loops, module, &full, begin, format!("loop{module}")));
+        tables.push(module_of(loops, module, &full, begin, table_id(module)));
         let last = tables.len() - 1;
-        tables[last].lead.insert(0, notes::first(tree));
+        tables[last].lead.insert(0, notes::first(loops, tree));
     }
+    // The first row of a table is the function with the most time.
+    let most = |table: &TableOut| {
+        let at = table.columns.iter().position(|column| column.name == LOOPS_SORT)?;
+        match table.rows.first()?.get(at)? {
+            CellOut::Number(_, ns) => Some(*ns),
+            _ => None,
+        }
+    };
+    tables.sort_by(|a, b| most(b).unwrap_or(-1.0).total_cmp(&most(a).unwrap_or(-1.0)));
     tables
+}
+
+/// The name of the table of a module of loops, which its listings have too.
+pub fn table_id(module: usize) -> String {
+    format!("loop{module}")
 }
 
 fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: String) -> TableOut {
@@ -158,11 +175,11 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
         let parent = tree.nodes[rows[row]].parent?;
         places.get(&parent).copied()
     };
-    let name = tree.table.as_ref().map_or_else(|| tree.identity(), |table| table.source.clone());
+    let title = told_apart(loops, tree).unwrap_or_else(|| module_name(tree));
     TableOut {
         id,
         group: Group::Loops.name(),
-        title: name,
+        title,
         lead: not_here(rows.len() - kept),
         explained: notes::notes(tree, false),
         columns: shown
@@ -178,7 +195,7 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
         parents: Some((0..kept).map(|row| above(row).map_or(-1, |at| at as i64)).collect()),
         ops: None,
         rest: Vec::new(),
-        sort: "inclusive_ns".to_owned(),
+        sort: LOOPS_SORT.to_owned(),
         share: shown
             .iter()
             .position(|column| column.title == "of parent")

@@ -94,7 +94,8 @@ pub fn write(
         texts: Texts::new(&loops, below(files.sources)),
         of: Vec::new(),
     };
-    loops.choose(None, None, None, false)?;
+    // The head of the column says so.
+    loops.choose(None, Some(page::LOOPS_SORT), None, false)?;
     if let Some(tree::Whole { table, parents, keys }) = tree::whole(profile, &loops, overview.raw) {
         let explained = vec![tree::EXPLAINED.to_owned()];
         let tree = Form::new("tree", "Calls inside of calls", Group::Ops, table);

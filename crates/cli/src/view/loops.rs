@@ -41,6 +41,7 @@ use profile::loops::Loops as Recorded;
 
 use super::forest::{self, Choice};
 use super::labels::process_label;
+use super::units::shorten;
 use crate::failure::Failure;
 
 /// What a view shows.
@@ -336,6 +337,25 @@ pub fn module_name(tree: &LoopTree) -> String {
     match &tree.table {
         Some(table) if !table.source.is_empty() => table.source.clone(),
         _ => tree.identity(),
+    }
+}
+
+/// The functions of a module that were entered, if another module was made of the same text: `add_1`, or
+/// `add_1 and 2 more`. `None` if the name of the text says which module it is, or no function is known.
+pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
+    const LONGEST: usize = 60;
+    let same = |other: &&LoopTree| module_name(other) == module_name(tree);
+    if loops.table.modules.iter().filter(same).count() < 2 {
+        return None;
+    }
+    let is_entered = |node: &&LoopNode| {
+        node.all.hits > 0 && tree.entry(node).is_some_and(|entry| entry.kind == Kind::Function)
+    };
+    let mut functions = tree.nodes.iter().filter(is_entered);
+    let first = shorten(&readable_name(tree, functions.next()?), LONGEST);
+    match functions.count() {
+        0 => Some(first),
+        more => Some(format!("{first} and {more} more")),
     }
 }
 

@@ -376,6 +376,16 @@ fn the_page_lists_the_code_of_functions() {
     let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
     let listings = head["listings"].as_array().unwrap();
     let listing = listings.iter().find(|one| one["label"] == "matmul_ijk").unwrap();
+    // The table of the module is sorted as its head says.
+    let tables = head["tables"].as_array().unwrap();
+    let table = tables.iter().find(|one| one["id"] == listing["table"]).unwrap();
+    assert_eq!(table["sort"], "inclusive_ns");
+    let names = table["columns"].as_array().unwrap();
+    let at = names.iter().position(|column| column["name"] == table["sort"]).unwrap();
+    let rows = table["rows"].as_array().unwrap().iter().zip(table["parents"].as_array().unwrap());
+    let roots = rows.filter(|(_, parent)| **parent == -1);
+    let times: Vec<f64> = roots.map(|(row, _)| row[at][1].as_f64().unwrap()).collect();
+    assert!(times.len() > 1 && times.is_sorted_by(|a, b| a >= b), "{times:?}");
     assert_eq!(listing["loops"].as_array().unwrap().len(), 3, "{}", listing["loops"]);
     let text = report(&profile, &["--asm", "--source", "--only", "matmul_ijk"]);
     let columns = listing["columns"].as_array().unwrap();

@@ -60,6 +60,7 @@ mod page;
 mod page_data;
 mod page_firefox;
 mod page_moments;
+mod page_shown;
 mod parquet;
 mod passes;
 mod places;

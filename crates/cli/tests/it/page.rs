@@ -77,7 +77,7 @@ fn views(browser: &mut Browser) -> Vec<String> {
     all
 }
 
-fn go(browser: &mut Browser, fragment: &str) {
+pub fn go(browser: &mut Browser, fragment: &str) {
     browser.eval(&format!("location.hash = {}", json!(fragment)));
     ready(browser);
 }
@@ -197,13 +197,16 @@ fn pages_are_used() {
     type Part = fn(&mut Browser, &Scratch);
     let Some(mut browser) = Browser::start() else { return };
     let scratch = Scratch::new();
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 11] = [
         ("hostile names", hostile_names_are_shown_as_text),
         ("links", the_fragment_has_the_state_and_back_goes_through_it),
         ("keyboard", everything_is_reached_with_the_keyboard),
         ("CSV", tables_are_copied_as_csv),
         ("comparison", a_comparison_is_sorted_and_filtered),
         ("moments", crate::page_moments::a_time_leads_to_its_call),
+        ("loops", crate::page_shown::the_code_of_loops_is_all_in_sight),
+        ("frames", crate::page_shown::the_timeline_needs_no_frame),
+        ("verdicts", crate::page_shown::verdicts_are_sentences),
         ("width", tables_fit_at_a_desk),
         ("themes", themes_and_print),
     ];
@@ -366,8 +369,12 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
 
 /// At 1440 pixels, no table has columns beyond the edge that one must scroll to.
 fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
-    let page = make(scratch, "usual");
+    let wide = "[...document.querySelectorAll('.scrolling')].filter((box) => box.scrollWidth > box.clientWidth).length";
+    let compared = make(scratch, "compared");
     browser.resize(1440, 900);
+    open(browser, &compared, "#compare?columns=all");
+    assert_eq!(browser.eval(wide), 0, "compare");
+    let page = make(scratch, "usual");
     open(browser, &page, "");
     for view in [
         "#overview",
@@ -375,13 +382,11 @@ fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
         "#ops?table=tree",
         "#ops?table=between",
         "#ops?table=thread",
+        "#loops",
         "#roofline",
     ] {
         go(browser, view);
-        let wide = browser.eval(
-            "[...document.querySelectorAll('.scrolling')].filter((box) => box.scrollWidth > box.clientWidth).length",
-        );
-        assert_eq!(wide, 0, "{view}");
+        assert_eq!(browser.eval(wide), 0, "{view}");
     }
 }
 

@@ -307,17 +307,20 @@ def usual(names, calls_per_op, threads, grid=1):
         lead=[f"of {time(wall)} from the first dispatch to the end of the last one, no dispatch runs for {time(wall / 4)} (25.0 %), and "
               f"only one workgroup can run for {time(wall / 10)} (10.0 %): more threads cannot shorten these",
               "in dispatches, the 2 workers ran workgroups for 71.0 % of the time"])
-    loops = table("loop", "loops", "Loops", [
-        column("loop", "loop", True), column("hits", "hits"), column("total_ns", "self"), column("source", "source", True),
-    ], [["matmul", ["2", 2], ["200 µs ±28.8 ns", 2e5], "/src/matmul.c:3"],
+    of_loops = [column("loop", "loop", True), column("hits", "hits"), column("total_ns", "self"), column("source", "source", True)]
+    loops = table("loop0", "loops", "matmul", of_loops, [["matmul", ["2", 2], ["200 µs ±28.8 ns", 2e5], "/src/matmul.c:3"],
         ["i", ["20", 20], ["2.40 ms ±395 ns", 2.4e6], "/src/matmul.c:4"],
         ["j", ["200", 200], None, "/src/matmul.c:5"]], parents=[-1, 0, 1], lead=["mode timed; 3 of 5 ids entered by 2 threads"])
+    others = table("loop1", "loops", "softmax", of_loops, [["softmax", ["2", 2], ["100 µs", 1e5], "/src/softmax.c:3"]], parents=[-1])
     kinds = table("kind", "activities", "Kinds", [column("kind", "kind", True), column("calls", "number"), column("total_ns", "total")],
                   [["kernel", ["1,200", 1200], ["3.20 ms", 3.2e6]], ["gpu_memcpy", ["10", 10], ["20.0 µs", 2e4]]])
     lines = [{"number": f"{0x1140 + 6 * i:x}", "text": f"  vmovapd -{64 * i}(%rdx,%rax,4), %zmm{i % 32}", "margin": "1.20 ms ±212 ns, 98.2 %" if i == 20 else "",
               "loop": 0 if 20 <= i < 60 else 1 if 90 <= i < 110 else -1} for i in range(160)]
     source = [{"number": str(i + 1), "text": f"\tfor (int {c} = 0; {c} < n; {c}++)" if i % 9 == 3 else f"\t\tc[{i}] += a[{i}] * b[{i}];", "margin": "",
                "loop": 0 if 3 <= i < 8 else 1 if 12 <= i < 20 else -1} for i in range(40) for c in "i"]
+    # Longer than any column, and the part that matters is at its end.
+    source[5]["text"] += " " + "x + " * 60 + "exp(y)"
+    few = [{"number": str(i + 1), "text": f"for i{i} in range(64):", "margin": "6.74 s ±66.5 ms, 100.0 %" if i == 1 else "", "loop": -1} for i in range(9)]
     head = nothing()
     under, chart = roofline(names)
     head.update({
@@ -334,7 +337,7 @@ def usual(names, calls_per_op, threads, grid=1):
         "losses": [["multiplexed_call", "1", "calls during which the counters ran for only part of the time"],
                    ["counter_open_failed", "2", "threads whose counters could not be opened; their calls have times but no counts"]],
         "notes": ["cycles is left out: this machine has no such counter", "in a container (/.dockerenv exists)"],
-        "tables": [by_op, tree, by_thread, between, sites, loops, kinds, under], "ops": ops, "roofline": chart,
+        "tables": [by_op, tree, by_thread, between, sites, loops, others, kinds, under], "ops": ops, "roofline": chart,
         "timeline": {
             "begin": str(BEGIN), "base": str(BASE), "trace": None, "span": span, "grid": grid, "about": f"All {sum(map(len, calls)):,} calls.",
             "names": [names[op] for op in range(len(names))] + ["run"],
@@ -347,8 +350,10 @@ def usual(names, calls_per_op, threads, grid=1):
                         "at": [span * i / 50 for i in range(51)],
                         "values": [None if i in (7, 50) else 1 + 0.3 * math.cos(i / 3) for i in range(51)]}],
         },
-        "listings": [{"label": "matmul", "words": ["2 loops, 213 instructions, 512 bit vectors"], "loops": ["i", "j"],
-                      "columns": [{"title": "C", "lines": source}, {"title": "assembly", "lines": lines}]}],
+        "listings": [{"table": "loop0", "label": "matmul", "words": ["2 loops, 213 instructions, 512 bit vectors"], "loops": ["i", "j"],
+                      "columns": [{"title": "TIR", "lines": few}, {"title": "C", "lines": source}, {"title": "assembly", "lines": lines}]},
+                     {"table": "loop1", "label": "softmax", "words": [], "loops": [],
+                      "columns": [{"title": "C", "lines": few}, {"title": "assembly", "lines": few}]}],
     })
     return head, block
 
@@ -360,7 +365,7 @@ def replaced(value, change):
     if isinstance(value, list):
         return [replaced(one, change) for one in value]
     if isinstance(value, dict):
-        keep = ("schema", "id", "group", "sort", "holds")
+        keep = ("schema", "id", "table", "group", "sort", "holds")
         return {key: one if key in keep else replaced(one, change) for key, one in value.items()}
     return value
 
@@ -413,7 +418,7 @@ def compare(is_hostile=True):
     changes = [2.4, 1.3, 1.08, 1.02, 1.0, 0.97, 0.8, 0.45, 1.6, 30.0, None, None]
     kinds = ["slower", "slower", "slower", "same", "same", "unknown", "faster", "faster", "unknown", "slower", "new", "gone"]
     place = lambda ratio: math.log(ratio) / math.log(4) / 2 + 0.5
-    words = {"same": "same within 3 %", "unknown": "cannot be told (±9.3 %): 40 pairs would", "new": "new", "gone": "gone"}
+    words = {"same": "same within 3 %", "unknown": "cannot be told (±9.3 %): 40 pairs would tell", "new": "new", "gone": "gone"}
     rows, marks, bars = [], [], []
     for i, (name, ratio, kind) in enumerate(zip(names, changes, kinds)):
         ns = 3e5 * math.exp(-0.4 * i)

@@ -161,6 +161,7 @@
  * @property {number[]} at In ns. @property {(number | null)[]} values
  *
  * @typedef {object} Listing
+ * @property {string} table The id of the table of its module.
  * @property {string} label Function.
  * @property {string[]} words What is known of it.
  * @property {string[]} loops The names of its loops.

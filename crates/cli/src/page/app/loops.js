@@ -14,8 +14,8 @@ import { codeText, visible } from "./text.js";
 
 /** Colours of the bars of loops. */
 const BARS = 8;
-/** What is measured of a loop has so many characters at most before the code is moved. */
-const MARGIN = 40;
+/** A text of at most so many lines stands above the others, if one of them is more than twice as long. */
+const FEW_LINES = 24;
 
 /**
  * @param {Context} context
@@ -24,6 +24,9 @@ const MARGIN = 40;
  */
 export function loopsView(context, params) {
   const { listings, listingsAbout } = context.head;
+  const all = tablesOf(context, "loops");
+  /** @param {Params} of */
+  const tableOf = (of) => all.find((table) => table.id === of.table) ?? all[0];
   const tables = tablesView(context, "loops", "Loops",
     "Which loop took the time, how often was it entered, and what did the compiler make of it?", params);
   if (listings.length === 0) return tables;
@@ -32,14 +35,20 @@ export function loopsView(context, params) {
   let shown = -1;
   const chooser = h("select", {
     "aria-label": "Code to show",
-    onchange: () => context.go("loops", { ...current, code: chooser.value }, false),
+    onchange: () => {
+      const table = listings[Number(chooser.value)]?.table ?? "";
+      const isSame = table === tableOf(current)?.id;
+      // Sorting, filter and folds are those of a table.
+      context.go("loops", isSame ? { ...current, code: chooser.value } : { table, code: chooser.value }, false);
+    },
   }, listings.map((listing, i) => h("option", { value: i }, visible(listing.label))));
   /** @param {Params} next */
   const update = (next) => {
     current = next;
-    if (tablesOf(context, "loops").length > 0) tables.update(next);
-    const wanted = Number(next.code ?? 0);
-    const index = listings[wanted] === undefined ? 0 : wanted;
+    if (all.length > 0) tables.update(next);
+    const wanted = Number(next.code ?? -1);
+    const ofTable = listings.findIndex((listing) => listing.table === tableOf(next)?.id);
+    const index = listings[wanted] === undefined ? Math.max(ofTable, 0) : wanted;
     chooser.value = String(index);
     const listing = listings[index];
     if (index === shown || listing === undefined) return;
@@ -51,7 +60,7 @@ export function loopsView(context, params) {
       sideBySide(context, listing));
   };
   const root = h("div", {}, tables.root, code);
-  if (tablesOf(context, "loops").length === 0) root.querySelector("h1")?.nextElementSibling?.remove();
+  if (all.length === 0) root.querySelector("h1")?.nextElementSibling?.remove();
   update(params);
   return { root, update };
 }
@@ -61,21 +70,23 @@ export function loopsView(context, params) {
  * @param {Listing} listing
  */
 function sideBySide(context, listing) {
-  const root = h("div", { class: "side-by-side" });
+  const above = h("div", { class: "side-by-side" });
+  const beside = h("div", { class: "side-by-side" });
+  const root = h("div", {}, above, beside);
+  const longest = Math.max(...listing.columns.map((column) => column.lines.length));
   for (const column of listing.columns) {
     const digits = Math.max(...column.lines.map((line) => line.number.length));
-    const widest = Math.min(MARGIN, Math.max(...column.lines.map((line) => line.margin.length)));
-    const withMargin = widest > 0;
+    const isShort = column.lines.length <= FEW_LINES && column.lines.length * 2 < longest;
     const lines = column.lines.map((line) => h("span", {
       class: line.loop >= 0 ? `line loop bar-${line.loop % BARS}` : "line",
       "data-loop": line.loop >= 0 ? line.loop : null,
     },
     h("span", { class: "number" }, `${visible(line.number.padStart(digits))} `),
-    withMargin && h("span", { class: "margin" }, line.margin === "" ? " " : visible(line.margin)),
+    line.margin !== "" && h("span", { class: "margin" }, visible(line.margin)),
     h("bdi", {}, codeText(line.text)),
     "\n"));
-    const box = scrolling(column.title, h("pre", { class: withMargin ? "code with-margin" : "code", "--margin": widest }, lines));
-    root.append(h("section", { class: "panel" }, h("h3", {}, words(column.title)), box));
+    const box = scrolling(column.title, h("pre", { class: "code", "--digits": digits }, lines));
+    (isShort ? above : beside).append(h("section", { class: "panel" }, h("h3", {}, words(column.title)), box));
   }
   // The same loop in all columns.
   root.addEventListener("click", (event) => {

@@ -8,14 +8,14 @@ use analysis::loops::{LoopTree, Mode, TableChoice};
 use profile::loops::HitCost;
 
 use super::text::Marks;
-use super::{Loops, module_name};
+use super::{Loops, module_name, told_apart};
 use crate::view::units::{count, grouped, plural, time};
 
 /// Reasons for leaving something out that are listed; the rest is counted.
 const REASONS: usize = 4;
 
 /// The line above a tree: which module it is, and how much of it was entered.
-pub fn first(tree: &LoopTree) -> String {
+pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
     let entered = || tree.nodes.iter().filter(|node| node.all.hits > 0);
     let (mut hits, mut timed) = (0, 0);
     entered().for_each(|node| (hits, timed) = (hits + node.all.hits, timed + node.all.begun));
@@ -36,7 +36,11 @@ pub fn first(tree: &LoopTree) -> String {
     };
     // An identity alone does not say what it is.
     let word = if tree.table.is_some() { "" } else { "module " };
-    format!("{word}{}: {hits}{timed} in {of} ({places})", module_name(tree))
+    let name = match told_apart(loops, tree) {
+        Some(functions) => format!("{}, {functions}", module_name(tree)),
+        None => module_name(tree),
+    };
+    format!("{word}{name}: {hits}{timed} in {of} ({places})")
 }
 
 /// What is said below a tree: whether the cost of hits was subtracted, and, if asked for, what the module

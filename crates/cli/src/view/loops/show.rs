@@ -185,7 +185,7 @@ pub(super) fn text(
             left_rows += shown.left_out[index];
             continue;
         }
-        wrapped(out, "", &notes::first(module), prose)?;
+        wrapped(out, "", &notes::first(shown, module), prose)?;
         if !shown.rows[index].is_empty() {
             writeln!(out)?;
             marks = marks.and(tree(out, shown, index, rows, tables)?);

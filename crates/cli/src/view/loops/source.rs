@@ -8,6 +8,7 @@
 //!                            │   15  ││  %k = phi i64 …
 //! ```
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
@@ -140,7 +141,8 @@ pub fn texts(
             last = Some(*number);
             let margin = margin(loops, tree, &nodes, *number);
             let bars = bars(tree, &nodes, *number);
-            let line = format!("{margin} {GAP}{number:>6}  {bars}{}", visible(line));
+            let line = without_places(&text.language, line);
+            let line = format!("{margin} {GAP}{number:>6}  {bars}{}", visible(&line));
             writeln!(out, "{}", width.map_or(line.clone(), |width| shorten_end(&line, width)))?;
         }
         writeln!(out)?;
@@ -215,7 +217,10 @@ pub fn side_by_side(
                 Ok(lines) => lines
                     .range(from..=to.max(from))
                     .filter(|(_, line)| !is_for_debuggers(line))
-                    .map(|(number, line)| format!("{number:>5}  {}", visible(line)))
+                    .map(|(number, line)| {
+                        let line = without_places(&text.language, line);
+                        format!("{number:>5}  {}", visible(&line))
+                    })
                     .collect(),
                 Err(why) => vec![why.clone()],
             };
@@ -299,6 +304,45 @@ pub fn is_for_debuggers(line: &str) -> bool {
     begins(&["#dbg_", "call void @llvm.dbg.", "llvm.intr.dbg.", "\"llvm.intr.dbg."])
 }
 
+/// A line of MLIR without the places in the source that follow its values, as `loc(callsite("a" at "b.mlir":2:1))`:
+/// they are longer than the code. A line of another language, or with a place that does not end, stays as it is.
+pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
+    const PLACE: &str = " loc(";
+    if language != "mlir" || !line.contains(PLACE) {
+        return Cow::Borrowed(line);
+    }
+    let mut shown = String::new();
+    let mut rest = line;
+    while let Some(at) = outside_of_strings(rest, |rest| rest.starts_with(PLACE)) {
+        let inside = &rest[at + PLACE.len()..];
+        let mut open = 1;
+        let end = outside_of_strings(inside, |rest| {
+            open += i32::from(rest.starts_with('('));
+            open -= i32::from(rest.starts_with(')'));
+            open == 0
+        });
+        let Some(end) = end else { return Cow::Borrowed(line) };
+        shown.push_str(&rest[..at]);
+        rest = &inside[end + 1..];
+    }
+    Cow::Owned(shown + rest)
+}
+
+/// Where in a line, outside of its strings, what begins there is wanted.
+fn outside_of_strings(line: &str, mut is_wanted: impl FnMut(&str) -> bool) -> Option<usize> {
+    let (mut is_string, mut is_escaped) = (false, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_string => is_escaped = true,
+            '"' => is_string = !is_string,
+            _ if !is_string && is_wanted(&line[at..]) => return Some(at),
+            _ => {}
+        }
+    }
+    None
+}
+
 fn pad(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(text.chars().count());
     format!("{text}{}", " ".repeat(missing))
@@ -318,7 +362,27 @@ fn instruction(line: &Line) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_for_debuggers;
+    use super::{is_for_debuggers, without_places};
+
+    #[test]
+    fn places_of_mlir_are_left_out() {
+        let shown = |line| without_places("mlir", line).into_owned();
+        assert_eq!(
+            shown(
+                r#"  %1 = arith.addf %a, %b : f32 loc(callsite("x"("a.mlir":1:2) at "b) loc(c"))"#
+            ),
+            "  %1 = arith.addf %a, %b : f32"
+        );
+        assert_eq!(
+            shown("^bb1(%3: i64 loc(#loc3), %4: f32 loc(unknown)):  // 2 preds"),
+            "^bb1(%3: i64, %4: f32):  // 2 preds"
+        );
+        // What is no place stays, and so does a place that does not end.
+        for line in [r#"x "a \" loc(b)" loc(#loc"#, r#"f " loc(a)""#, "call @loc(%a)", ""] {
+            assert_eq!(shown(line), line);
+        }
+        assert_eq!(without_places("llvm", "a loc(b)"), "a loc(b)");
+    }
 
     #[test]
     fn lines_for_debuggers_are_left_out() {

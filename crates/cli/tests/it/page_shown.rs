@@ -1,0 +1,75 @@
+//! What a reader of the page must have in sight: the code of loops, the calls, verdicts. Parts of
+//! `page::pages_are_used`.
+
+use serde_json::{Value, json};
+use testkit::{Browser, Scratch};
+
+use crate::page::{go, make, open};
+
+/// The boxes of the code, as their title, their left edge, their top and whether something is beyond their edge.
+const BOXES: &str = "[...document.querySelectorAll('.listing .panel')].map((panel) => { \
+    const box = panel.querySelector('.scrolling'); const place = panel.getBoundingClientRect(); \
+    return [panel.querySelector('h3').textContent, place.left, place.top, place.right, \
+      box.scrollWidth > box.clientWidth]; })";
+
+/// The code belongs to the table above it, all of a line is in its column, and a few lines do not stand beside many.
+pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratch) {
+    let page = make(scratch, "usual");
+    for width in [1440, 1000] {
+        browser.resize(width, 900);
+        open(browser, &page, "#loops");
+        let chosen = "document.querySelector('.listing select').selectedOptions[0].textContent";
+        let tab = "document.querySelector('.chooser [aria-current]').textContent";
+        assert_eq!(browser.eval(&format!("[{tab}, {chosen}]")), json!(["matmul", "matmul"]));
+        let boxes = browser.eval(BOXES);
+        let titles: Vec<&Value> = boxes.as_array().unwrap().iter().map(|one| &one[0]).collect();
+        assert_eq!(titles, ["TIR", "C", "assembly"]);
+        let number = |row: usize, at: usize| boxes[row][at].as_f64().unwrap();
+        assert!(boxes.as_array().unwrap().iter().all(|one| one[4] == false), "{boxes}");
+        assert!(number(0, 2) < number(1, 2), "nine lines stand above 160: {boxes}");
+        assert_eq!(number(1, 2), number(2, 2), "{boxes}");
+        assert_eq!(number(0, 1), number(1, 1), "{boxes}");
+        assert!((number(0, 3) - number(2, 3)).abs() < 1.0, "nothing is left empty: {boxes}");
+        let end = "(() => { const line = [...document.querySelectorAll('.listing .line bdi')] \
+            .find((one) => one.textContent.endsWith('exp(y)')); \
+            const rects = [...line.getClientRects()]; \
+            return [rects.length > 1, rects.at(-1).right <= line.closest('.scrolling').getBoundingClientRect().right]; })()";
+        assert_eq!(browser.eval(end), json!([true, true]));
+        // The code follows the table, and the table the code.
+        go(browser, "#loops?table=loop1");
+        assert_eq!(browser.eval(&format!("[{tab}, {chosen}]")), json!(["softmax", "softmax"]));
+        browser.eval(
+            "const select = document.querySelector('.listing select'); select.value = '0'; \
+             select.dispatchEvent(new Event('change'))",
+        );
+        browser.wait_for(&format!("{tab} === 'matmul' && {chosen} === 'matmul'"));
+    }
+}
+
+/// A picture that is made before the browser has shown a frame has the calls, and so has one that is made after the
+/// window has another size.
+pub fn the_timeline_needs_no_frame(browser: &mut Browser, scratch: &Scratch) {
+    let page = make(scratch, "usual");
+    browser.resize(1440, 900);
+    open(browser, &page, "");
+    browser.eval("window.requestAnimationFrame = () => 0; location.hash = '#timeline'");
+    browser.wait_for("document.querySelector('canvas')?.dataset.frame");
+    let colours = "(() => { const canvas = document.querySelector('canvas'); \
+        const all = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data; \
+        const found = new Set(); let black = 0; \
+        for (let i = 0; i < all.length; i += 4) { \
+          const c = all[i] << 16 | all[i + 1] << 8 | all[i + 2]; found.add(c); black += c === 0; } \
+        return [found.size > 20, black * 4 < all.length / 100]; })()";
+    assert_eq!(browser.eval(colours), json!([true, true]));
+}
+
+/// What became of a row is a sentence, and no name in the letters of code.
+pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
+    let page = make(scratch, "compared");
+    browser.resize(1440, 900);
+    open(browser, &page, "");
+    let long = "[...document.querySelectorAll('.table-box td.sentence')] \
+        .filter((cell) => cell.textContent.length > 40).length";
+    assert!(browser.eval(long).as_u64() > Some(0));
+    assert_eq!(browser.eval("document.querySelectorAll('.table-box td.sentence .name').length"), 0);
+}
