@@ -20,7 +20,7 @@
 //! |---|---|
 //! | the step before it on its thread or stream | their times |
 //! | the dispatches of its process that had ended when its own dispatch began | the workgroups of IREE |
-//! | the begin of the parallel region that it is a task of; and the end of a region for all its tasks | the number of the region |
+//! | the start of the parallel region that it is a task of; and the end of a region for all its tasks | the number of the region |
 //! | the call that launched it | the id that a plugin or a trace gives both |
 //! | the activity of a device that ended during it, if it launched nothing itself and has such an id, too | the same |
 //!
@@ -63,7 +63,7 @@ pub enum NoPath {
 /// The critical path of a profile. Times are in ticks, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriticalPath {
-    /// From the begin of the first call to the end of the last one: the sum of what the rows have on
+    /// From the start of the first call to the end of the last one: the sum of what the rows have on
     /// the path, and of `between`.
     pub length: u64,
     /// The part of the path in which no call of the path ran.
@@ -82,7 +82,7 @@ pub struct CriticalPath {
 /// Numbers of links between threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Dispatches of which the begin waited for others.
+    /// Dispatches of which the start waited for others.
     pub dispatches: u64,
     /// Tasks that ran on other threads than their region.
     pub tasks: u64,

@@ -192,7 +192,7 @@ pub(crate) struct Found {
     pub overlapping: u64,
 }
 
-/// A call, in the order that [`Innermost`] needs: by begin, then the longest first, then the outer
+/// A call, in the order that [`Innermost`] needs: by start, then the longest first, then the outer
 /// one of two equal calls first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Begun {
@@ -311,7 +311,7 @@ impl<'a, 'b> Marker<'a, 'b> {
     }
 }
 
-/// The state while the calls of a cluster begin and end.
+/// The state while the calls of a cluster start and end.
 struct Walk<'b> {
     brackets: &'b Brackets,
     marks: Vec<Marks>,

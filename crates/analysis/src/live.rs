@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use profile::{Columns, OpId, PageDecoder, PageKey, PartId, Profile};
 
-/// A call that may be inside of one that has not ended yet: its begin and duration.
+/// A call that may be inside of one that has not ended yet: its start and duration.
 type Inside = Vec<(u64, u64)>;
 /// More calls than this are not remembered for a thread; the earliest are forgotten.
 const MOST_INSIDE: usize = 1 << 12;

@@ -54,7 +54,7 @@ pub enum Mode {
     Timed,
     /// Each hit is counted, none is timed.
     Count,
-    /// Begins and ends of the first hits are written down one by one.
+    /// Starts and ends of the first hits are written down one by one.
     Log,
     /// A later version's.
     Other(u32),

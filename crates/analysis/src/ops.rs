@@ -13,7 +13,7 @@
 //! A thread's calls are recorded when they end. So the calls inside a call are among those that
 //! ended before it and that no other call has claimed. This takes one pass over the pages, with the
 //! calls of one run in memory. An earlier pass ([`OpTrees::new`]) collects the tasks of all
-//! threads, and for each page the earliest begin of any call after it, which tells when a tree is
+//! threads, and for each page the earliest start of any call after it, which tells when a tree is
 //! complete.
 //!
 //! Each moment of a run belongs to exactly one of these: the run itself (before the first op and
@@ -62,12 +62,12 @@ pub struct RunCall<'a> {
     pub failed: bool,
     /// The op that threw, if one did: the innermost op that had not returned.
     pub failed_op: Option<OpId>,
-    /// The run's begin.
+    /// The run's start.
     pub start: u64,
     pub duration: u64,
     /// The run's duration as it counts in sums: without what the recorder added to it.
     pub time: Amount,
-    /// The time from the call's begin to the begin of its first op; `None` without ops.
+    /// The time from the call's start to the start of its first op; `None` without ops.
     pub first_op: Option<u64>,
     /// The time between the run's ops.
     pub between: u64,
@@ -111,7 +111,7 @@ pub struct OpCall<'a> {
     pub is_range: bool,
     /// The forward op of a call of a backward pass.
     pub forward: Option<OpId>,
-    /// The op's begin.
+    /// The op's start.
     pub start: u64,
     pub duration: u64,
     /// The op's duration without the ops and runs inside it.
@@ -155,7 +155,7 @@ pub struct Amount {
 pub struct Region {
     /// The op that names the region.
     pub op: OpId,
-    /// The region's begin.
+    /// The region's start.
     pub start: u64,
     pub duration: u64,
     /// The number of the region's tasks; `None` if none of them was recorded.
@@ -184,7 +184,7 @@ pub struct Task {
     pub thread: usize,
     /// The CPU at the task's end.
     pub cpu: u32,
-    /// The task's begin.
+    /// The task's start.
     pub start: u64,
     pub duration: u64,
     /// The value of each counter of the profile; `None` if it is not known.
@@ -217,7 +217,7 @@ pub trait OpVisitor {
 pub struct OpTrees<'a> {
     profile: &'a Profile,
     tasks: Tasks,
-    /// For each process, thread and page, the earliest begin in the pages after it.
+    /// For each process, thread and page, the earliest start in the pages after it.
     later: Vec<Vec<Vec<u64>>>,
     first_tick: Option<u64>,
     losses: Vec<LossCount>,
@@ -230,7 +230,7 @@ impl<'a> OpTrees<'a> {
         tasks::collect(profile, Brackets::new(profile, raw))
     }
 
-    /// The begin of the profile's first call of any kind; `None` without calls.
+    /// The start of the profile's first call of any kind; `None` without calls.
     pub fn first_tick(&self) -> Option<u64> {
         self.first_tick
     }
@@ -240,7 +240,7 @@ impl<'a> OpTrees<'a> {
         &self.losses
     }
 
-    /// Shows every tree that `filter` selects, ordered by process, thread and begin. The numbers of
+    /// Shows every tree that `filter` selects, ordered by process, thread and start. The numbers of
     /// runs and ops are the same each time.
     pub fn visit(&self, filter: &OpFilter, visitor: &mut impl OpVisitor) {
         tree::visit(self, filter, visitor);

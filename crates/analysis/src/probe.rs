@@ -366,7 +366,7 @@ fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> O
 /// instrument. Measured with TVM 0.27 and tiny ops.
 const OF_GAP: f64 = 0.8;
 
-/// The processor time that a thread used to flush pages: from the end of one page to the begin of
+/// The processor time that a thread used to flush pages: from the end of one page to the start of
 /// the next. If that is not known, the time that flushing took, which includes waiting.
 fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     let headers: Vec<&PageHeader> = thread.headers().collect();

@@ -149,7 +149,7 @@ pub struct Placed {
     /// Number of calls, or of dispatches; only the outermost.
     pub calls: u64,
     pub dispatches: Option<u64>,
-    /// The time of all of them. For dispatches, from the begin of the first workgroup to the end of the
+    /// The time of all of them. For dispatches, from the start of the first workgroup to the end of the
     /// last.
     pub ns: f64,
     /// The number of threads that worked on each.

@@ -19,7 +19,7 @@ pub struct SilentThread {
     /// The kernel's id and the name. `None`: all threads of the process that had ended before it and
     /// that had called nothing.
     pub thread: Option<(u32, String)>,
-    /// Processor time in ns, from the thread's begin to the end of the process or session.
+    /// Processor time in ns, from the thread's start to the end of the process or session.
     pub cpu_ns: f64,
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     all
 }
 
-/// The processor time of a thread that has ended, from its begin on. `None` if its last page did not
+/// The processor time of a thread that has ended, from its start on. `None` if its last page did not
 /// end, or is of an older version.
 fn life_ns(thread: &Thread) -> Option<f64> {
     Some(thread.headers().next_back()?.usage_end?.cpu_ns as f64)

@@ -52,7 +52,7 @@ pub struct Site {
     pub workers: usize,
     /// Number of dispatches of which workgroups are missing. Their times are those of the others.
     pub incomplete: u64,
-    /// Sum of the times from the begin of a dispatch's first workgroup to the end of its last one,
+    /// Sum of the times from the start of a dispatch's first workgroup to the end of its last one,
     /// as recorded.
     pub wall: f64,
     /// The mean of these times.

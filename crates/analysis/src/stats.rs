@@ -86,7 +86,7 @@ pub struct Options {
     pub thread: Option<String>,
     /// Whether to describe the calls of each rank of a distributed job, and not those of each thread.
     pub by_rank: bool,
-    /// Leave out calls that begin within this time after the begin of their thread's first recorded
+    /// Leave out calls that begin within this time after the start of their thread's first recorded
     /// call, which may be of any op.
     pub skip_ns: u64,
     /// Number of buckets, 1 to [`MOST_BUCKETS`]; other values are clamped.

@@ -2,14 +2,14 @@
 //! latter off the CPU.
 //!
 //! ```text
-//!  first begin                                                     last moment
+//!  first start                                                     last moment
 //!  ├─ dispatch ─┼─ none ─┼─ dispatch ──────────────┼─ none ────────┤
 //!                          └ nested: not counted again
 //! ```
 //!
 //! Most calls are recorded when they end. This module goes through them backwards. A call that ends
-//! after the earliest begin seen so far lies at least partly inside another call, and only the part
-//! before that begin counts. So the union of all dispatches needs a single number of state. Pages
+//! after the earliest start seen so far lies at least partly inside another call, and only the part
+//! before that start counts. So the union of all dispatches needs a single number of state. Pages
 //! are summed separately, in any order, and joined backwards afterwards. Only if a call reaches
 //! into an earlier page must that page be read again. Imported calls can have any order: for
 //! threads with nested calls, the union is the one that [`crate::innermost`] computes.
@@ -29,7 +29,7 @@ pub struct ThreadTime {
     /// Thread index.
     pub thread: usize,
     pub calls: u64,
-    /// From the begin of its first call to the last known moment of the thread.
+    /// From the start of its first call to the last known moment of the thread.
     pub wall_ns: f64,
     /// Time in calls, which is the sum of their own times, without what the recorder added unless the
     /// summary is one of recorded values. In a run with a budget, an estimate.
@@ -399,7 +399,7 @@ fn join(
     })
 }
 
-/// The processor time of each page, from its begin to its end, or to its last clock reading. The
+/// The processor time of each page, from its start to its end, or to its last clock reading. The
 /// time between two pages is the flush.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,

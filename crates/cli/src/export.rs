@@ -95,7 +95,7 @@ enum What {
     Counts,
     /// One row per loop (or function) and thread, as it was counted.
     Loops,
-    /// One row per begin and end of a loop in mode log.
+    /// One row per start and end of a loop in mode log.
     LoopEvents,
 }
 

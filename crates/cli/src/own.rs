@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The kernel takes a group's values inside of the system call. So a group also counts the rest of
-//! its own `read` and the reads of all later groups at the begin of a call. At the end of the call
+//! its own `read` and the reads of all later groups at the start of a call. At the end of the call
 //! it counts the reads of all earlier groups and the first part of its own `read`. Together that is
 //! one read per group, both for tracepoints of entering a system call and for those of leaving it.
 //! The values are kept as the kernel counts them. The profile records what an empty call counts,

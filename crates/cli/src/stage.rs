@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::whole;
 
-/// What the names begin and end with; between them are 16 hexadecimal digits.
+/// What the names start and end with; between them are 16 hexadecimal digits.
 const NAME: (&str, &str) = (".counterpoint-", ".cpt.tmp");
 /// How often a directory is made, if others remove it.
 const TRIES: usize = 20;

@@ -14,7 +14,7 @@
 //! | [`x86`], [`arm`] | the decoders |
 //! | [`graph`] | the blocks and loops of a function |
 //! | [`values`] | what registers and stack slots hold |
-//! | [`gates`] | where hits of each id begin and end |
+//! | [`gates`] | where hits of each id start and end |
 //! | [`region`] | the code of each id |
 //! | [`words`] | what a loop does, in words |
 //!

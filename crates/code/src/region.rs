@@ -1,4 +1,4 @@
-//! The machine code of each id: what control reaches from the begin of its hits without passing
+//! The machine code of each id: what control reaches from the start of its hits without passing
 //! their end.
 //!
 //! A region is a list of ranges, because compilers put what is rarely executed somewhere else. Its

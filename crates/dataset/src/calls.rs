@@ -1,7 +1,7 @@
 //! The calls of a profile, one row each.
 //!
 //! Rows that follow one another are mostly of the same op, and begin soon after one another: so many
-//! as fit into memory are sorted by op and begin, which makes files half as large and lets a query of
+//! as fit into memory are sorted by op and start, which makes files half as large and lets a query of
 //! one op skip most of them.
 
 use std::collections::BTreeMap;

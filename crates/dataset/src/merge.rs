@@ -215,7 +215,7 @@ impl Pending {
     }
 }
 
-/// A file that is read from its begin to its end.
+/// A file that is read from its start to its end.
 struct Source<'a> {
     path: std::path::PathBuf,
     reader: ParquetRecordBatchReader,

@@ -77,7 +77,7 @@ pub struct Writer {
     weights: [u32; 2],
 }
 
-/// The value that a hook keeps from its begin to its end.
+/// The value that a hook keeps from its start to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
     /// The time stamp; 0 if this hit is not timed.
@@ -195,7 +195,7 @@ impl Writer {
         self.line(format_args!("{TABLE} = phi ptr [ null, %cpt.start ], [ {table}, %cpt.ask ]"));
     }
 
-    /// The begin of a hit. What it keeps has the names of [`Kept::name`].
+    /// The start of a hit. What it keeps has the names of [`Kept::name`].
     pub fn begin(&mut self, hook: &Hook, copy: Option<u32>) {
         let from = self.block.clone();
         let join = self.if_table();
@@ -357,7 +357,7 @@ impl Writer {
         }
     }
 
-    /// An empty hit on the entry at `entry`, begin and end, in a function that has no table. What
+    /// An empty hit on the entry at `entry`, start and end, in a function that has no table. What
     /// follows begins in the block `after`.
     pub fn rehearse(&mut self, entry: &str, hook: &Hook, after: &str) {
         let from = self.block.clone();

@@ -231,7 +231,7 @@ fn is_keyword(text: &[u8]) -> bool {
         || words.iter().any(|word| text.starts_with(word))
 }
 
-/// What a text is that is not LLVM's, if that is certain from its begin.
+/// What a text is that is not LLVM's, if that is certain from its start.
 fn other(text: &[u8]) -> Option<&'static str> {
     Some(match text {
         [b'B', b'C', 0xC0, 0xDE, ..] | [0xDE, 0xC0, 0x17, 0x0B, ..] => "LLVM bitcode",

@@ -94,7 +94,7 @@ pub enum Place {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the begin of the text.
+    /// A cursor at the start of the text.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, line: 1 }
     }

@@ -41,7 +41,7 @@
 //! | module | what |
 //! |---|---|
 //! | `open` | [`Counters`] and [`Builder`]: counters by name, and reading them |
-//! | `measurement` | [`Measurement`]: the counts between a begin and an end |
+//! | `measurement` | [`Measurement`]: the counts between a start and an end |
 //! | [`collector`] | [`Collector`](collector::Collector): your own values for each op of a model |
 //! | `error` | why counters could not be opened or read |
 

@@ -1,4 +1,4 @@
-//! The counts between a begin and an end.
+//! The counts between a start and an end.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,13 +40,13 @@ impl Measurement {
         Self { plan, begin: Readings::new(), end: Readings::new(), problem: None }
     }
 
-    /// Whether the measurement's begin was read with this plan.
+    /// Whether the measurement's start was read with this plan.
     #[inline]
     pub(crate) fn is_of(&self, plan: &Arc<Plan>) -> bool {
         Arc::ptr_eq(&self.plan, plan)
     }
 
-    /// Prepares the measurement for a begin with this plan, even if it was made for another one.
+    /// Prepares the measurement for a start with this plan, even if it was made for another one.
     #[inline]
     pub(crate) fn begin_anew(&mut self, plan: &Arc<Plan>) {
         if !Arc::ptr_eq(&self.plan, plan) {

@@ -183,7 +183,7 @@ impl Counters {
         Measurement::new(Arc::clone(&self.plan))
     }
 
-    /// Reads the counters as the begin of `m`, and removes its earlier values.
+    /// Reads the counters as the start of `m`, and removes its earlier values.
     ///
     /// # Errors
     /// Some values could not be read, and are missing in `m`. The others are correct.
@@ -196,7 +196,7 @@ impl Counters {
         judged(self.thread.read(&mut m.begin))
     }
 
-    /// Reads the counters as the end of `m`. There may be several ends after one begin.
+    /// Reads the counters as the end of `m`. There may be several ends after one start.
     ///
     /// # Errors
     /// As [`Counters::begin`].

@@ -83,7 +83,7 @@ impl DeviceKind {
     }
 }
 
-/// The counters of one component. They are read at the begin and at the end of a call, as all
+/// The counters of one component. They are read at the start and at the end of a call, as all
 /// others.
 pub trait DeviceSource {
     /// The source's name before the three colons: `cuda`.

@@ -36,7 +36,7 @@ pub struct Columns {
     pub location: Vec<u32>,
     /// Ticks when the call began.
     pub start_ticks: Vec<u64>,
-    /// Recorded duration in ticks. If the end was read before the begin (two CPUs whose clocks
+    /// Recorded duration in ticks. If the end was read before the start (two CPUs whose clocks
     /// differ), the value wraps around; see [`Columns::duration`].
     pub duration_ticks: Vec<u64>,
     /// What the call added to each counter of the run; check [`GroupColumn::status`] first.
@@ -277,7 +277,7 @@ impl Columns {
         self.export.is_empty()
     }
 
-    /// Returns how long call `i` took, in ticks; 0 if its end was read before its begin.
+    /// Returns how long call `i` took, in ticks; 0 if its end was read before its start.
     #[inline]
     pub fn duration(&self, i: usize) -> u64 {
         let ticks = self.duration_ticks[i];

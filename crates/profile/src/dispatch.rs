@@ -1,7 +1,7 @@
 //! Finds out which workgroup calls make up a dispatch.
 //!
 //! A record says which workgroup of how many a call was, but not of which dispatch. In the order of
-//! their begins, the calls of one export belong to one dispatch until each of its workgroups was
+//! their starts, the calls of one export belong to one dispatch until each of its workgroups was
 //! seen once:
 //!
 //! ```text
@@ -168,7 +168,7 @@ impl Assembler {
         Some(Placed { id, first, over })
     }
 
-    /// Every incomplete dispatch, in the order of their begins.
+    /// Every incomplete dispatch, in the order of their starts.
     pub fn finish(self) -> Vec<Dispatch> {
         let mut rest: Vec<Dispatch> = self.open.into_values().flatten().collect();
         rest.sort_by_key(|d| d.id);

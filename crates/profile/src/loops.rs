@@ -84,7 +84,7 @@ pub struct LoopCode {
     pub pieces: Vec<(u64, u64)>,
 }
 
-/// What an empty hit (one begin and one end) of a module costs, in ticks. 0 for a kind of hit that the
+/// What an empty hit (one start and one end) of a module costs, in ticks. 0 for a kind of hit that the
 /// module's mode does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HitCost {
@@ -94,7 +94,7 @@ pub struct HitCost {
     pub timed: f64,
     /// The time of a hit that is only counted.
     pub counted: f64,
-    /// The time that reading counters at the begin and the end of a hit takes, in addition. No part of it
+    /// The time that reading counters at the start and the end of a hit takes, in addition. No part of it
     /// is in the time of the hit itself.
     pub reading: f64,
 }
@@ -156,7 +156,7 @@ pub struct LoopTrips {
     pub buckets: Vec<u64>,
 }
 
-/// A begin or an end of mode log.
+/// A start or an end of mode log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoopEvent {
     /// Index in the modules.

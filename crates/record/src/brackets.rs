@@ -71,7 +71,7 @@ pub struct Brackets {
     pub counters: u32,
     /// Whether these are brackets of empty calls, one after another.
     pub rehearsed: bool,
-    /// From the moment when the recorder is called to the begin of the call, in ticks.
+    /// From the moment when the recorder is called to the start of the call, in ticks.
     pub before: Histogram,
     /// From the end of the call to the moment when the recorder returns, in ticks.
     pub after: Histogram,

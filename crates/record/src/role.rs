@@ -19,7 +19,7 @@ model::numbered! {
         /// One task of a parallel region, on the thread that ran it. Workgroup id and count are the
         /// task's number and the number of tasks, in x.
         Task = 4 "task",
-        /// An asynchronous span of an imported trace. It has a begin and an end but belongs to no
+        /// An asynchronous span of an imported trace. It has a start and an end but belongs to no
         /// thread.
         Span = 5 "span",
         /// Work that the profiler of an imported trace did for itself.

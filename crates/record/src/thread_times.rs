@@ -3,7 +3,7 @@
 
 use crate::wire::wire;
 
-/// The processor time of one thread, from its begin on.
+/// The processor time of one thread, from its start on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadCpu {
     /// The kernel's id of the thread.

@@ -98,7 +98,7 @@ pub struct ThreadScript {
     pub flush_ticks: u64,
     /// CPU time that attaching it took, in ns.
     pub attach_ns: u64,
-    /// For each page, what the thread had used at its begin and at its end. Missing entries are
+    /// For each page, what the thread had used at its start and at its end. Missing entries are
     /// unknown.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
     /// The exact counts of the thread's calls. They are in the pool if `unflushed`, otherwise in the file.

@@ -104,7 +104,7 @@ struct Memory {
 /// The contents of a bundle.
 #[derive(Clone, Debug, Default)]
 pub struct Bundle {
-    /// Slices, in the order of their begins.
+    /// Slices, in the order of their starts.
     pub slices: Vec<Slice>,
     waits: Vec<Wait>,
     memory: Vec<Memory>,

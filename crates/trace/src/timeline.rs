@@ -109,7 +109,7 @@ impl TextId {
     }
 }
 
-/// Work with a begin and an end.
+/// Work with a start and an end.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice<'a> {
     pub row: Row<'a>,
@@ -125,9 +125,9 @@ pub struct Slice<'a> {
     pub shape: Option<KeysId>,
     /// Identifies the slice's category and name among the slices of its row.
     pub label: Option<TextId>,
-    /// The arrows that begin or end at the slice's begin.
+    /// The arrows that begin or end at the slice's start.
     pub flows: &'a [Flow<'a>],
-    /// Points of time series at its begin, in its row. A point may have no series.
+    /// Points of time series at its start, in its row. A point may have no series.
     pub counters: &'a [SeriesPoint<'a>],
 }
 
@@ -184,7 +184,7 @@ pub struct SeriesPoint<'a> {
 }
 
 /// Receives a timeline. Rows are named before anything happens in them. Activities of one row come
-/// in the order of their begins if their source has that order.
+/// in the order of their starts if their source has that order.
 pub trait TimelineSink {
     /// Names a process or device.
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()>;

@@ -146,7 +146,7 @@ impl Output {
         std::mem::take(&mut self.untimed)
     }
 
-    /// Hands over values of counters: each from the begin of its interval, where tools draw it to the next.
+    /// Hands over values of counters: each from the start of its interval, where tools draw it to the next.
     pub fn counters(&self, values: &[Value], counters: &[String], trace: &mut Trace<'_>) {
         for Value { time, device, counter, value } in values {
             let Some(name) = counters.get(*counter as usize) else { continue };
@@ -355,7 +355,7 @@ impl Output {
                 self.open.insert(id, (time, thread, name));
                 forget(&mut self.open);
             }
-            // One that began before the recording has no begin.
+            // One that began before the recording has no start.
             Mark::End => {
                 if let Some((begin, thread, name)) = self.open.remove(&id) {
                     self.range(begin, time, thread, &name, trace);

@@ -230,7 +230,7 @@ impl Image {
 /// One sample of a device.
 #[derive(Debug)]
 pub struct Sample<'a> {
-    /// CUPTI's clock at its begin.
+    /// CUPTI's clock at its start.
     pub start: u64,
     /// The values of the counters over the interval that begins there, in their order.
     pub values: &'a [f64],

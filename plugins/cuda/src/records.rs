@@ -167,7 +167,7 @@ pub enum Record {
     Marker {
         what: Mark,
         time: u64,
-        /// The same for a begin and its end.
+        /// The same for a start and its end.
         id: u32,
         thread: Option<u32>,
         /// The addresses of its name, which an end has not, and of its domain's.

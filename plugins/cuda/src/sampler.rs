@@ -30,7 +30,7 @@ const CONTEXT_CREATED: u32 = 1;
 /// A value of a counter of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// CUPTI's clock at the begin of the interval that it is about.
+    /// CUPTI's clock at the start of the interval that it is about.
     pub time: u64,
     /// The device.
     pub device: u32,

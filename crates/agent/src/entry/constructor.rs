@@ -1,6 +1,6 @@
 //! The start and the end of the process. The constructor only notes where the run file is, or that
 //! a source of runs asks for one; everything else waits until there is something to record. Without
-//! either, recording can begin and end later ([`crate::entry::session`]).
+//! either, recording can start and end later ([`crate::entry::session`]).
 
 use model::Loss;
 

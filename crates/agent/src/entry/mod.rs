@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`constructor`] | handles the start and the end of the process |
 //! | [`adapters`] | lists the adapters |
-//! | [`session`] | lets recording begin and end within the process |
+//! | [`session`] | lets recording start and end within the process |
 //! | [`c_interface`] | exports the table of functions |
 //! | [`one_agent`] | decides whether this is the one agent of the process |
 //! | [`exec`] | checks which of the programs that the host starts can carry the library |

@@ -2,7 +2,7 @@
 //! thread, so it knows which op has launched a kernel, and says so with the argument `External id` of the
 //! kernel. The op's record has the same id ([`record::page::KEY_PLUGIN_ID`]).
 //!
-//! Ids count from 1 in each process. They are given to calls of all threads in the order of their begins.
+//! Ids count from 1 in each process. They are given to calls of all threads in the order of their starts.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 

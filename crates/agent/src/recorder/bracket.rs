@@ -29,7 +29,7 @@
 //! | only counted | the thread's table has counted it; an op that the host ends in any case is on a stack of its own ([`crate::recorder::budget::ops`]) | its end, which records nothing |
 //! | drawn | how likely it was is known, and it may still be refused, which gives it back | [`Thread::open`] |
 //! | open | its [`OpenCall`] has its frame, the page names it, and its counters have been read | the original call |
-//! | started | for a call that ends in another function of ours: its begin is in its [`OpenCall`] | [`Thread::finish`] |
+//! | started | for a call that ends in another function of ours: its start is in its [`OpenCall`] | [`Thread::finish`] |
 //! | finished | it has ended, but collectors may still run, whose calls are inside of it | [`Thread::end`] |
 //!
 //! What is most frequent has short ways of its own through the same states ([`crate::recorder::short`]).
@@ -123,7 +123,7 @@ pub fn stack_address() -> usize {
     (&raw const marker) as usize
 }
 
-/// What the end of a split call needs to know about its begin.
+/// What the end of a split call needs to know about its start.
 #[derive(Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) export: u32,
@@ -195,7 +195,7 @@ impl Thread {
     /// `at` must be below [`DEEPEST`].
     #[inline(never)]
     unsafe fn read_before(&mut self, at: usize) {
-        // The call's end needs a little more of the stack than its begin does. If that is a page that was not
+        // The call's end needs a little more of the stack than its start does. If that is a page that was not
         // used before, or not since a fork, the page fault is not to be the call's.
         own_image::touch_stack::<160>();
         // A failed read leaves its mark in the readings, which `end` checks.

@@ -1,6 +1,6 @@
 //! The short ways through the states of [`crate::recorder::bracket`], for the calls that most programs make.
 //!
-//! | calls | begin and end | condition |
+//! | calls | start and end | condition |
 //! |---|---|---|
 //! | that are only timed, and inside of no other | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | `short_calls` |
 //! | ops that the host holds; their end is that of every op | [`Thread::try_open_op`], [`Thread::try_end_op`] | `short_ops` |

@@ -1,8 +1,8 @@
 //! Aligns the clocks of ranks by an op that no rank leaves before all have entered it.
 //!
 //! ```text
-//!  first rank   ├─ call k ─────┤              its begin is not after the end of the other one,
-//!  other rank        ├─ call k ────┤ + offset   and the other begin is not after its end:
+//!  first rank   ├─ call k ─────┤              its start is not after the end of the other one,
+//!  other rank        ├─ call k ────┤ + offset   and the other start is not after its end:
 //!
 //!  begin₀ − end ≤ offset ≤ end₀ − begin       for each k; the largest lower and the smallest upper limit
 //! ```

@@ -39,7 +39,7 @@ pub(super) struct Dispatch {
 /// The calls of a profile.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    /// Sorted by line and begin.
+    /// Sorted by line and start.
     pub all: Vec<Call>,
     /// The process and thread of each line.
     pub lines: Vec<(usize, usize)>,

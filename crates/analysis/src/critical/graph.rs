@@ -14,7 +14,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Node {
     pub begin: u64,
     pub end: u64,
-    /// From the moment at which everything that it waits for has ended to its begin.
+    /// From the moment at which everything that it waits for has ended to its start.
     pub gap: u64,
     pub owner: OpId,
     pub line: u32,
@@ -94,7 +94,7 @@ impl Graph {
         builder.finish()
     }
 
-    /// From the begin of the first step to the end of the last one.
+    /// From the start of the first step to the end of the last one.
     pub fn length(&self) -> u64 {
         let begin = self.nodes.iter().map(|node| node.begin).min().unwrap_or(0);
         self.nodes.iter().map(|node| node.end - begin).max().unwrap_or(0)

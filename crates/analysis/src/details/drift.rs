@@ -40,7 +40,7 @@ impl Drift {
         Self { most: parts.max(1) as u64, width: FIRST_WIDTH, counts: HashMap::new() }
     }
 
-    /// Adds calls that began `at` ticks after the begin.
+    /// Adds calls that began `at` ticks after the start.
     pub(super) fn add(&mut self, at: u64, bin: u16, count: u64) {
         while at / self.width >= self.most {
             self.double();

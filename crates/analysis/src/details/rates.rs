@@ -21,7 +21,7 @@ impl Rates {
         Self { most: parts.max(1), width: FIRST_WIDTH, sums: Vec::new() }
     }
 
-    /// Adds `calls` calls that began `at` ticks after the begin.
+    /// Adds `calls` calls that began `at` ticks after the start.
     pub(super) fn add(&mut self, at: u64, value: u64, ticks: u64, calls: u64) {
         while at / self.width >= self.most as u64 {
             self.double();

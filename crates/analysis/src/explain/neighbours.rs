@@ -1,4 +1,4 @@
-//! What other threads were in when calls began. Only the moment of the begin counts, and not the
+//! What other threads were in when calls began. Only the moment of the start counts, and not the
 //! whole call: a longer call has more neighbours just because it is longer.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,8 @@
 //! Mode log: begins and ends, matched.
 //!
-//! Each thread has a stack for each module, because only their order is known. An end belongs to the innermost begin of the same id that is still
+//! Each thread has a stack for each module, because only their order is known. An end belongs to the innermost start of the same id that is still
 //! open; what was begun within that and not ended was left by an exception or `longjmp`. An end without
-//! a begin (its begin was not written down) is counted and otherwise left out.
+//! a start (its start was not written down) is counted and otherwise left out.
 
 use std::collections::HashMap;
 
@@ -20,14 +20,14 @@ pub struct LoggedHit {
     pub begin: u64,
     /// When the hit ended; `None` if it did not.
     pub end: Option<u64>,
-    /// Return address of the handler's call at the begin, as in [`LoopEvent::address`].
+    /// Return address of the handler's call at the start, as in [`LoopEvent::address`].
     pub begin_address: u64,
     /// Return address of the handler's call at the end.
     pub end_address: Option<u64>,
 }
 
 /// All hits in the order in which they began, thread by thread as the events have them; and how
-/// many ends have no begin.
+/// many ends have no start.
 pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u64) {
     let mut open: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
     let (mut hits, mut lonely) = (Vec::new(), 0);
@@ -99,7 +99,7 @@ impl Logged {
     }
 }
 
-/// Where an id begins and ends in the machine code: the lowest return address of a begin, and the
+/// Where an id begins and ends in the machine code: the lowest return address of a start, and the
 /// highest of an end. Copies of a loop (unrolling, inlining) share an id and have addresses of their
 /// own. Addresses of different objects are not comparable: only the first registration of each
 /// module is looked at.

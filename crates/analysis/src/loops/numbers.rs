@@ -31,7 +31,7 @@ use crate::interval::Sum;
 pub struct Numbers {
     /// Times entered.
     pub hits: u128,
-    /// Timed hits that began. In mode log, those whose begin was written down.
+    /// Timed hits that began. In mode log, those whose start was written down.
     pub begun: u128,
     /// Timed hits that ended.
     pub ended: u128,
@@ -100,7 +100,7 @@ impl CounterSum {
 /// The times of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Times {
-    /// The time from begin to end, with everything inside.
+    /// The time from start to end, with everything inside.
     pub inclusive: Estimate,
     /// The time without the instrumented loops directly inside. Never negative. Missing without a side table,
     /// where the time of a loop inside is missing, and where not all hits ended: loops inside may have

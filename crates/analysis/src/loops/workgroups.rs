@@ -1,4 +1,4 @@
-//! Mode log: the workgroup call of a dispatch of IREE in which a begin or an end happened. A record
+//! Mode log: the workgroup call of a dispatch of IREE in which a start or an end happened. A record
 //! has no workgroup, but its time is inside of that of the call, on the same thread.
 
 use std::collections::HashMap;

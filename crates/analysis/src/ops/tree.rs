@@ -195,7 +195,7 @@ pub(super) fn visit(trees: &OpTrees<'_>, filter: &OpFilter, visitor: &mut impl O
             (shower.process, shower.thread) = (process, thread);
             for page in 0..t.headers().len() {
                 let columns = decoder.decode(PageKey { process, thread, page });
-                // Compute the earliest begin after each call.
+                // Compute the earliest start after each call.
                 later.clear();
                 let mut earliest = trees.later[process][thread][page];
                 for begin in columns.start_ticks.iter().rev() {
@@ -254,7 +254,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         }
     }
 
-    /// Finds the ops and runs that are directly inside a call, ordered by begin, and its regions.
+    /// Finds the ops and runs that are directly inside a call, ordered by start, and its regions.
     /// If the call is itself a region, it is among them.
     fn look_inside(&mut self, arena: &Arena, at: usize) {
         self.inner.clear();

@@ -17,7 +17,7 @@ pub(crate) struct InPlace {
     readings: HashMap<(usize, u32), Reading>,
     /// Number of calls for which no counter of the set was read, by process and set of counters.
     uncounted: HashMap<(usize, u32), u64>,
-    /// Times in ticks from the end of one op to the begin of the next, by process.
+    /// Times in ticks from the end of one op to the start of the next, by process.
     gaps: HashMap<usize, Gaps>,
     /// What threads called, by process and thread.
     threads: HashMap<(usize, usize), Kinds>,
@@ -33,7 +33,7 @@ struct Reading {
     squares: f64,
 }
 
-/// Times from the end of one op to the begin of the next.
+/// Times from the end of one op to the start of the next.
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     ops: u64,
@@ -118,7 +118,7 @@ impl InPlace {
         let found = self.gaps.entry(columns.process).or_default();
         let kinds = self.threads.entry((columns.process, columns.thread)).or_default();
         let mut last = None;
-        // The begins of tasks of this page that are not known to be inside of a region.
+        // The starts of tasks of this page that are not known to be inside of a region.
         let mut tasks = Vec::new();
         for i in 0..columns.len() {
             kinds.all += 1;
@@ -235,7 +235,7 @@ impl InPlace {
         brackets
     }
 
-    /// The mean time from the end of an op to the begin of the next one, in ticks, and the number of
+    /// The mean time from the end of an op to the start of the next one, in ticks, and the number of
     /// ops. `None` if there is no machine, or if too few of its ops follow one another.
     pub(super) fn gap(&self, process: usize) -> Option<(f64, u64)> {
         let found = self.gaps.get(&process).filter(|found| found.gaps >= FEWEST)?;

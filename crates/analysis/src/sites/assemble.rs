@@ -58,7 +58,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The begin of the next workgroup. `None` at the end.
+    /// The start of the next workgroup. `None` at the end.
     fn peek(&mut self, profile: &Profile) -> Option<u64> {
         while self.order.is_empty() {
             let key = self.pages.next()?;

@@ -37,9 +37,9 @@ pub struct Sum {
     pub passes: Vec<PassTotal>,
     pub threads: BTreeSet<(usize, usize)>,
     pub last_thread: Option<(usize, usize)>,
-    /// The begin and the duration of the earliest call of that thread.
+    /// The start and the duration of the earliest call of that thread.
     pub first: (u64, u64),
-    /// The begin and the duration of each thread's earliest call, except for what is only in `first` so far.
+    /// The start and the duration of each thread's earliest call, except for what is only in `first` so far.
     pub firsts: HashMap<(usize, usize), (u64, u64)>,
     pub cpus: [u64; CPU_WORDS],
 }

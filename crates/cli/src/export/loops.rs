@@ -187,7 +187,7 @@ fn histogram(trips: &LoopTrips) -> Option<String> {
     histogram_cell(buckets.map(|(index, hits)| (bucket(index), u128::from(*hits))))
 }
 
-/// One row per begin and end of mode log, in the order of the profile.
+/// One row per start and end of mode log, in the order of the profile.
 pub fn events(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let Recorded { modules, events, .. } = loops.recorded;

@@ -1,6 +1,6 @@
 //! Puts the page together: the template, the style, the modules as one script, and the data.
 //!
-//! The modules have no bundler: each `import` and `export` stands at the begin of a line, and no two
+//! The modules have no bundler: each `import` and `export` stands at the start of a line, and no two
 //! modules use one name at their top level, so they are put behind each other without these words.
 
 use std::io::Write;

@@ -42,7 +42,7 @@ const COARSER: i64 = 4;
 /// The coarsest grid is this power of [`COARSER`]: 2⁴⁰ ns, a good quarter of an hour.
 const COARSEST: u32 = 20;
 
-/// Encodes the calls of each lane, which are sorted by begin, the outer ones first. `begin` is the begin of
+/// Encodes the calls of each lane, which are sorted by start, the outer ones first. `begin` is the start of
 /// the timeline.
 pub fn encode(lanes: &mut [Vec<Call>], begin: i64) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));

@@ -180,7 +180,7 @@ impl Moment {
     }
 }
 
-/// The time that Kineto's traces count from: the begin of the current three months, ns since 1970.
+/// The time that Kineto's traces count from: the start of the current three months, ns since 1970.
 fn base_ns() -> i64 {
     const THREE_MONTHS_S: u64 = 7_889_238;
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | of the recording, or less than an hour off | UTC |
 //! | of the recording on `CLOCK_MONOTONIC`, or less than a minute off | that; it is converted, and the plugin is named |
-//! | another | one of an unknown clock: the first is placed at the recording's begin, the others relative to it, and the plugin is named |
+//! | another | one of an unknown clock: the first is placed at the recording's start, the others relative to it, and the plugin is named |
 
 use crate::view::units::{moment, plural};
 

@@ -28,7 +28,7 @@ use crate::view::units::{bytes, grouped, shorten, time};
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
-/// Goes to the begin of the line and erases it.
+/// Goes to the start of the line and erases it.
 const ERASE: &str = "\r\x1b[K";
 
 /// Bytes that were read from files that the caller named, and written to such files.
@@ -204,7 +204,7 @@ fn draw() {
     let _ = io::stderr().write_all(format!("{ERASE}{text}").as_bytes());
 }
 
-/// The line, in at most this many columns: the terminal would break a longer one, and keep its begin.
+/// The line, in at most this many columns: the terminal would break a longer one, and keep its start.
 fn line(what: &str, far: &str, elapsed: Duration, columns: usize) -> String {
     let end = match far {
         "" => format!(": {} s", elapsed.as_secs()),

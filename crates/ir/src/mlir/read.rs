@@ -60,7 +60,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
     let mut open: Vec<Open> = Vec::new();
     let mut first_line = 1;
     loop {
-        // At the begin of a line, or after a brace.
+        // At the start of a line, or after a brace.
         cursor.spaces();
         let start = cursor.at;
         let word = &text[start..name_end(text, start)];

@@ -91,7 +91,7 @@ impl Work<'_> {
         Some((self.hooks.get(i)?, self.counters.get(i)?.as_ref()))
     }
 
-    /// Slots and constants, the table of this thread, and the begin of the function.
+    /// Slots and constants, the table of this thread, and the start of the function.
     fn entry(&self, lines: &mut Lines) {
         let one = "llvm.mlir.constant(1 : i64) : i64";
         lines.line(format_args!("%cpt.one = {one}"));

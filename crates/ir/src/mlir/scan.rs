@@ -32,7 +32,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the begin of a text.
+    /// A cursor at the start of a text.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, line: 1 }
     }

@@ -4,7 +4,7 @@
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     bytes: Vec<u8>,
-    /// Hash, begin and end in `bytes`.
+    /// Hash, start and end in `bytes`.
     all: Vec<(u64, u32, u32)>,
     /// Open addressing by hash: a number plus 1, or 0. Its length is a power of two.
     slots: Vec<u32>,

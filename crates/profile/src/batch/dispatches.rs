@@ -86,7 +86,7 @@ impl Steps {
     }
 }
 
-/// A page of a thread, sorted by begin, with the numbers found so far.
+/// A page of a thread, sorted by start, with the numbers found so far.
 struct Cursor<'a> {
     decoder: PageDecoder<'a>,
     key: PageKey,
@@ -97,7 +97,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The begin of the next call.
+    /// The start of the next call.
     fn begin(&self) -> Option<u64> {
         let call = *self.order.get(self.at)?;
         Some(self.decoder.columns().start_ticks[call as usize])

@@ -59,9 +59,9 @@ impl ClockMap {
         self.to_ticks.saturating_add(since)
     }
 
-    /// Converts the begin and the duration of a call. The duration is the difference of both ends as they
+    /// Converts the start and the duration of a call. The duration is the difference of both ends as they
     /// are rounded, so that calls that end inside of another still do. Of a call whose end was read
-    /// before its begin, it is below 0.
+    /// before its start, it is below 0.
     fn call(&self, start: &mut u64, duration: &mut u64) {
         let begin = self.since(*start);
         let end = begin.saturating_add(*duration as i64);
@@ -232,7 +232,7 @@ mod tests {
                 assert_eq!(mapped(start, end), (map.ticks(start), map.ticks(end)));
             }
         }
-        // The end was read before the begin.
+        // The end was read before the start.
         assert_eq!(mapped(3_030, 3_000), (2_020, 2_000));
         let (mut start, mut longest) = (1 << 60, i64::MAX as u64);
         map.call(&mut start, &mut longest);

@@ -115,7 +115,7 @@ pub enum LoopFrame {
     Code(CodeFrame),
     /// The iterations of single hits.
     Trips(TripsFrame),
-    /// What reading counters at the begin and the end of a hit takes together, in ticks: 10th percentile,
+    /// What reading counters at the start and the end of a hit takes together, in ticks: 10th percentile,
     /// median and 90th percentile.
     Reading([f64; 3]),
 }

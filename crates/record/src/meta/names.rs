@@ -6,7 +6,7 @@ pub const META_NAME: &str = "meta.cps";
 pub const PAGES_NAME: &str = "pages.cps";
 /// Directory of a profile that contains one part for each process.
 pub const PARTS_NAME: &str = "processes";
-/// How the names of a part's files of events begin and end ([`events_name`]).
+/// How the names of a part's files of events start and end ([`events_name`]).
 pub const EVENTS_NAMES: (&str, &str) = ("plugins-", ".events");
 
 /// Name of the part of a process: `PID-STARTTIME-GENERATION`.
@@ -23,7 +23,7 @@ pub fn events_name(number: u32) -> String {
     format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)
 }
 
-/// How the names of a part's trace files begin and end ([`trace_name`]).
+/// How the names of a part's trace files start and end ([`trace_name`]).
 pub const TRACE_NAMES: (&str, &str) = ("trace-", ".json");
 
 /// Name of a part's trace file with this number: a recording of PyTorch's profiler as that writes it.

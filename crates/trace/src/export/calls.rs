@@ -4,7 +4,7 @@
 //!  process 4711            worker-0   ▐call▌▐call▌ ▐call▌      one slice per workgroup call
 //!                          worker-1    ▐call▌▐call▌
 //!                          counters per call as args, and as one time series per thread
-//!  dispatches of 4711      stream 0   ▐── dispatch ──▌         first begin to last end
+//!  dispatches of 4711      stream 0   ▐── dispatch ──▌         first start to last end
 //!                          stream 1       ▐─ dispatch ─▌       where they overlap
 //! ```
 //!
@@ -13,7 +13,7 @@
 //! `correlation`. The call that began it has the same `correlation`, and an arrow leads from one to
 //! the other. [`profile::dispatch`] describes how dispatches are found.
 //!
-//! The calls of a process are merged by their begins, one page of each thread at a time. The sink
+//! The calls of a process are merged by their starts, one page of each thread at a time. The sink
 //! runs in another thread (`relay.rs`).
 
 mod ops;
@@ -185,7 +185,7 @@ impl Labels {
     }
 }
 
-/// The calls of one thread, page by page, each page sorted by begin.
+/// The calls of one thread, page by page, each page sorted by start.
 struct Cursor<'a> {
     decoder: PageDecoder<'a>,
     thread: usize,

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | slice | its category is wanted, and some of it is in the window |
 //! | moment | its category is wanted, and it is in the window |
-//! | point of a time series | the same; the last one before the window is moved to the window's begin, because its value still holds there |
+//! | point of a time series | the same; the last one before the window is moved to the window's start, because its value still holds there |
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
@@ -131,7 +131,7 @@ impl Filter {
 /// Finds the first moment of a timeline.
 #[derive(Debug, Default)]
 pub struct First {
-    /// The earliest begin of a slice, moment or point, if there is one.
+    /// The earliest start of a slice, moment or point, if there is one.
     pub at_ns: Option<i64>,
 }
 
@@ -173,7 +173,7 @@ impl<'a, S> Noted<'a, S> {
         Self { sink, first: First::default() }
     }
 
-    /// The earliest begin of a slice, moment or point, if there is one.
+    /// The earliest start of a slice, moment or point, if there is one.
     pub fn first(&self) -> Option<i64> {
         self.first.at_ns
     }
@@ -283,7 +283,7 @@ impl<'a, S: TimelineSink> Part<'a, S> {
         Self { sink, filter, arrows, before: HashMap::new(), left_out }
     }
 
-    /// Writes the points at the begin of the window.
+    /// Writes the points at the start of the window.
     pub fn finish(self) -> io::Result<LeftOut> {
         let mut points: Vec<_> = self.before.into_iter().collect();
         points.sort_by(|a, b| a.0.cmp(&b.0));

@@ -29,7 +29,7 @@ pub struct LoopSlice<'a> {
     pub duration_ns: u64,
 }
 
-/// Gives `sink` the hits, sorted by thread and begin, outer ones first.
+/// Gives `sink` the hits, sorted by thread and start, outer ones first.
 pub fn export_loops(
     profile: &Profile,
     slices: &[LoopSlice<'_>],

@@ -5,7 +5,7 @@
 //!  points      (r1−r0)/s at r0 · (r3−r1)/s at r1
 //! ```
 //!
-//! A cumulative series is shown as a rate, from the begin of each interval. If the kernel ran the
+//! A cumulative series is shown as a rate, from the start of each interval. If the kernel ran the
 //! counter during only a part of an interval, the difference is scaled by enabled / running. An
 //! interval in which the counter never ran has no point. Other readings are shown unchanged. A
 //! reading that failed, or that is not a finite number, has no point.

@@ -30,7 +30,7 @@ impl Lane {
     }
 }
 
-/// Finds the lane of each slice; the first one is 0. Slices come in the order of their begins. An operation of one submission is never inside of that of another one, even if it ran
+/// Finds the lane of each slice; the first one is 0. Slices come in the order of their starts. An operation of one submission is never inside of that of another one, even if it ran
 /// while that did.
 pub(super) fn find(slices: &mut [Slice]) {
     let mut rows: HashMap<Row, Vec<Lane>> = HashMap::new();

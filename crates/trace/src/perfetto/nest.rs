@@ -2,12 +2,12 @@
 //! that were written.
 //!
 //! Readers sort begins and ends by time, and by the order of the file at equal times. They pair
-//! each end with the last begin that is open. So a slice fits if every other slice is inside it,
+//! each end with the last start that is open. So a slice fits if every other slice is inside it,
 //! around it, before it or after it. If two slices share a moment, the one that was written first
 //! is the outer or the earlier one.
 //!
-//! Slices come in the order of their begins, except for calls around other calls: a recorder writes
-//! those when they end, which may be pages later. Such a slice is *late*. Its begin is at a moment
+//! Slices come in the order of their starts, except for calls around other calls: a recorder writes
+//! those when they end, which may be pages later. Such a slice is *late*. Its start is at a moment
 //! in the past, and its end is added to those that wait:
 //!
 //! ```text
@@ -28,7 +28,7 @@ const KEPT_NESTED: usize = 1 << 14;
 /// The state of one track; see the module's documentation. Times are in nanoseconds.
 #[derive(Debug)]
 pub struct Nest {
-    /// Begins and ends of open slices and of slices that ended, sorted by begin.
+    /// Starts and ends of open slices and of slices that ended, sorted by start.
     slices: Vec<(i64, i64)>,
     /// The open slices, outermost first; each is inside the one before it. In `slices`, those that
     /// ended inside an open slice follow it, up to the next open one.
@@ -37,7 +37,7 @@ pub struct Nest {
     kept: usize,
     /// When `slices` has this length, older ones are removed.
     limit: usize,
-    /// The latest begin or end that was written.
+    /// The latest start or end that was written.
     last_ns: i64,
     /// Slices that ended before this time are no longer known.
     known_from_ns: i64,

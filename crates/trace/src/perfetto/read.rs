@@ -8,8 +8,8 @@
 //!
 //! | in the trace | event |
 //! |---|---|
-//! | begin and end of a slice on one track | `X`, in the order of the begins of its row |
-//! | a begin whose end is far away, or missing | `B` (with its `E`) |
+//! | start and end of a slice on one track | `X`, in the order of the starts of its row |
+//! | a start whose end is far away, or missing | `B` (with its `E`) |
 //! | instant | `i` |
 //! | value of a counter | `C`, named after its track; its key is the unit |
 //! | flow ids of a slice or instant | `s` for the first, `t` for the next ones, `f` where the flow terminates |
@@ -152,7 +152,7 @@ struct Reader<'a, S: ?Sized> {
     by_ids: HashMap<(Id, Id), usize>,
     /// Rows of tracks. It is cleared when a track is described.
     by_track: FastMap<u64, usize>,
-    /// Open slices of each track, by begin: row, index among all events that were ever in its
+    /// Open slices of each track, by start: row, index among all events that were ever in its
     /// queue, begin. A slice around others may be written after them.
     open: FastMap<u64, Vec<(usize, u64, i64)>>,
     waiting: usize,

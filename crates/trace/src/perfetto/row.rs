@@ -106,7 +106,7 @@ impl Sequence {
         self.track
     }
 
-    /// Whether a slice can be put here; see [`Nest`]. If so, its begin must be written, and its end
+    /// Whether a slice can be put here; see [`Nest`]. If so, its start must be written, and its end
     /// waits.
     #[inline]
     pub fn takes(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
@@ -118,7 +118,7 @@ impl Sequence {
         self.nest.add(begin, end)
     }
 
-    /// Writes the begin of a slice. [`Sequence::end`] writes its end.
+    /// Writes the start of a slice. [`Sequence::end`] writes its end.
     pub fn begin(&mut self, out: &mut Encoder, slice: &Slice<'_>, extras: &Extras) {
         let begin = Point {
             kind: event::SLICE_BEGIN,

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | process or thread with real ids | a track with a process or thread descriptor |
 //! | any other row | a named track below its process |
-//! | slice | a begin and an end; its arguments are annotations, and its arrow is a flow |
-//! | counter | one track per series, with its unit; values at the begin of a slice are in the slice's packet |
+//! | slice | a start and an end; its arguments are annotations, and its arrow is a flow |
+//! | counter | one track per series, with its unit; values at the start of a slice are in the slice's packet |
 //! | clocks | snapshots of `CLOCK_REALTIME`, which times use, and `CLOCK_MONOTONIC` |
 //! | everything else | metadata `counterpoint`, the same object as in Chrome JSON |
 
@@ -77,7 +77,7 @@ struct Packets {
     extras: Extras,
     /// The tracks of a counter that has no label. The buffer is reused.
     found: Vec<u64>,
-    /// Values at a slice's begin that are written in separate packets: track, value.
+    /// Values at a slice's start that are written in separate packets: track, value.
     others: Vec<(u64, Number)>,
 }
 
@@ -113,7 +113,7 @@ struct RowState {
     lanes: Vec<Sequence>,
     /// Tracks of the series of counters by label; empty if unknown.
     by_label: Vec<Vec<u64>>,
-    /// Number of open slices that came as a begin and an end.
+    /// Number of open slices that came as a start and an end.
     begun: u64,
 }
 

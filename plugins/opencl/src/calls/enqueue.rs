@@ -16,7 +16,7 @@ use crate::record::{Command, Name, Sizes, Work};
 use crate::recorder::{self, Begun};
 use crate::{ask, names};
 
-/// An enqueueing call between its begin and its end.
+/// An enqueueing call between its start and its end.
 struct Enqueue {
     begun: Begun,
     name: &'static str,

@@ -7,7 +7,7 @@
 //! call, the table itself shows whether it is patched, so no call is counted twice.
 //!
 //! The runtime passes the function that it calls, but not the workgroup. Such calls therefore have
-//! a workgroup count of 0,0,0, which no real dispatch has. Since begin and end are separate calls,
+//! a workgroup count of 0,0,0, which no real dispatch has. Since start and end are separate calls,
 //! the recorded time includes the return to the runtime and the next call from it, which take a few
 //! nanoseconds.
 
@@ -50,7 +50,7 @@ struct Known {
 static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 
 // The stack pointer at entry is passed on as a fifth argument. The frames of everything that the
-// runtime calls between begin and end lie below it. This distinguishes abandoned calls from nested
+// runtime calls between start and end lie below it. This distinguishes abandoned calls from nested
 // ones.
 #[cfg(target_arch = "x86_64")]
 macro_rules! exported {

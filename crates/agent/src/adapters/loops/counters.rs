@@ -1,4 +1,4 @@
-//! Counters around hits of functions and outer loops: read at the begin and the end of each timed
+//! Counters around hits of functions and outer loops: read at the start and the end of each timed
 //! hit, what they add is summed for each id.
 //!
 //! A hit that begins may never end (`longjmp`, exceptions). So its reading is on a stack, and a later
@@ -87,7 +87,7 @@ const HITS: u32 = 4;
 /// The part that knows what readings take ([`Process::serial`]).
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Tells the part of `process` what reading counters at the begin and the end of a hit takes, unless it
+/// Tells the part of `process` what reading counters at the start and the end of a hit takes, unless it
 /// knows: measured with this thread's counters, after [`prepare`], in about 0.1 ms. The readings are
 /// outside of the hit's own time, and inside of that of what is around it.
 pub fn tell(process: &Process, counters: u32) {

@@ -13,7 +13,7 @@ pub struct Local {
     pub places: *mut Places,
     /// What the thread owns ([`super::tables`]); a forked child finds a copy. Null: nothing.
     pub owned: *mut c_void,
-    /// Hits for which counters were read at their begin ([`super::counters`]). Null: none.
+    /// Hits for which counters were read at their start ([`super::counters`]). Null: none.
     pub stack: *mut c_void,
     /// How often the thread's exit was noticed.
     pub lives: u32,

@@ -1,9 +1,9 @@
-//! Mode log: the first begins and ends of each id with the return address of the handler's call.
+//! Mode log: the first starts and ends of each id with the return address of the handler's call.
 //!
-//! A hit that is left by an exception or `longjmp` has a begin and no end, and only the first begins of an
-//! id are written down. So an end is written down if its own begin was, and not whenever one is open: the
-//! end of the thousandth call would close the begin of the first. Which begin is an end's own, a stack of
-//! the hits in progress says: those whose stack frames are gone were left.
+//! A hit that is left by an exception or `longjmp` has a start and no end, and only the first starts of an id
+//! are written down. So an end is written down if the start of its own hit was, and not whenever some hit is
+//! open: otherwise the end of the thousandth call would close the start of the first. A stack of the hits in
+//! progress says which start belongs to an end: hits whose stack frames are gone were left.
 
 use std::sync::atomic::Ordering;
 
@@ -92,7 +92,7 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
     });
 }
 
-/// Counts a begin, and says whether it is one to write down: one of the first of its id.
+/// Counts a start, and says whether it is one to write down: one of the first of its id.
 fn begins(entry: &Entry, block: &BlockHeader, open: &mut OpenHits, frame: usize) -> bool {
     let hits = add(&entry.trips);
     entry.hits.store(hits, Ordering::Relaxed);

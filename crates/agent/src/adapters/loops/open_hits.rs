@@ -90,7 +90,7 @@ impl OpenHits {
     }
 
     /// Forgets hits that were left: those in frames below this one, and one of the same id in the same
-    /// frame, with all that are inside of it. Says whether the begin is to be written down: not if
+    /// frame, with all that are inside of it. Says whether the start is to be written down: not if
     /// there is no room to remember it, because its end would not be found.
     pub fn begins(&mut self, entry: &Entry, frame: usize, is_written: bool) -> bool {
         while self.length > 0 && self.get(self.length - 1).frame < frame {
@@ -107,8 +107,8 @@ impl OpenHits {
         remembered && is_written
     }
 
-    /// Counts an end if its begin was written down, and says whether it was. A function that takes
-    /// memory from the stack meanwhile ends below its begin.
+    /// Counts an end if its start was written down, and says whether it was. A function that takes
+    /// memory from the stack meanwhile ends below its start.
     pub fn ends(&mut self, entry: &Entry, frame: usize) -> bool {
         let same = |hit: &OpenHit| std::ptr::eq(hit.entry, entry);
         // Outwards, frames never become smaller (`begins`), so those that are above need no look.
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// Each of 100,000 calls inside of one another ends, and each end is its own begin's.
+    /// Each of 100,000 calls inside of one another ends, and each end is its own start's.
     #[test]
     fn deep_recursion_ends_as_it_began() {
         const DEPTH: usize = 100_000;

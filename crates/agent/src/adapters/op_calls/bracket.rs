@@ -423,7 +423,7 @@ fn push_bytes<const N: usize>(values: &mut Values<N>, bytes: [u64; 3]) {
     }
 }
 
-/// A bracket in progress whose begin and end are in the same function of ours.
+/// A bracket in progress whose start and end are in the same function of ours.
 pub struct Bracket {
     thread: *mut Thread,
     start: u64,

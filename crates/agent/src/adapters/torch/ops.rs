@@ -59,7 +59,7 @@ pub static counterpoint_torch_ops: Table = Table {
 
 const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
 
-/// What the end of a range needs to know about its begin. It is in memory of the shim.
+/// What the end of a range needs to know about its start. It is in memory of the shim.
 #[repr(C, align(16))]
 struct Apart {
     /// The epoch in which the range began.

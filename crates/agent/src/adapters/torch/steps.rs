@@ -6,7 +6,7 @@
 //! there, and that of ops is taken away for whole steps of the program ([`crate::recorder::budget::steps`]):
 //!
 //! ```text
-//!  range begins ─► is it the begin of a step? ─► the step before has ended ─► draw ─► observer there, or away
+//!  range begins ─► is it the start of a step? ─► the step before has ended ─► draw ─► observer there, or away
 //!                  the first range that recurs:                │
 //!                  an optimizer's, or the data loader's        └─► durations: what announcing costs here
 //! ```
@@ -44,7 +44,7 @@ const LONGEST: u32 = 16;
 const FEWEST: usize = 5;
 /// What announcing an op is assumed to cost, in ns. Measured: 280 to 580 with what counting it costs.
 const ASSUMED_NS: f64 = 500.0;
-/// How often the name of a range must occur that is inside of others, so that it is taken for the begin of a
+/// How often the name of a range must occur that is inside of others, so that it is taken for the start of a
 /// step. The ranges of a model's layers occur several times in each step, which often is a range itself.
 const INSIDE: u32 = 32;
 /// What taking the observer away or giving it back costs, in ns: PyTorch tells each of its threads.
@@ -99,7 +99,7 @@ fn median(values: &mut [u64]) -> u64 {
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
 
-/// A range that may be the begin of a step.
+/// A range that may be the start of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Marker {
     name: u64,
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// Whether a range that begins is the begin of a step.
+    /// Whether a range that begins is the start of a step.
     fn is_begin(&mut self, range: Marker) -> bool {
         if let Some(marker) = self.marker {
             return marker == range;
@@ -286,7 +286,7 @@ pub extern "C" fn steps(has_forked: i32) -> i32 {
     i32::from(wanted.flatten() == Some(true))
 }
 
-/// Called at the begin of a named range that is inside of `depth` others on this thread. `must_see` forbids steps
+/// Called at the start of a named range that is inside of `depth` others on this thread. `must_see` forbids steps
 /// that are not seen. Returns whether PyTorch shall announce ops from now on; -1: as before.
 ///
 /// # Safety

@@ -321,7 +321,7 @@ impl Draws {
             to.store(to.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
         };
         add(&entry.timed, 1);
-        // The end was read before the begin if the two CPUs' clocks differ.
+        // The end was read before the start if the two CPUs' clocks differ.
         add(&entry.ticks, if ticks > i64::MAX as u64 { 0 } else { ticks });
         if read {
             add(&entry.counted, 1);

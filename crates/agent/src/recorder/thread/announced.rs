@@ -67,7 +67,7 @@ pub(crate) struct Announcing {
     until: u16,
     /// How many times an op shall be announced; 0: none is due.
     due: u8,
-    /// Whether the last thing that was announced was a begin.
+    /// Whether the last thing that was announced was a start.
     has_begun: bool,
 }
 
@@ -131,7 +131,7 @@ impl Thread {
 mod tests {
     use super::*;
 
-    /// `(` is the begin of an op and `)` its end. Returns what is due at each end.
+    /// `(` is the start of an op and `)` its end. Returns what is due at each end.
     fn due(until: u16, text: &str) -> Vec<u8> {
         let mut of = Announcing { until, ..Announcing::NEW };
         let mut all = Vec::new();

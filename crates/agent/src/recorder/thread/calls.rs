@@ -47,7 +47,7 @@ impl State {
     pub(crate) const PLAIN: Self = Self(0);
     /// The call begins and ends in two separate calls of the host. `export` and `start` are set.
     pub(crate) const SPLIT: Self = Self(1);
-    /// The host may have its own frames between the begin of the call and the call
+    /// The host may have its own frames between the start of the call and the call
     /// ([`crate::recorder::bracket::WRAPPERS`]).
     pub(crate) const WRAPPED: Self = Self(1 << 1);
     /// The call is an op of a host that ends it in any case.

@@ -11,7 +11,7 @@ pub struct Output {
     file: File,
     /// Which of stdout and stderr are terminals.
     of: [bool; 2],
-    /// The begin of the part that was not shown yet.
+    /// The start of the part that was not shown yet.
     from: u64,
 }
 

@@ -19,7 +19,7 @@ use crate::export::filter::{Filter, LeftOut};
 pub struct Keep {
     /// A bit for each event, in the order of the file.
     events: Vec<u64>,
-    /// Points that are moved to the begin of the window, with that moment in the trace's time.
+    /// Points that are moved to the start of the window, with that moment in the trace's time.
     moved: HashMap<usize, i64>,
     /// What is not kept.
     pub left_out: LeftOut,
@@ -45,7 +45,7 @@ struct Choice<'a> {
     filter: &'a Filter,
     base_ns: i64,
     keep: Keep,
-    /// The begin and end of each kept slice, by row.
+    /// The start and end of each kept slice, by row.
     slices: HashMap<u32, Vec<(i64, i64)>>,
     begun: HashMap<u32, Vec<Begun>>,
     /// Asynchronous slices that have begun, by category and id.
@@ -187,7 +187,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Decides about something that has a begin and an end.
+    /// Decides about something that has a start and an end.
     fn both(&mut self, events: &[usize], wanted: bool, times: Option<(i64, i64)>) -> bool {
         let in_window = times.is_none_or(|(from, to)| self.filter.has_time(from, to));
         if wanted && in_window {

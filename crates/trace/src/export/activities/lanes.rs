@@ -1,5 +1,5 @@
-//! Assigns lanes to slices that are not ordered by their begins, and to rows that contain both
-//! whole slices (`X`) and slices made of a begin and an end (`B`, `E`).
+//! Assigns lanes to slices that are not ordered by their starts, and to rows that contain both
+//! whole slices (`X`) and slices made of a start and an end (`B`, `E`).
 //!
 //! Perfetto pairs begins and ends by their order in time, so the slices of one track must be
 //! nested. If slices come in order, the writer can find a free track as it goes. Otherwise, all
@@ -28,7 +28,7 @@ struct Row {
     next: usize,
 }
 
-/// The lane of an end without a begin.
+/// The lane of an end without a start.
 const NO_LANE: u8 = u8::MAX;
 const _: () = assert!(MOST_LANES <= NO_LANE as usize);
 
@@ -49,7 +49,7 @@ enum Part {
     End(i64),
 }
 
-/// A slice: its times, and the positions of its begin and its end in the file.
+/// A slice: its times, and the positions of its start and its end in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     start: i64,
@@ -98,7 +98,7 @@ impl Lanes {
     }
 
     /// The lane of the row's next event that begins or ends slices. `None` if the row needs no
-    /// lanes; `Some(None)` for an end without a begin.
+    /// lanes; `Some(None)` for an end without a start.
     pub fn next(&mut self, row: RowId) -> Option<Option<usize>> {
         let row = self.rows.get_mut(&row.0)?;
         row.next += 1;
@@ -122,7 +122,7 @@ fn part(event: &Activity<'_>) -> Option<Part> {
 }
 
 fn lanes(parts: &[Part]) -> Vec<u8> {
-    // An end belongs to the last begin before it in time; at equal times, in the file.
+    // An end belongs to the last start before it in time; at equal times, in the file.
     let mut halves: Vec<(i64, usize)> = Vec::new();
     let mut spans = Vec::new();
     for (place, part) in parts.iter().enumerate() {
@@ -153,7 +153,7 @@ fn lanes(parts: &[Part]) -> Vec<u8> {
     result
 }
 
-/// The state of a lane while slices are assigned in the order of their begins.
+/// The state of a lane while slices are assigned in the order of their starts.
 #[derive(Debug, Default)]
 struct Lane {
     /// The open slices, outermost first.
@@ -162,7 +162,7 @@ struct Lane {
     ended: Option<(i64, usize)>,
 }
 
-/// Assigns a lane to each slice, such that a reader pairs each begin with its own end. Readers sort
+/// Assigns a lane to each slice, such that a reader pairs each start with its own end. Readers sort
 /// by time, and by the order of the file at equal times. If [`MOST_LANES`] are not enough, the rest
 /// shares the last lane.
 fn assign(spans: &[Span]) -> Vec<u8> {
@@ -188,7 +188,7 @@ fn assign(spans: &[Span]) -> Vec<u8> {
 impl Lane {
     fn fits(&mut self, span: &Span) -> bool {
         while let Some(inner) = self.open.last() {
-            // An end that is after this begin in the file is read after it.
+            // An end that is after this start in the file is read after it.
             if inner.end > span.start || inner.end == span.start && inner.last > span.first {
                 break;
             }
@@ -294,7 +294,7 @@ mod tests {
                     Part::Whole(start, end)
                 })
                 .collect();
-            // Every second round also has some that follow one another, each made of a begin and an
+            // Every second round also has some that follow one another, each made of a start and an
             // end.
             let mut at = 0;
             for _ in 0..(round % 2) * random(8) {

@@ -2,7 +2,7 @@
 //! profile, beside its calls. Their counters are tracks of the profile, which
 //! [`crate::export::tracks`] shows.
 //!
-//! Slices are given in the order of their begins. If a plugin did not hand its slices over in
+//! Slices are given in the order of their starts. If a plugin did not hand its slices over in
 //! that order, the slices of its trace are kept in memory and sorted.
 
 use std::collections::{BTreeSet, HashMap};
@@ -71,7 +71,7 @@ struct Rows {
     /// Processes and threads in which something happened.
     used: BTreeSet<(i64, i64)>,
     first_ns: i64,
-    /// Whether the slices of some row are not in the order of their begins.
+    /// Whether the slices of some row are not in the order of their starts.
     unsorted: bool,
 }
 

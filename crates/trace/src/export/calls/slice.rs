@@ -16,7 +16,7 @@ use crate::timeline::{Arg, ArgValue, KeysId, TextId};
 pub(super) struct Times {
     pub start_ns: i64,
     pub end_ns: i64,
-    /// The begin in raw ticks.
+    /// The start in raw ticks.
     ticks: u64,
 }
 

@@ -335,7 +335,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     Some((row, queue.queue.get_mut(at)?))
                 });
                 let Some((row, begin)) = of_queue else {
-                    // The begin of this slice was already handed out, or never came.
+                    // The start of this slice was already handed out, or never came.
                     let row = begun.map_or(row, |(row, ..)| row);
                     return self.give(row, &Pending { phase: b'E', ..pending });
                 };
