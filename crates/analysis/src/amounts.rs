@@ -14,7 +14,7 @@ use profile::{Columns, Profile, Status};
 use crate::empty::{Bracket, EmptyCall, Place, empty_call, together};
 use crate::estimate::Estimate;
 
-/// So many parts are a tick.
+/// Number of parts in a tick.
 pub(crate) const PARTS: u64 = 16;
 
 /// Entering and leaving the recorder for a call that is only timed, without its clock reads. Measured.

@@ -131,7 +131,7 @@ pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) ->
 /// A thread's clocks are read one after the other, and different clocks run at slightly different
 /// rates.
 const CLOCKS: f64 = 0.01;
-/// So much processor time, in ns, passes between two readings of clocks that belong together.
+/// At most this much processor time, in ns, passes between two readings of clocks that belong together.
 const BETWEEN_NS: f64 = 1e6;
 
 fn of_thread(thread: &ThreadTime) -> bool {

@@ -5,7 +5,7 @@
 //!  runs of A, runs of B ─ matching ─► which row is which
 //!                       ─ values ───► one number for each run, row and statistic
 //!                       ─ verdict ──► differences of pairs: test (flips), interval (ranks), words
-//!                       ─ whole ────► the same of all rows together, and what each adds to it
+//!                       ─ whole ────► the verdict about all rows together, and what each adds to the difference
 //!                       ─ readings ─► counters and metrics
 //! ```
 //!
@@ -61,10 +61,10 @@ pub enum Untested {
     TooFew(usize),
 }
 
-/// Which of a run's statistics.
+/// A statistic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statistic {
-    /// 10th percentile of single calls; of dispatches, if a dispatch has another number of calls in B.
+    /// 10th percentile of single calls; of dispatches, if the number of calls in a dispatch differs in B.
     Floor,
     /// Median of dispatches.
     Typical,
@@ -110,18 +110,18 @@ pub struct DiffRow {
     pub sides: [Option<Side>; 2],
     /// What was compared: floor and typical, or the mean.
     pub compared: Vec<Compared>,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
     /// What the row adds to the whole, if it is a part of it.
     pub part: Option<Part>,
-    /// Whether all runs of a side made the same number of calls, and the other side another.
+    /// Whether all runs of a side made the same number of calls, and the number of the other side differs.
     pub calls_differ: bool,
     /// Counters and metrics.
     pub readings: Vec<ReadingDiff>,
 }
 
 impl DiffRow {
-    /// The row by which this pair of rows is called: that of B, or of A if it is gone.
+    /// The row whose name a pair of rows gets: the row of B, or that of A if the row is gone.
     pub fn identity(&self) -> Option<&Identity> {
         self.b.first().or(self.a.first())
     }

@@ -7,8 +7,8 @@
 //!
 //! The calls are the outermost ones of the op, and their durations are without what the recorder added,
 //! as in every other view. Counters are as they were read: what a bracket counts is about the same in
-//! each call. Counters of time (clocks of the thread) are not asked, because they are the duration. What
-//! they leave of it is asked: the time that a call was off a CPU.
+//! each call. Counters of time (clocks of the thread) are not variables, because they are the duration. The
+//! rest of the duration is a variable: the time that a call was off a CPU.
 //!
 //! Something that goes with slow calls need not be why they are slow.
 
@@ -68,7 +68,7 @@ pub enum What {
     Beside(Key),
 }
 
-/// What a class of a variable is.
+/// A class of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A thread: process index and thread index.
@@ -93,7 +93,7 @@ pub struct Explained {
     /// Number of calls that were looked at: at most [`MOST_CALLS`] that were drawn, and the first one of
     /// each thread.
     pub used: usize,
-    /// The variables that were asked.
+    /// The variables that were tried.
     pub asked: Vec<What>,
     /// What stands out.
     pub answer: Answer,
@@ -101,7 +101,7 @@ pub struct Explained {
 }
 
 impl Explained {
-    /// What a class of a variable is, by its number in an [`Effect::Class`].
+    /// The class of a variable with this number, as in [`Effect::Class`].
     pub fn class(&self, what: What, class: u32) -> Option<Class> {
         self.classes.get(&what)?.get(class as usize).copied()
     }

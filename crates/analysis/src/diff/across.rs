@@ -1,4 +1,4 @@
-//! What a run of many ranks says, for a comparison: all ranks together.
+//! The rows of a run of many ranks, for a comparison: all ranks together.
 
 use super::recorded::{Identity, Recorded, RunRow, number};
 use crate::across::{OpAcross, RunAcross};

@@ -15,12 +15,11 @@
 //!  Q = mn/(m+n) · (2/mn Σ|x−y| − Σ|x−x'| / C(m,2) − Σ|y−y'| / C(n,2))
 //! ```
 //!
-//! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing changed, the
-//! points could as well have come in any other order, in the same one for all rows. So the largest Q of
-//! each row is compared with the largest of **all** rows in [`ORDERS`] random orders: the probability that
+//! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing changed, any
+//! other order of the points would have been as likely (one order for all rows). So the largest Q of
 //! anything is found in a history without a change is then at most [`LEVEL`], however many rows there are
-//! and however they go together. Below a change that was found, its halves are tested in the same way,
-//! each row for itself, at the level divided by the number of rows.
+//! and however they go together. When a change was found, the parts before and after it are tested in the
+//! same way, each row for itself, at the level divided by the number of rows.
 
 use std::collections::HashMap;
 
@@ -30,9 +29,9 @@ use super::values::part_of;
 
 /// The probability with which anything is found in a history without a change.
 pub const LEVEL: f64 = 0.02;
-/// Number of orders, with that of the history.
+/// Number of orders, including that of the history.
 pub const ORDERS: usize = 1_000;
-/// A history with fewer points is not tested: too few orders are different.
+/// A history with fewer points is not tested: there are too few different orders.
 pub const FEWEST: usize = 10;
 /// Only this many points, the latest, are looked at. The work grows with their square.
 pub const MOST: usize = 300;
@@ -41,13 +40,13 @@ const LEAST: usize = 3;
 /// The orders are the same in each run of the command.
 const SEED: u64 = 0x0005_eedc_4a26;
 
-/// A moment from which on a row takes another time.
+/// A moment from which on a row takes longer or shorter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangePoint {
     /// The first point after the change.
     pub at: usize,
-    /// By which part the row is slower (above 0) or faster: the median of all ratios of a point after the
-    /// change, up to the next one, to a point before it, down to the previous one; less 1.
+    /// By which part the row is slower (above 0) or faster: the median ratio, less 1, of a point after the
+    /// change to a point before it. Points are taken from the previous change up to the next one.
     pub change: f64,
     /// The change's interval of 95 % (Mann and Whitney), as if the moment had been known before.
     pub interval: [f64; 2],
@@ -58,8 +57,8 @@ pub struct ChangePoint {
 /// The times of a history, in ns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// For each point, the sum over all ops of their typical executions. `None` if it is not known of
-    /// some point.
+    /// For each point, the sum over all ops of their typical executions. `None` if the sum is missing at some
+    /// point.
     pub whole: Option<Vec<f64>>,
     /// The rows with a time at each point: a typical execution, or the mean where only that is known.
     pub rows: Vec<(Identity, Vec<f64>)>,
@@ -67,7 +66,7 @@ pub struct History {
     pub left_out: usize,
 }
 
-/// Takes the times of runs. Each point is one or several runs, of which the median counts.
+/// Takes the times of runs. Each point is one or several runs, and its time is their median.
 pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
     let mut places: HashMap<&Identity, usize> = HashMap::new();

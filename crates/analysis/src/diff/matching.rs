@@ -12,8 +12,8 @@
 //!
 //! A compiler numbers what it makes, so one more dispatch at the beginning renames all that follow
 //! (`main_dispatch_3_matmul_64x64` becomes `main_dispatch_4_matmul_64x64`). So the first step looks at
-//! names without these numbers, and takes rows of the same name in the order of the program. If the
-//! second of two is compared with the first of two, they are equal in name only.
+//! names without these numbers, and takes rows of the same name in the order of the program. If the second of
+//! two rows is compared with the first of two, only their names are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use super::recorded::Identity;
 pub enum Relation {
     /// Both sides have the same row.
     Same,
-    /// Both sides have the name, with other arguments, from another place, or on another device.
+    /// Both sides have the name, but the arguments, the place or the device differ.
     Changed,
     /// The row has another name in B.
     Renamed,
@@ -88,9 +88,9 @@ fn relation(a: &Identity, b: &Identity) -> Relation {
     }
 }
 
-/// As many rows with as many: those of one library and place in the source, and then the others in their
-/// order. Places count only if both sides have the same ones: one more line above a function gives it
-/// the place that another one had.
+/// Matches as many rows of a key on one side with as many on the other: first those of one library and place
+/// in the source, and then the others in their order. Places count only if both sides have the same ones: one
+/// more line above a function gives it the place that another one had.
 fn alike(
     a: &[Identity],
     b: &[Identity],
@@ -121,16 +121,16 @@ fn alike(
     found
 }
 
-/// Which rows of an equal key are matched.
+/// Which numbers of rows with an equal key are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Only {
-    /// Joins only one row of one side with one of the other.
+    /// Only one row of one side with one of the other.
     Pairs,
-    /// Joins only as many rows of one side with as many of the other.
+    /// Only several rows of one side with as many of the other.
     AsMany,
-    /// Joins also one row with several.
+    /// One row with one, and one row with several.
     Any,
-    /// Also one with several, if no row that is matched has this key.
+    /// One row with one or several, but only if no matched row has this key.
     Specific,
 }
 
@@ -162,7 +162,7 @@ impl Matching {
         self.found.push(Match { relation, a, b });
     }
 
-    /// Matches as many with as many in their order, and one with several.
+    /// Matches groups of equal size in their order, and one row with several.
     fn grouped<K: Ord>(
         &mut self,
         a: &[Identity],
@@ -196,14 +196,14 @@ impl Matching {
                 _ if !several => {}
                 (1, _) => self.add(Relation::Split, rows, others),
                 (_, 1) => self.add(Relation::Joined, rows, others),
-                // Which is which is not known.
+                // It is not known which row is which.
                 _ => {}
             }
         }
     }
 
-    /// Matches a single free row between two matched neighbours with the single free row between the
-    /// same two on the other side. The ends of the program are neighbours, too.
+    /// Matches a single free row between two matched neighbours with the single free row between the same two
+    /// on the other side. The start and the end of the program count as neighbours.
     fn between_neighbours(&mut self, in_order: [usize; 2]) {
         let gaps = |free: &[bool], of: &dyn Fn(usize) -> usize| {
             let mut gaps: BTreeMap<(Option<usize>, Option<usize>), Vec<usize>> = BTreeMap::new();
@@ -228,7 +228,7 @@ impl Matching {
         let mut in_b = gaps(free_b, &|row| of_b.get(&row).copied().unwrap_or(usize::MAX));
         for (neighbours, rows) in in_a {
             let Some(others) = in_b.remove(&neighbours) else { continue };
-            // Without any neighbour, there is nothing that says so.
+            // Without neighbours, nothing says that the two rows belong together.
             let known = neighbours.0.is_some() || neighbours.1.is_some();
             if known && rows.len() == 1 && others.len() == 1 {
                 self.add(Relation::Renamed, rows, others);

@@ -21,7 +21,7 @@ pub struct ReadingDiff {
     pub is_metric: bool,
     /// What was compared: values per call. Its statistic is the mean of the calls of each run.
     pub compared: Option<Compared>,
-    /// What follows.
+    /// The verdict.
     pub reading: Known,
 }
 
@@ -86,7 +86,7 @@ pub fn judge(
                 values: [0, 1].map(|s| value(&values[s])),
             });
         }
-        // What is a fact is not asked.
+        // A difference that is a fact is not tested.
         let open: Vec<Asked> = asked
             .iter()
             .zip(&of_rows)
@@ -106,7 +106,7 @@ pub fn judge(
                     (decided.compared.into_iter().next(), Known::Tested(decided.verdict))
                 }
             };
-            // What has a 0 has no ratio to test.
+            // A ratio cannot be tested if some value is 0.
             let compared = shown.or(compared);
             let (name, unit) = (name.clone(), unit.clone());
             rows[at].readings.push(ReadingDiff { name, unit, is_metric, compared, reading });
@@ -128,7 +128,7 @@ fn medians(values: &[Vec<Option<&Reading>>; 2]) -> Option<Compared> {
     Some(Compared { statistic, medians, change, interval, interval_90, p, deviation, t, pairs })
 }
 
-/// The sum and the calls, if all runs have the same; of at least two runs.
+/// The sum and the number of calls, if they are the same in all runs, of which there are at least two.
 fn exact(runs: &[Option<&Reading>]) -> Option<(u128, u64)> {
     let all: Option<Vec<(u128, u64)>> = runs.iter().map(|one| (*one)?.exact).collect();
     let all = all.filter(|all| all.len() > 1 && all.windows(2).all(|two| two[0] == two[1]))?;

@@ -1,5 +1,5 @@
-//! What one run says: its rows with the two statistics that runs are compared by, taken from the tables
-//! that `report` prints.
+//! The rows of one run, with the two statistics by which runs are compared. They come from the tables that
+//! `report` prints.
 
 use std::collections::HashMap;
 
@@ -30,8 +30,8 @@ pub enum By {
     Activity,
 }
 
-/// What says whether rows of two runs are the same. Everything that the compiler recorded is in it, and
-/// nothing that is of one process.
+/// Tells whether rows of two runs are the same. It has everything that the compiler recorded, and nothing
+/// that differs between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// Name of the op, loop, module or kind.
@@ -46,7 +46,7 @@ pub struct Identity {
     pub role: String,
     /// Source location, `path:line`, if the compiler recorded one.
     pub source: Option<String>,
-    /// Number among the rows of which all of the above is equal, in the order of the program.
+    /// Number among the rows with equal values of all fields above, in the order of the program.
     pub nth: u32,
 }
 
@@ -58,22 +58,23 @@ pub struct RunRow {
     pub calls: u64,
     /// The number of calls if it is an estimate, in a run with a budget.
     pub estimated_calls: Option<Estimated>,
-    /// Number of dispatches, if it has any that are known. `None` with a budget.
+    /// Number of dispatches; `None` if none is known, or in a run with a budget.
     pub dispatches: Option<u64>,
     /// Sum of the durations; `None` if they are not known.
     pub total_ns: Option<f64>,
     /// The sum of the durations if it is an estimate from the timed calls of a run with a budget.
     pub estimated_total_ns: Option<Estimated>,
-    /// Sum of the self times. `None` also if its calls belong to no thread, and so are in no whole.
+    /// Sum of the self times. `None` if it is not known, or if the calls belong to no thread and therefore to
+    /// no whole.
     pub own_ns: Option<f64>,
     /// 10th percentile of single calls.
     pub call_p10_ns: Option<f64>,
-    /// 10th percentile of dispatches: of the sums of their workgroups. Of calls that are not workgroups,
-    /// the same as of single calls.
+    /// 10th percentile of dispatches: of the sums of their workgroups. Of calls that are not workgroups, the
+    /// 10th percentile of single calls.
     pub dispatch_p10_ns: Option<f64>,
     /// Median of the dispatches' durations.
     pub dispatch_p50_ns: Option<f64>,
-    /// Mean of a call, where only that is known: of loops and modules.
+    /// Mean of a call, for loops and modules: only the mean is known.
     pub mean_ns: Option<f64>,
     /// Counters and metrics, in the order of the profile.
     pub readings: Vec<Reading>,
@@ -93,10 +94,10 @@ pub struct Reading {
     pub name: String,
     /// The unit of the counter or metric, as views show it.
     pub unit: String,
-    /// The sum as it was read, and the number of calls in which it was. Two programs are exactly equal
-    /// if these are. `None` for metrics and estimates.
+    /// The sum as it was read, and the number of calls in which it was read. Two programs are exactly equal
+    /// if both numbers are. `None` for metrics and estimates.
     pub exact: Option<(u128, u64)>,
-    /// For a counter: per call, without what the recorder adds. For a metric: its value.
+    /// For a counter, the value per call, without what the recorder adds. For a metric, its value.
     pub value: f64,
     pub is_metric: bool,
 }
@@ -110,7 +111,7 @@ pub struct Recorded {
     pub ops: Vec<RunRow>,
     /// Time in something recorded, in ns: the sum of all self times. `None` if it is not known.
     pub total_ns: Option<f64>,
-    /// What that leaves of the threads' wall times, in ns.
+    /// The rest of the threads' wall times, in ns.
     pub between_ns: Option<f64>,
     /// Whether values are as they were recorded, because the corrected ones contradict them.
     pub raw: bool,
@@ -164,7 +165,7 @@ pub fn recorded(
     Ok(Recorded { rows, ops, ..found })
 }
 
-/// Numbers rows of which everything else is equal.
+/// Numbers rows whose other fields are equal.
 pub(super) fn number(rows: &mut [RunRow]) {
     let mut seen: HashMap<Identity, u32> = HashMap::new();
     for row in rows {
@@ -186,8 +187,8 @@ fn identity(op: &Op) -> Identity {
     }
 }
 
-/// The rows of a summary, in the order in which one iteration first dispatches them, or else in that of
-/// the metadata.
+/// The rows of a summary, in the order in which one iteration first dispatches them; without such an order,
+/// in that of the metadata.
 fn ops(
     profile: &Profile,
     summary: &Summary,

@@ -1,4 +1,4 @@
-//! One number for each run: what a row of both sides comes to in it.
+//! One number for each run: the value of a row of both sides in it.
 
 use std::collections::HashMap;
 
@@ -80,8 +80,8 @@ impl Sides {
     }
 }
 
-/// The median `value` of rows of several runs, if it is an estimate in some run. The ends of its interval are the
-/// medians of the ends.
+/// The median `value` of rows of several runs, if it is an estimate in some run. The ends of its interval are
+/// the medians of the ends in the runs.
 fn estimated(
     found: &[Vec<&RunRow>],
     value: f64,
@@ -112,7 +112,8 @@ pub struct Pairs<'a> {
 }
 
 impl Pairs<'_> {
-    /// The runs of a side that are compared: those of the pairs, in their order, or else all.
+    /// The runs of a side that are compared: the runs of the pairs, in the order of the pairs; all runs if
+    /// there are no pairs.
     pub fn runs_of(&self, side: usize) -> Vec<usize> {
         match self.pairs.is_empty() {
             true => (0..self.runs[side]).collect(),
@@ -121,7 +122,7 @@ impl Pairs<'_> {
     }
 }
 
-/// A row without its verdict, and what is to be asked for that.
+/// A row without its verdict, and the questions that the verdict answers.
 pub struct Prepared {
     pub row: DiffRow,
     pub asked: Vec<Asked>,
@@ -162,7 +163,7 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
     Prepared { row, asked }
 }
 
-/// Whether the number of calls is exact and another one in B.
+/// Whether the number of calls is exact, and differs in B.
 fn calls_differ(sides: &[Sides; 2], rows: [&Vec<usize>; 2]) -> bool {
     let calls = |side: usize| {
         let runs = 0..sides[side].runs.len();
@@ -188,9 +189,9 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
     }
 }
 
-/// The values of one statistic. If one row was split into several, these are added up as often as they
-/// are executed for each execution of the one. If a dispatch has another number of workgroups in
-/// B (another tiling), single calls are different things, so the floor is of dispatches.
+/// The values of one statistic. If one row was split into several, the values of these are added up, each as
+/// often as it is executed for each execution of the one. If the number of workgroups in a dispatch differs
+/// in B (another tiling), single calls are different things, so the floor is of dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,
@@ -218,7 +219,7 @@ fn ask(
                     .sum(),
                 _ => None,
             };
-            // A ratio needs something to divide by: what is shorter than an empty call has none.
+            // A ratio needs a divisor: a row that is shorter than an empty call has none.
             sum.filter(|ns| *ns > 0.0)
         };
         pairs.runs_of(side).into_iter().map(of_run).collect()
@@ -240,7 +241,7 @@ pub fn floor_of(row: &RunRow) -> Option<f64> {
 fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
     let (own, total) = (row.own_ns?, row.total_ns?);
     if total <= 0.0 {
-        // Known, and shorter than what the recorder adds.
+        // The value is known, and is shorter than what the recorder adds.
         return Some(0.0);
     }
     Some(own * (execution? * row.executions() / total))

@@ -33,14 +33,13 @@ pub struct Compared {
     pub interval: Option<[f64; 2]>,
     /// The ends of the 90 % interval.
     pub interval_90: Option<[f64; 2]>,
-    /// The probability of at least such a difference in any row by chance, adjusted for all that was
-    /// asked.
+    /// The adjusted probability that chance makes such a difference in any row, for all that was asked.
     pub p: Option<f64>,
     /// The standard deviation of the differences of the pairs, of logarithms.
     pub deviation: Option<f64>,
     /// |t| of the winsorised differences.
     pub t: Option<f64>,
-    /// The pairs that have it on both sides; 0 if the runs are not paired.
+    /// The number of pairs with a value on both sides; 0 if the runs are not paired.
     pub pairs: usize,
 }
 
@@ -65,7 +64,7 @@ pub enum Verdict {
     Differs(Change),
     /// The row takes the same time, within this part of it.
     Same(f64),
-    /// Whether the row differs cannot be told.
+    /// It cannot be told whether the row differs.
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,
@@ -95,7 +94,7 @@ impl Verdict {
 
 /// What is known of a row.
 pub struct Decided {
-    /// The result for each statistic.
+    /// The answer for each statistic.
     pub compared: Vec<Compared>,
     /// The verdict from all statistics together.
     pub verdict: Verdict,
@@ -147,7 +146,7 @@ fn differences(one: &Asked) -> Option<Vec<f64>> {
     a.iter().zip(b).map(|(a, b)| Some(((*b)? / (*a)?).ln()).filter(|d| d.is_finite())).collect()
 }
 
-/// Puts the answers about a row together. `threshold` is the largest difference that is called the same.
+/// Combines the answers about a row. Differences up to `threshold` are called the same.
 pub fn decide(answers: &[Option<Compared>], untested: Option<Untested>, threshold: f64) -> Decided {
     let compared: Vec<Compared> = answers.iter().flatten().cloned().collect();
     let verdict = match untested {
@@ -182,8 +181,8 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     if known.iter().all(within) {
         return Verdict::Same(threshold);
     }
-    // The statistic because of which it cannot be told: of those that are not within the threshold, the
-    // noisiest.
+    // The noisiest of the statistics that are not within the threshold: it is the reason why nothing can be
+    // told.
     let spread = |one: &Compared| one.deviation.unwrap_or(f64::INFINITY);
     let open = known.iter().filter(|one| !within(one));
     let noisiest = open.max_by(|x, y| spread(x).total_cmp(&spread(y)));
@@ -191,7 +190,7 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         .and_then(|one| one.interval)
         .map_or(f64::INFINITY, |[low, high]| ((high.ln_1p() - low.ln_1p()) / 2.0).exp_m1());
     let deviation = noisiest.map_or(f64::INFINITY, |one| spread(one));
-    // So many as there are did not tell.
+    // The pairs that were recorded were not enough.
     let recorded = noisiest.map_or(0, |one| one.pairs);
     let pairs = (POWER * deviation / limit).powi(2).ceil() + 2.0;
     let pairs = pairs.max((recorded + 1) as f64);
@@ -219,7 +218,7 @@ mod tests {
         }
     }
 
-    /// How many pairs would tell is asked of what could not be told.
+    /// The number of pairs that would be enough is computed from a statistic that could not be decided.
     #[test]
     fn a_statistic_that_is_known_does_not_say_how_many_pairs_it_takes() {
         let quiet = compared(Statistic::Floor, 0.005, 0.004);
@@ -232,7 +231,7 @@ mod tests {
         assert!((half_width - 0.04f64.exp_m1()).abs() < 1e-12, "{half_width}");
         let expected = (POWER * 0.05 / 0.03f64.ln_1p()).powi(2).ceil() + 2.0;
         assert_eq!(pairs, Some(expected as u32));
-        // More than were recorded, which did not tell.
+        // The result exceeds the number of recorded pairs, which were not enough.
         let many = Compared { pairs: 40, ..noisy };
         let Verdict::Unknown { pairs, .. } = decide(&[Some(many)], None, 0.03).verdict else {
             panic!("it is known")

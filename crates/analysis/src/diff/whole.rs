@@ -1,10 +1,9 @@
 //! All rows together: whether a run is slower or faster, and what each row adds to the difference.
 //!
-//! The whole of a run is decided at typical cost: the sum over all ops of what they take if each execution
-//! were the typical one (and of the same with the floor). What it adds up from is what each op is named
-//! with. The mean of the differences of pairs is additive, so the parts and the remainder add up exactly
-//! to the difference of the recorded times. The *remainder* is what typical executions do not say: slow
-//! calls, first calls.
+//! The whole of a run is decided at typical cost: the sum over all ops of the time that they would take if
+//! each execution were the typical one; and again with the floor instead. The mean of the differences of
+//! pairs is additive, so the parts and the remainder add up exactly to the difference of the recorded times.
+//! The *remainder* is the time that typical executions do not explain: slow calls, first calls.
 
 use super::Statistic;
 use super::parts::{Part, difference};
@@ -18,20 +17,20 @@ use super::verdict::{Asked, Compared, Decided, Verdict};
 pub struct Whole {
     /// Floor and typical, summed over all ops.
     pub compared: Vec<Compared>,
-    /// What follows.
+    /// The verdict.
     pub verdict: Verdict,
     /// Time in something recorded, in ns: medians over the runs.
     pub total_ns: [Option<f64>; 2],
-    /// Whether this is an estimate: some run of the side had a budget.
+    /// Whether `total_ns` is an estimate, because some run of the side had a budget.
     pub estimated: [bool; 2],
-    /// What that leaves of the threads' wall times.
+    /// The rest of the threads' wall times.
     pub between_ns: [Option<f64>; 2],
     /// By how much the recorded times differ: of pairs, the mean of their differences, which need not be what the
     /// medians in `total_ns` differ by. The next two add up to it.
     pub difference: Option<Part>,
     /// What all ops add to the time of a run, at the cost of their typical executions.
     pub explained: Option<Part>,
-    /// What is left of the difference of the recorded times.
+    /// The rest of the difference of the recorded times.
     pub remainder: Option<Part>,
 }
 

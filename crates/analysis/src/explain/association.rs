@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-/// The mean rank of each value, from 1; equal values have the mean of the ranks that they span. A
-/// missing value (NaN) has rank NaN and counts for nothing.
+/// The mean rank of each value, from 1; equal values have the mean of the ranks that they span. A missing
+/// value (NaN) has rank NaN and does not change the other ranks.
 pub fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<u32> =
         (0..values.len() as u32).filter(|at| !values[*at as usize].is_nan()).collect();
@@ -79,9 +79,9 @@ pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
     ((cells_part - rows_part - columns_part + entropy_part(all)) / all as f64).max(0.0)
 }
 
-/// The mutual information of two classifications of the same calls, in nats, and without the
-/// (rows − 1) (columns − 1) / 2n by which that of independent ones is too large on average (Miller, 1955).
-/// Classes from `u32::MAX` on stand for nothing.
+/// The mutual information of two classifications of the same calls, in nats, minus the (rows − 1) (columns −
+/// 1) / 2n that independent classifications have on average (Miller, 1955). Calls with a class of `u32::MAX`
+/// are left out.
 pub fn information(a: &[u32], b: &[u32]) -> Information {
     let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
     for pair in a.iter().copied().zip(b.iter().copied()) {
@@ -123,14 +123,14 @@ pub fn information(a: &[u32], b: &[u32]) -> Information {
     }
 }
 
-/// What one classification says about another.
+/// How much one classification says about another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Information {
-    /// The mutual information in nats, as it is counted.
+    /// The mutual information in nats, uncorrected.
     pub nats: f64,
-    /// The information without what independent classes have on average.
+    /// The mutual information minus what independent classes have on average.
     pub excess: f64,
-    /// The smaller one of the two entropies, which is the most that it can be.
+    /// The smaller one of the two entropies: the largest possible mutual information.
     pub least_entropy: f64,
 }
 
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(classes(&found, 2), [1, 0, 1, u32::MAX]);
     }
 
-    /// Two fair coins that are the same one have ln 2; with an equal share in all cells, there is none.
+    /// Two copies of a fair coin have ln 2; a table with an equal share in all cells has 0.
     #[test]
     fn information_by_hand() {
         let same = information(&[0, 0, 1, 1], &[5, 5, 9, 9]);

@@ -1,5 +1,5 @@
-//! Draws calls of ops. Which ones are drawn depends only on what they are, so the same profile always
-//! gives the same ones, with any number of workers.
+//! Draws calls of ops. Which calls are drawn depends only on the calls themselves, so the same profile always
+//! gives the same calls, with any number of workers.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,8 @@ const MISSING: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// A number that looks random and follows from what identifies the call. The calls with the smallest are kept.
+    /// A number that looks random and is computed from the identity of the call. The calls with the smallest
+    /// numbers are kept.
     lot: u64,
     /// When the call began, in ticks.
     pub begin: u64,

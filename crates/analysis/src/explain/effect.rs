@@ -4,13 +4,14 @@ use super::What;
 use super::association::{information, ranks, spearman};
 use super::variable::{Values, Variable};
 
-/// A class is worth saying if the median of its calls is this times that of the others, or if this times
-/// as many of them are slow as there would be by chance.
+/// A class is worth naming if the median of its calls is this many times that of the others, or if this many
+/// times as many of them are slow as by chance.
 const LARGER: f64 = 1.05;
 const MORE_SLOW: f64 = 1.5;
-/// Time off a CPU is worth saying from this part of the slowest calls' time on.
+/// Time off a CPU is worth naming if it is at least this part of the slowest calls' time.
 const OFF_CPU: f64 = 0.1;
-/// An effect is said first if it is this part of what the slowest calls take more than the others.
+/// An effect comes first if it is at least this part of the time that the slowest calls take longer than the
+/// others.
 const MOST: f64 = 0.5;
 
 /// How large an effect is. Durations are in the unit in which they were given.
@@ -26,9 +27,9 @@ pub enum Effect {
     },
     /// The effect of the time off a CPU, which is a part of the durations.
     OffCpu {
-        /// As for a number.
+        /// The correlation of its ranks with the durations, over the calls that have a value.
         spearman: f64,
-        /// In the slowest calls, in the unit of the durations.
+        /// The level in the slowest calls, in the unit of the durations.
         slow: Level,
         others: Level,
         /// The part of the slowest calls' time, from 0 to 1.
@@ -52,7 +53,7 @@ pub enum Effect {
         /// The mutual information with the durations in 16 classes, in nats.
         information: f64,
     },
-    /// Of first calls: their median duration, and that of the others.
+    /// The effect of being a first call: the median duration of first calls, and that of the others.
     First {
         /// Number of first calls.
         calls: usize,
@@ -60,8 +61,8 @@ pub enum Effect {
         /// The median of the calls that are not first calls.
         others: f64,
     },
-    /// Of the time in the run: the medians of the first and of the last tenth of the calls, and the
-    /// tenth with the largest one, from 0.
+    /// The effect of the time in the run: the medians of the first and of the last tenth of the calls, and
+    /// the slowest tenth, numbered from 0.
     Time {
         /// The correlation of the order with the durations.
         spearman: f64,
@@ -130,7 +131,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// The effect of a variable on calls of which the slowest are known.
+/// The effect of a variable on calls. It is known which of them are the slowest.
 pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]) -> Effect {
     match &variable.values {
         Values::Ordered(values) if variable.what == What::OffCpu => {
@@ -170,7 +171,7 @@ pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]
     }
 }
 
-/// Of the calls for which the time off a CPU is known.
+/// The effect of the time off a CPU, over the calls for which that time is known.
 fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     let those = |slow: bool| -> (Level, f64, f64) {
         let all = values.iter().zip(durations).zip(is_slow);

@@ -6,17 +6,17 @@
 //!                                                                         same calls ─► one finding
 //! ```
 //!
-//! **Strength.** Ordered variables: Spearman's correlation, and that of their ranks with being among
-//! the slowest 5 %, which sees what happens seldom. Classes: the mutual information with the duration in
-//! six classes, of which the last two are the slowest tenth. What is weaker than [`CORRELATION`],
-//! [`TAIL`] or [`INFORMATION`] does not stand out, however certain it is.
+//! **Strength.** For ordered variables: Spearman's correlation with the durations, and the correlation of the
+//! variable's ranks with being among the slowest 5 %, which finds rare effects. For classes: the mutual
+//! information with the duration in six classes, of which the last two are the slowest tenth. A variable that
+//! is weaker than [`CORRELATION`], [`TAIL`] or [`INFORMATION`] does not stand out, however certain it is.
 //!
-//! **Chance.** A strength must not be reached in any of as many other orders (`permuted`) as
-//! make the probability that any variable is named by chance at most `LEVEL` (Bonferroni over all
+//! **Chance.** A strength counts only if none of many other orders (`permuted`) reaches it. There are so many
+//! orders that the probability that any variable is named by chance is at most `LEVEL` (Bonferroni over all
 //! strengths that were looked at).
 //!
-//! **Drift.** If durations go with the time in the run, everything that changed over the run goes with
-//! them. So everything else is then asked of the ranks within sixteenths of the run.
+//! **Drift.** If durations go with the time in the run, everything that changed over the run goes with them.
+//! So the strengths of all other variables are then computed from the ranks within sixteenths of the run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -32,7 +32,7 @@ use super::variable::{MOST_CLASSES, Values, Variable};
 
 /// The probability that a variable is named although none goes with the durations.
 const LEVEL: f64 = 0.02;
-/// With fewer calls nothing is asked.
+/// With fewer calls, nothing is computed.
 pub const LEAST_CALLS: usize = 50;
 /// The least correlation of ranks that stands out.
 pub const CORRELATION: f64 = 0.1;
@@ -46,41 +46,41 @@ pub const SLOWEST: f64 = 0.05;
 pub const EVEN: f64 = 1.05;
 /// First calls stand out if their median is at least this times that of the others.
 const FIRST_TIMES: f64 = 1.5;
-/// Into this many parts the time is divided.
+/// The time of the run is divided into this many parts.
 const TIMES: usize = 16;
 /// The ends of the classes of durations, by rank.
 const ENDS: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
 const KINDS: usize = ENDS.len() + 1;
-/// From this correlation of ranks, or this part of the smaller entropy on, two variables are the same
-/// for these calls.
+/// Two variables are the same for these calls if the correlation of their ranks, or their mutual information
+/// as a part of the smaller entropy, is at least this.
 const SAME_RANKS: f64 = 0.9;
 const SAME_CLASSES: f64 = 0.8;
-/// Of variables that are the same, the one with fewer classes is named if it has this part of the
-/// strength.
+/// Of variables that are the same, the one with fewer classes is named if its strength is at least this part
+/// of the other's.
 const SIMPLER: f64 = 0.9;
 
 /// What goes with the durations of some calls.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Why nothing was asked.
+    /// Why there are no findings; `None` if variables were tried.
     pub silent: Option<Silent>,
-    /// Whether the durations drift, which was taken from them before other variables were tried.
+    /// Whether the durations drift. The drift was removed before other variables were tried.
     pub drifts: bool,
     /// The slowest calls.
     pub slow: Slow,
-    /// What stands out, the strongest first; before it, what is most of the time that slow calls take
-    /// longer than the others.
+    /// What stands out, the strongest first. A finding that explains most of the time that slow calls take
+    /// longer than the others comes before all others.
     pub findings: Vec<Finding>,
 }
 
-/// Why nothing was asked.
+/// Why there are no findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silent {
     /// The op has fewer calls than [`LEAST_CALLS`].
     TooFew,
     /// All calls take about as long: see [`EVEN`].
     Even,
-    /// Neighbouring calls are so alike that what goes with what cannot be told from chance.
+    /// Neighbouring calls are too much alike for any finding to be told from chance.
     Alike,
 }
 
@@ -101,7 +101,7 @@ pub struct Slow {
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub what: What,
-    /// From 0 to 1: the largest of what was computed for it (module documentation).
+    /// From 0 to 1: the largest strength that was computed for the variable (module documentation).
     pub strength: f64,
     /// How large the finding is.
     pub effect: Effect,
@@ -111,7 +111,7 @@ pub struct Finding {
 
 /// A strength that is compared with chance.
 enum Strength {
-    /// A sum of products with the ranks, or with being slow, and what it was.
+    /// A sum of products with the ranks, or with being slow, and its recorded value.
     Dot {
         x: Vec<f32>,
         is_tail: bool,
@@ -156,8 +156,9 @@ impl Durations {
         Blocks::new(&[&self.ranks, &from_middle, &self.is_slow])
     }
 
-    /// The blocks for a question about the time in the run. A drift would make all calls alike, so a line
-    /// is taken from each quarter first. Finer parts would also take what is alike.
+    /// The blocks for a question about the time in the run. A drift would make all calls alike, so a straight
+    /// line is subtracted from each quarter first. Finer parts would also subtract the likeness of
+    /// neighbours.
     fn blocks_for_time(&self) -> Option<Blocks> {
         let quarter = self.ranks.len().div_ceil(4).max(2);
         let level = |values: &[f32]| -> Vec<f32> {
@@ -165,7 +166,7 @@ impl Durations {
         };
         let (ranks, is_slow) = (level(&self.ranks), level(&self.is_slow));
         let from_middle: Vec<f32> = ranks.iter().map(|rank| rank.abs()).collect();
-        // Of a drift, how far ranks are from the middle has a drift of its own.
+        // If durations drift, so do the distances of ranks from the middle.
         let level_from_middle = level(&from_middle);
         Blocks::for_time(&[&ranks, &from_middle, &is_slow], &[&ranks, &level_from_middle, &is_slow])
     }
@@ -196,8 +197,8 @@ fn without_line(values: &[f32]) -> Vec<f32> {
     from_middle().map(|(value, at)| (value - mean - slope * at) as f32).collect()
 }
 
-/// Which calls are the slowest 5 %. Equal ones are all among them, or none is: all if they are at most
-/// 20 %, or if there is nothing slower and they are at most half.
+/// Tells which calls are the slowest 5 %. Equal calls are either all among them or none is: they all are if
+/// they are at most 20 %, or if no call is slower and they are at most half.
 pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -233,7 +234,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     let level = Durations::without_drift(durations);
     let time = variables.iter().find(|one| matches!(one.values, Values::Time));
     let of_time = time.map_or_else(Vec::new, |time| strengths(&time.values, &recorded));
-    // How alike neighbours are is asked without the drift, which would make them all alike.
+    // How alike neighbours are is computed without the drift, which would make them all alike.
     let drifts = recorded.blocks_for_time().is_some_and(|blocks| {
         survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
     });
@@ -264,7 +265,7 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     found.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
     let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
     if let Some(time) = time.filter(|_| drifts) {
-        // What changed with the time has nothing left once the drift is taken away.
+        // After the drift is removed, a variable that changed with the time has nothing left to explain.
         let also = |one: &&&Variable| {
             strongest(&strengths(&one.values, &recorded)) > 0.0
                 && are_same(&time.values, &one.values, durations.len())
@@ -284,7 +285,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
         }
     }
     for (lead, strength, same) in &mut groups {
-        // What says as much with fewer classes is simpler: a worker that has many workgroups.
+        // A variable that says as much with fewer classes is simpler: a worker instead of its many
+        // workgroups.
         let of = |one: &Variable| found.iter().find(|(v, _)| v.what == one.what).map(|(_, s)| *s);
         let is_simpler = |one: &&mut &Variable| {
             one.values.kinds().is_some()
@@ -410,7 +412,7 @@ fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
     places.iter().map(|at| f64::from(ranks[*at as usize])).sum()
 }
 
-/// Whether these places, which ascend, have the calls that were there before.
+/// Whether these places, which ascend, have the same calls as before.
 fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     let calls = pieces.iter().flat_map(|(from, to)| *from..*to);
     let is_one = |at: usize| places.binary_search(&(at as u32)).is_ok();
@@ -421,7 +423,7 @@ fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
 /// A strength between 0 and 1.
 fn size(strength: &Strength) -> f64 {
     match strength {
-        // The ranks of n calls have a variance of 1/12; what is slow has that of a coin.
+        // The ranks of n calls have a variance of 1/12; being slow has the variance of a coin.
         Strength::Dot { x, is_tail: false, found } => {
             let squares: f64 = x.iter().map(|v| f64::from(v * v)).sum();
             found / (squares * x.len() as f64 / 12.0).sqrt().max(f64::MIN_POSITIVE)
@@ -441,7 +443,7 @@ fn strongest(all: &[Strength]) -> f64 {
     all.iter().map(size).fold(0.0, f64::max)
 }
 
-/// Which strengths are reached in none of so many other orders.
+/// Tells which strengths none of `orders` other orders reaches.
 fn survive(
     all: &[Strength],
     durations: &Durations,
@@ -514,7 +516,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.chunks(1_024).zip(b.chunks(1_024)).map(part).sum()
 }
 
-/// Whether two variables cannot be told apart in these calls.
+/// Whether two variables cannot be told from each other in these calls.
 fn are_same(a: &Values, b: &Values, calls: usize) -> bool {
     if let Some((a, b)) = a.ranks(calls).zip(b.ranks(calls))
         && spearman(&a, &b).abs() >= SAME_RANKS

@@ -1,4 +1,4 @@
-//! What other threads were in when calls began. Only the moment of the start counts, and not the
+//! The ops that other threads were in when calls began. Only the moment of the start counts, and not the
 //! whole call: a longer call has more neighbours just because it is longer.
 
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ const OPS: usize = 6;
 /// While neighbours are counted, at most this many ops are kept, in the order in which they are found.
 const MOST_OPS: usize = 256;
 
-/// What ran when each call began.
+/// The calls of other threads that ran when each call began.
 pub(super) struct Meanwhile {
     /// How many other threads were in a call.
     pub threads: Vec<u16>,
@@ -26,14 +26,14 @@ pub(super) struct Meanwhile {
 /// are looked at one after the other.
 const MEMORY: usize = 256 << 20;
 
-/// What one worker has found beside the calls of one op.
+/// The neighbours that one worker has found of the calls of one op.
 struct Found {
     threads: Vec<u16>,
     ops: BTreeMap<Key, Vec<u16>>,
-    /// The thread that was counted last for each call, so that nested calls count once.
+    /// For each call, the thread that was counted last for it, so that nested calls count once.
     seen: Vec<u32>,
-    /// The first call that begins no earlier than the call of another thread that was looked at last.
-    /// The next one is near.
+    /// The first call that begins no earlier than the call of another thread that was looked at last. The
+    /// call that is looked for next is near it.
     at: usize,
 }
 
@@ -55,9 +55,9 @@ impl Found {
     }
 }
 
-/// Looks what ran when the calls of each of these ops began, which are in order. Reads all pages of the
-/// processes that the calls are of, unless these have only one thread: once, or more often if the numbers
-/// of all ops together need too much memory.
+/// Finds the calls that ran when the calls of each of these ops began, which are in order. Reads all pages of
+/// the processes that the calls are of, unless these processes have only one thread. Reads the pages once, or
+/// more often if the numbers of all ops together need too much memory.
 pub(super) fn meanwhile(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile> {
     let each = 4 + 2 * profile.ops.all().len().min(MOST_OPS);
     let mut all = Vec::new();
@@ -109,7 +109,7 @@ fn at_once(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile>
     all.into_iter().zip(ops).map(|(found, calls)| together(found, calls.len())).collect()
 }
 
-/// Counts the calls of a page beside those of one op.
+/// Counts the calls of a page as neighbours of the calls of one op.
 fn beside(profile: &Profile, columns: &Columns, calls: &[Call], begins: &[u64], found: &mut Found) {
     let (process, thread) = (columns.process as u32, columns.thread as u32);
     let mut keys: HashMap<u32, Key> = HashMap::new();
@@ -140,7 +140,7 @@ fn beside(profile: &Profile, columns: &Columns, calls: &[Call], begins: &[u64], 
     }
 }
 
-/// Adds up what the workers have found beside the calls of one op.
+/// Adds up the neighbours that the workers have found of the calls of one op.
 fn together(found: Vec<Found>, calls: usize) -> Meanwhile {
     let mut all = Found::new(calls);
     let add = |to: &mut Vec<u16>, of: &[u16]| {

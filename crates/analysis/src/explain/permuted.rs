@@ -2,53 +2,54 @@
 //!
 //! Neighbouring calls are alike (a busy machine, a frequency, a cache), so the durations are not moved
 //! one by one. They are cut into blocks that are much longer than neighbours are alike, of random
-//! lengths, and the blocks change places. So durations go with each other as they did, and with nothing
-//! else any more. Because the lengths are random, a variable that repeats itself (a workgroup, a worker)
-//! loses its place, too.
+//! one by one. They are cut into blocks of random lengths that are much longer than the distance over which
+//! neighbours are alike, and the blocks change places. So durations keep their relation to each other, and
+//! lose that to everything else. Because the lengths are random, a variable that repeats itself (a workgroup,
+//! a worker) loses its relation to the durations as well.
 //!
-//! **The length.** τ is by how much the variance of a mean of neighbours is larger than if they were
-//! independent: the largest of B·Var(means of B)/Var over B = 1, 2, 4, … up to a twentieth of the
-//! calls, for the ranks, their distances from the middle, and the slowest calls. A block has
-//! 4 (τ − 1) calls on average. With fewer than 16 blocks nothing can be told. If neighbours are alike in
-//! all that they have, what blocks of this length miss is an eighth of the variance of chance at most.
+//! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than if they were
+//! independent: the largest of B·Var(means of B)/Var over B = 1, 2, 4, … up to a twentieth of the calls, for
+//! the ranks, their distances from the middle, and the slowest calls. A block has 4 (τ − 1) calls on average.
+//! With fewer than 16 blocks, there is no answer. If the likeness of neighbours decays exponentially, blocks
+//! of this length miss at most an eighth of the variance of chance.
 //!
-//! **The time in the run** is the slowest of all variables, so most depends on the length there. If calls
-//! are alike over a long time, but mostly differ by chance, then τ is small although the time is long. So
+//! **The time in the run** is the slowest of all variables, so its blocks matter most. If calls are alike
+//! over a long time, but mostly differ by chance, then τ is small although the time is long. So
 //! a block is also twice as long as the smallest B whose means show most of τ − 1, for a τ that is a
 //! standard deviation smaller than it seems.
 
 use crate::diff::flips::split_mix;
 
-/// The fewest blocks with which an order says anything.
+/// With fewer blocks, an order says nothing.
 const LEAST_BLOCKS: usize = 16;
-/// The fewest means of neighbours whose variance says anything.
+/// With fewer means of neighbours, their variance says nothing.
 const LEAST_MEANS: usize = 20;
 /// How many times τ − 1 a block is long.
 const TIMES_TAU: f64 = 4.0;
 /// How many times the reach of calls ([`reach`]) a block is long.
 const TIMES_REACH: usize = 2;
-/// Means that show this part of τ − 1 show most of it.
+/// Means that show this part of τ − 1 are taken to show most of it.
 const MOST_OF_TAU: f64 = 0.75;
-/// Blocks need not be shorter than so that there are this many. Long ones are moved faster.
+/// Blocks need not be so short that there are more than this. Long blocks are moved faster.
 const MANY_BLOCKS: usize = 500;
 
 /// How durations are put into another order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     calls: usize,
-    /// The mean length of a block; 1 for single calls.
+    /// The mean length of a block; 1 if single calls are moved.
     length: usize,
 }
 
 impl Blocks {
-    /// Blocks for calls of which this is known, in their order. `None` if neighbours are so alike that
-    /// there would be too few blocks.
+    /// Blocks for calls with these values, which are in the order of the calls. `None` if neighbours are so
+    /// alike that there would be too few blocks.
     pub fn new(series: &[&[f32]]) -> Option<Self> {
         Self::longer_than(0, TIMES_TAU, series)
     }
 
-    /// Blocks for a question about the time in the run: as long as both kinds of series ask for, the
-    /// second kind by the reach of its series.
+    /// Blocks for a question about the time in the run: as long as the longest that any series of both kinds
+    /// needs. The second kind needs blocks by the reach of its series.
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);
         Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)
@@ -107,7 +108,8 @@ pub(super) fn moved<T: Copy>(of: &[T], pieces: &[(usize, usize)], to: &mut Vec<T
     pieces.iter().for_each(|(from, end)| to.extend_from_slice(&of[*from..*end]));
 }
 
-/// By how much the variance of a mean of neighbours is larger than if they were independent: at least 1.
+/// The factor by which the variance of a mean of neighbours is larger than if they were independent: at least
+/// 1.
 fn tau(values: &[f32]) -> f64 {
     taus(values).iter().fold(1.0, |most, (_, tau)| most.max(*tau))
 }
@@ -115,7 +117,7 @@ fn tau(values: &[f32]) -> f64 {
 /// The fewest neighbours whose mean shows most of τ, or 0 if τ may be chance.
 fn reach(values: &[f32]) -> usize {
     let taus = taus(values);
-    // A variance of so few means is known this well, in parts of it, if they are normal.
+    // The relative standard error of a variance of this few means, if they are normal.
     let at_least = |(batch, tau): &(usize, f64)| {
         tau * (1.0 - (2.0 * *batch as f64 / values.len() as f64).sqrt())
     };
@@ -124,8 +126,8 @@ fn reach(values: &[f32]) -> usize {
     if most == 1.0 { 0 } else { taus.iter().find(shows_most).map_or(0, |(batch, _)| *batch) }
 }
 
-/// Numbers of neighbours, and by how much the variance of the mean of as many is larger than if they
-/// were independent.
+/// Numbers of neighbours, each with the factor by which the variance of the mean of as many is larger than if
+/// they were independent.
 fn taus(values: &[f32]) -> Vec<(usize, f64)> {
     let n = values.len();
     let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n.max(1) as f64;

@@ -14,7 +14,7 @@ pub struct Variable {
 
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// More and less; NaN is missing.
+    /// A number; NaN is missing.
     Ordered(Vec<f64>),
     /// Classes below [`MOST_CLASSES`]; `u32::MAX` is missing.
     Classes(Vec<u32>),

@@ -1,19 +1,20 @@
-//! Numbers of calls that were counted in some steps of the program only, with their interval.
+//! Numbers of calls that were counted only in some steps of the program, with their intervals.
 //!
-//! A host may announce its ops in steps that are drawn, and in no others ([`profile::CountedSteps`]). In the
-//! sample, n steps with weights w have c calls each:
+//! A host may announce its ops only in steps that are drawn ([`profile::CountedSteps`]). In the sample, n
+//! steps with weights w have c calls each:
 //!
 //! ```text
 //!   c̅ = Σ w·c / Σ w     m = (Σ w)² / Σ w²     s² = n/(n − 1) · (Σ w·c² / Σ w − c̅²)
 //!   calls in the A steps that were away: A · c̅,  with the variance s² · A · (A + m) / m + (3 · A · c̅ / (1.96 · m))²
 //! ```
 //!
-//! With equal weights, the first part is N²·(1 − n/N)·s²/n of all N = A + n steps (Cochran, *Sampling Techniques*,
-//! chapter 2). The second is for steps unlike all of the sample: with 95 % confidence, they are at most 3/m of all,
-//! and they may make no call, or twice as many. Steps of a loop usually make the same calls each time, so that only
-//! this is left. Intervals are skewed as in [`super::strata`]. From fewer than [`FEWEST`] steps, and from steps without calls, no interval is made. If the last step that was away is not known to have ended, some or all of its calls may not have
-//! been made. The exports and threads of a row are called in the same steps, so the ends of their intervals
-//! are added.
+//! With equal weights, the first part is N²·(1 − n/N)·s²/n of all N = A + n steps (Cochran, *Sampling
+//! Techniques*, chapter 2). The second part is for steps unlike all of the sample: with 95 % confidence, at
+//! most 3/m of all steps are unlike, and these may make no call, or twice as many. Steps of a loop usually
+//! make the same calls each time, so that only the second part is left. Intervals are skewed as in
+//! [`super::strata`]. From fewer than [`FEWEST`] steps, and from steps without calls, no interval is made. If
+//! the last step that was away is not known to have ended, some or all of its calls may not have been made.
+//! The exports and threads of a row are called in the same steps, so the ends of their intervals are added.
 
 use profile::{CountedCalls, CountedSteps};
 
@@ -55,7 +56,7 @@ impl ByStep {
         self.is_any.then_some(Estimated { value, interval })
     }
 
-    /// A sum over this many calls, whose number is an estimate, too.
+    /// A sum over this many calls, where the number of calls is an estimate itself.
     pub fn widen(&self, sum: Estimated, calls: u64) -> Estimated {
         if !self.is_any || calls == 0 {
             return sum;
@@ -78,13 +79,14 @@ pub fn calls_of(of: &CountedCalls) -> Option<Estimated> {
     one.calls(of.calls)
 }
 
-/// From fewer steps of equal weight, the interval is not known. Found by simulation (`tests/coverage.rs`): where one
-/// step in ten makes ten times as many calls, 30 steps hold the truth in half of all cases.
+/// With fewer steps of equal weight, the interval is not known. Found by simulation (`tests/coverage.rs`):
+/// where one step in ten makes ten times as many calls, intervals from 30 steps hold the truth in only half
+/// of all cases.
 const FEWEST: f64 = 60.0;
-/// The degrees of freedom of an interval that no scatter was computed for.
+/// The degrees of freedom of an interval without a computed scatter.
 const MANY: f64 = 1e9;
 
-/// The calls that were not counted; `None` if too few steps tell.
+/// Estimates the number of calls that were not counted; `None` if there are too few steps for an interval.
 fn interval(of: &CountedSteps) -> Option<Estimate> {
     let (n, weight, away) = (of.sampled as f64, of.weight as f64, of.away as f64);
     if of.sampled < 2 || of.weight == 0 || of.squared_weight == 0 || of.sum == 0 {
@@ -99,12 +101,12 @@ fn interval(of: &CountedSteps) -> Option<Estimate> {
     // Squares of large numbers are not exact.
     let variance = if variance < 1e-9 * mean * mean { 0.0 } else { variance };
     let value = of.unseen as f64;
-    // At most 3 of as many steps are unlike all that were seen (numbers of calls are whole).
+    // At most 3/m of the steps that were away are unlike all that were seen (numbers of calls are whole).
     let doubt = 3.0 / m * away * mean.max(1.0) / Z;
     let freedom = if variance > 0.0 { m - 1.0 } else { MANY };
     let steps = away + m;
     let part = away / steps;
-    // As skewed as a number of calls that is 0 in most steps.
+    // The skewness of a number of calls that is 0 in most steps.
     let third = variance * variance / mean;
     let skew = steps.powi(3) * part * (2.0 * part - 1.0) * third / (m * m);
     let variance = variance * away * steps / m + doubt * doubt;
@@ -155,7 +157,7 @@ mod tests {
         );
         let open = interval(&CountedSteps { is_open: true, ..of }).expect("an interval");
         assert!((open.low - 2_030.0).abs() < 0.01 && open.high == found.high, "{open:?}");
-        // Nothing is known of how many calls other steps make.
+        // The calls of the other steps cannot be estimated.
         assert_eq!(interval(&steps(&[(4, 0)].repeat(100), 300)), None);
         assert_eq!(interval(&steps(&[(4, 7)].repeat(59), 300)), None);
     }

@@ -27,7 +27,7 @@ pub(crate) struct Found {
     pub threads: Vec<(usize, usize)>,
     /// The 50th and the 99th percentile, in ticks.
     pub quantiles: [Option<f64>; 3],
-    /// The part of each pass: all calls, and the estimated sum of their durations.
+    /// The part of each pass in the row: all its calls, and the estimated sum of their durations.
     pub passes: Vec<PassTotal>,
 }
 
@@ -139,8 +139,8 @@ impl Adding {
         self.threads.insert(thread);
         for (i, (pool, tail)) in self.counters.iter_mut().zip(&tails.counters).enumerate() {
             let strata = unit.map(|unit| &unit.counters[i].strata);
-            // A counter that was read in none of the recorded calls is never read around this op: its
-            // first calls are counted whatever is drawn.
+            // A counter that was read in none of the recorded calls is never read around this op: the first
+            // calls of an op have their counters read whatever is drawn.
             match strata {
                 Some(strata) if strata.known() > 0 => _ = pool.add(strata, calls, tail),
                 None if tails.has_counter(thread.0, i) => _ = pool.add(&nothing, calls, tail),
@@ -154,7 +154,7 @@ impl Adding {
         self.weighted.append(unit.weighted.clone());
     }
 
-    /// Of all calls of a thread or a run: each call with another one inside makes the sum unknown.
+    /// For all calls of a thread or a run. Each call with another one inside makes the sum unknown.
     fn of_all(mut self) -> Self {
         self.inner |= self.nested;
         self
@@ -176,7 +176,7 @@ impl Adding {
         let tells = self.durations.sum();
         let known = complete || !self.inner;
         let share = tells.filter(|_| known).zip(all).and_then(|(own, all)| {
-            // What is not known of the whole is not known of its parts.
+            // Where the whole is not known, its parts are not known.
             let share = own.part_with(&all.without(&own))?;
             Some(by_steps.widen(Estimated::of(&share), all_calls))
         });
@@ -342,7 +342,7 @@ impl Tails {
             }
         }
         let counters = counters.iter_mut().map(|of| Tail::of(of.values_mut())).collect();
-        // Durations are in parts of a tick.
+        // Durations are in [`amounts::PARTS`] of a tick.
         let durations = Tail::of(durations.values_mut()).times(1.0 / PARTS as f64);
         Self { durations, counters, with_counter }
     }
@@ -352,8 +352,7 @@ impl Tails {
     }
 }
 
-/// The timed calls of a run with a budget, each with its weight: the numbers of all views come from
-/// here.
+/// The timed calls of a run with a budget, each with its weight. All views compute their numbers from these.
 #[derive(Debug)]
 pub(crate) struct Sample<'a> {
     profile: &'a Profile,
@@ -388,7 +387,7 @@ impl<'a> Sample<'a> {
         Weights::new(self.units.iter().map(|(key, of)| (*key, of.factors())).collect())
     }
 
-    /// What is known of sets of calls. `set` says in which one the calls of an export on a thread are.
+    /// What is known of sets of calls. `set` gives the set of the calls of an export on a thread.
     pub fn sets<K: Copy + Ord>(
         &self,
         set: impl Fn((usize, usize), u32) -> Option<K>,
@@ -444,12 +443,13 @@ impl<'a> Sample<'a> {
             |at: (usize, usize), export: u32| (!is_apart(at.0, export)).then(|| places.home(at));
         let threads = self.add_up(0, of_thread, |one| one.of_all().finish(whole));
         let counters = profile.groups.counters();
-        // Where a call was is only known if it was timed.
+        // Only for a timed call is it known where it was.
         let row = |at: (usize, usize), export: u32| {
             places.row(profile, at, export).filter(|_| places.by() != By::Cpu)
         };
         let mut rows = self.add_up(counters, row, |one| one.finish(whole));
-        // Parts are estimated separately from their whole, and may exceed it by what is not known of both.
+        // Parts are estimated separately from their whole, and may exceed it by as much as both intervals
+        // allow.
         let shares = rows.values().filter_map(|found| found.row.share);
         let sum: f64 = shares.map(|share| share.value).sum();
         if sum > 1.0 {

@@ -5,17 +5,19 @@
 //! drawn calls there are:
 //!
 //! | known | said |
-//! |---|---|
+//! | known | what is said |
 //! | every value | the sum, exactly |
 //! | at least [`FEWEST_WITH_INTERVAL`] drawn calls of equal weight | the estimate and its interval |
-//! | at least nine tenths of the values, and [`FEWEST`] of them | the same, with an interval that allows the others to be twice as large |
+//! | at least nine tenths of the values, and [`FEWEST`] of them | the estimate and its interval, which allows
+//! the other values to be twice as large |
 //! | at least [`FEWEST`] drawn calls of equal weight | the estimate, and that nobody knows how far off it is |
 //! | less | nothing: the calls were only counted |
 //!
 //! The numbers were found by simulation (`tests/coverage.rs`): populations that are constant, have two
-//! modes, drift, repeat, or have a slow call in 500, at 1 to 10 % draws. A sample of n calls has none of
-//! the slow ones in e^(−n/500) of all cases, and its scatter does not tell of them. With 300 drawn calls,
-//! 30 of 100 intervals held the truth; with 2,000, 95 did.
+//! The numbers were found by simulation (`tests/coverage.rs`): populations that are constant, have two modes,
+//! drift, repeat, or have a slow call in 500, at 1 to 10 % draws. If one call in 500 is slow, a sample of n
+//! calls has no slow call in e^(−n/500) of all cases, and then its scatter does not show that slow calls
+//! exist. With 300 drawn calls, 30 of 100 intervals held the truth; with 2,000, 95 did.
 //!
 //! **Calls of threads and ops none of whose calls was drawn** are not known. If they are at most a tenth
 //! of the row's calls, they are taken to be like the drawn ones, give or take as much again. If they are
@@ -23,21 +25,21 @@
 //! themselves.
 //!
 //! **Zeros.** A counter that was 0 in all of n drawn calls counted at most 3/n per call (with 95 %
-//! confidence, if it counts one at a time). So that this does not say much with few calls, nothing is
-//! said with fewer than [`FEWEST_WITH_INTERVAL`].
+//! confidence, if it counts one at a time). With few drawn calls this limit is useless, so with fewer than
+//! [`FEWEST_WITH_INTERVAL`] nothing is said.
 
 use super::strata::{Drawn, Moments, Strata, Z};
 use super::tail::Tail;
 use super::values::Estimated;
 use crate::interval::Sum;
 
-/// From fewer drawn calls, nothing is estimated.
+/// With fewer drawn calls, nothing is estimated.
 pub const FEWEST: f64 = 30.0;
 /// With fewer drawn calls, the interval of an estimate is not known.
 pub const FEWEST_WITH_INTERVAL: f64 = 2_000.0;
-/// So many times as many calls as are not known make the unknown ones few.
+/// Unknown calls are few if the row has at least this many times as many calls.
 const MANY_TIMES: u64 = 10;
-/// The degrees of freedom of an interval that no scatter was computed for.
+/// The degrees of freedom of an interval without a computed scatter.
 const MANY: f64 = 1e9;
 
 /// What is known of the values of the calls of a row.
@@ -48,7 +50,7 @@ pub struct Pool {
     left_out: u64,
     /// The calls that belong to a thread and op of which no call was drawn.
     lost: u64,
-    /// Over all calls but the lost ones.
+    /// The statistics of all calls but the lost ones.
     sum: Sum,
     /// Sum of the values that are known.
     seen: f64,
@@ -71,7 +73,7 @@ impl Default for Pool {
 }
 
 impl Pool {
-    /// Takes calls none of which was drawn to be like the drawn ones, if they are few.
+    /// Treats calls of threads and ops without a drawn call like the drawn ones, if these calls are few.
     pub(super) fn estimate_undrawn(&mut self) {
         let few = self.lost.saturating_mul(MANY_TIMES) <= self.calls;
         if self.lost > 0 && few && self.drawn() >= FEWEST {
@@ -139,7 +141,7 @@ impl Pool {
         self.known.count()
     }
 
-    /// How many drawn calls of equal weight would say as much.
+    /// Returns how many calls drawn with equal weights would be as informative.
     pub fn drawn(&self) -> f64 {
         self.drawn.effective()
     }
@@ -207,8 +209,8 @@ mod tests {
         assert!((150.0 / 950.0..300.0 / 950.0).contains(&high), "{high}");
     }
 
-    /// Eight cold calls of 900 say nothing about 92 others. If these are at most a tenth, they are taken
-    /// to be the same, and nobody knows it well: 8 · 10 cold calls, and 5 others.
+    /// Eight cold calls of 900 say nothing about 92 others. If the unknown calls are at most a tenth, they
+    /// are taken to be the same, and the interval is not known: 8 · 10 cold calls, and 5 others.
     #[test]
     fn first_calls_stand_for_themselves() {
         let mut cold = Strata::default();

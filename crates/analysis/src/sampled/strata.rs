@@ -28,7 +28,8 @@
 //!                   and the skewness K/V^(3/2) shifts both ends: see `Sum::interval` of loops
 //! ```
 //!
-//! **Rare slow calls** that are in no sample of an op are known from those of others: [`Tail`] adds to s².
+//! **Rare slow calls** may be missing in the sample of an op. How often they occur is known from the samples
+//! of other ops: [`Tail`] adds to s².
 //!
 //! If all weights of a class are equal, this is the textbook's stratified sample: y̅ is the mean, m is
 //! n, and s² is the variance of the sample. Weights differ inside of a class by less than a factor
@@ -42,8 +43,8 @@
 //! **Few timed calls.** A class with a single timed call has no s². It takes the s² of the nearest
 //! class that has one. Without any timed call of a weight above 1, but with calls that were only counted,
 //! nothing is estimated: the first calls of an op are not a sample of the others. (Measured: their caches
-//! are cold, so a total made from them was up to 15 times too high.) From how many drawn calls on a row
-//! says something is decided in [`Pool`](super::pool::Pool).
+//! are cold, so a total made from them was up to 15 times too high.) [`Pool`](super::pool::Pool) decides how
+//! many drawn calls a row needs.
 //!
 //! **Counters** are sampled in two stages: of the timed calls, some have their counters read. The
 //! weight is then the product of both, and a timed call whose counters were not read counts as
@@ -142,7 +143,7 @@ impl Moments {
         }
     }
 
-    /// How many calls of equal weight would say as much.
+    /// How many calls of equal weight would be as informative.
     fn effective(&self) -> f64 {
         self.weight * self.weight / self.squared_weight
     }
@@ -164,7 +165,7 @@ impl Moments {
 /// What the drawn calls of some strata stand for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drawn {
-    /// Σ N_h, and the same times the means.
+    /// Σ N_h, and Σ N_h · y̅_h.
     calls: f64,
     sum: f64,
     /// Σ N_h²/m_h.
@@ -180,7 +181,7 @@ impl Drawn {
         self.any_other_than_0 |= other.any_other_than_0;
     }
 
-    /// How many drawn calls of equal weight would say as much.
+    /// How many drawn calls of equal weight would be as informative.
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.calls * self.calls / self.squares } else { 0.0 }
     }
@@ -195,13 +196,12 @@ impl Drawn {
 }
 
 impl Strata {
-    /// Calls of which this value is not known took place.
+    /// Notes that calls took place whose value is not known.
     pub fn skip(&mut self, calls: u64) {
         self.waiting = self.waiting.saturating_add(calls);
     }
 
-    /// A call whose value is known. `weight` is 1 divided by the probability with which that was so;
-    /// 0 counts as 1.
+    /// Adds a call whose value is known. `weight` is 1 divided by the probability of that; 0 counts as 1.
     pub fn add(&mut self, weight: u64, value: f64) {
         if weight <= 1 {
             self.alone.add(1.0, value);
@@ -225,8 +225,8 @@ impl Strata {
         self.last = Some(place);
     }
 
-    /// Whether some of the calls were drawn. If none was, the known values are those of first calls,
-    /// which are no sample of the others.
+    /// Whether some of the calls were drawn. If none was, the known values are those of first calls, which
+    /// are not a sample of the others.
     pub fn any_drawn(&self) -> bool {
         self.last.is_some()
     }
@@ -254,7 +254,7 @@ impl Strata {
         self.alone.total + self.classes.iter().map(|(_, class)| class.moments.total).sum::<f64>()
     }
 
-    /// Each class with its number of calls, of which there are `calls` together.
+    /// Each class with its number of calls; `calls` is the number of calls of all classes together.
     fn populations(&self, calls: u64) -> impl Iterator<Item = (u32, u64, &Moments)> {
         let after = calls.saturating_sub(self.mentioned()).saturating_add(self.waiting);
         self.classes.iter().enumerate().map(move |(place, (number, class))| {
@@ -278,7 +278,8 @@ impl Strata {
         drawn
     }
 
-    /// For each class what its weights must be multiplied by, so that they add up to its number of calls.
+    /// For each class, the factor by which its weights must be multiplied so that they add up to its number
+    /// of calls.
     pub(super) fn factors(&self, calls: u64) -> Vec<(u32, f64)> {
         let factor = |(number, calls, moments): (u32, u64, &Moments)| {
             (number, calls as f64 / moments.weight)
@@ -322,7 +323,7 @@ impl Strata {
 const UNSEEN: f64 = 3.0;
 /// Two-sided 95 % of the normal distribution.
 pub(super) const Z: f64 = 1.96;
-/// The degrees of freedom of an interval that no scatter was computed for.
+/// The degrees of freedom of an interval without a computed scatter.
 const MANY: f64 = 1e9;
 
 /// The sum over `calls` calls of which some are known. `other` gives the variance if these are too
@@ -340,7 +341,8 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) ->
     if let Some(scatter) = from.variance().filter(|variance| *variance > 0.0) {
         return Sum::sampled(value, Some(of(scatter)), from.effective() - 1.0, third);
     }
-    // All values are equal. Those of this many other calls may differ, by as much as they are, or by 1.
+    // All values are equal. This many other calls may have another value: twice as large or 0, or 1 if the
+    // values are 0.
     let differ = (all - n) * UNSEEN / from.effective();
     let half = differ * known.mean.abs().max(1.0);
     Sum::sampled(value, Some(of(0.0) + (half / Z).powi(2)), MANY, third)

@@ -2,9 +2,9 @@
 //!
 //! An interrupt, another program on the same processor, or a page that is not there makes a call slow,
 //! whatever its op is. There are few such calls, but they are up to a thousand times as slow, so they
-//! may be a good part of an op's total. A sample of some hundred calls of one op usually has none of
-//! them, and its variance does not tell of any. The samples of all ops together do: such a call is as
-//! likely in each unit of time, so an op has as many as its time says.
+//! may be a good part of an op's total. A sample of some hundred calls of one op usually has none of them,
+//! and its variance does not show that they exist. The samples of all ops together do: slow calls are equally
+//! likely at any time, so an op has a number of them that is proportional to its time.
 //!
 //! ```text
 //!   op        q = weighted 99th percentile of its values     e = max(0, y − q)
@@ -21,11 +21,11 @@
 //! op without any such call in its sample to the estimate itself. (Measured with calls of real programs:
 //! then 50 to 80 of 100 intervals held the total instead of 90 to 100.)
 //!
-//! If the samples of all ops together have no slow call, nobody can know of any.
+//! If the samples of all ops together have no slow call, slow calls cannot be accounted for.
 
 use super::quantile::Weighted;
 
-/// From this part of the calls on, a value is not rare.
+/// A value that at least this part of the calls reach is not rare.
 const RARE: f64 = 0.99;
 
 /// The second moment of rare slow calls, for each unit of the sum of all values. It has the unit of
@@ -34,7 +34,7 @@ const RARE: f64 = 0.99;
 pub struct Tail(f64);
 
 impl Tail {
-    /// From the values of each op, with their weights.
+    /// Computes the tail from the values of each op, with their weights.
     pub fn of<'a>(ops: impl IntoIterator<Item = &'a mut Weighted>) -> Self {
         let (mut sum, mut squares) = (0.0, 0.0);
         for op in ops {

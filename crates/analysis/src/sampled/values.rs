@@ -66,7 +66,7 @@ pub struct SampledRow {
     /// The part of all durations. `None` if it is not known, which is so if any calls are nested, and
     /// in rows by CPU.
     pub share: Option<Estimated>,
-    /// The number of timed calls of equal weight that would say as much about the distribution.
+    /// The number of timed calls of equal weight that would be as informative about the distribution.
     pub effective: Option<f64>,
     /// Each counter of the run; `None` if it was read in none of the calls.
     pub counters: Vec<Option<SampledCounter>>,
@@ -85,7 +85,7 @@ impl SampledRow {
 pub struct SampledCounter {
     /// The sum over the calls.
     pub total: Estimated,
-    /// The number of calls that the sum is about: those of threads and ops of which some call has a
+    /// The number of calls that the sum is about: the calls of those threads and ops that have a call with a
     /// value.
     pub calls: u64,
     /// The number of calls that have a value.
