@@ -169,7 +169,7 @@ impl From<DiffFormat> for Kind {
 
 /// The status if a rule of `--fail-if` holds.
 const FAILED: u8 = 3;
-/// Number of rows of a table for people, if nobody says how many.
+/// Number of rows of a table for people, unless the user gives one.
 const ROWS: usize = 30;
 
 /// What the formats print.

@@ -52,7 +52,7 @@ enum Format {
     Json,
 }
 
-/// So many pools whose profile is gone are named; the others are counted.
+/// At most this many pools whose profile is gone are named; the others are counted.
 const ORPHANS: usize = 2;
 
 /// One row of the table; it also defines `findings` and `counters` in `counterpoint.doctor/1`.

@@ -78,7 +78,7 @@ enum ExplainFormat {
     Markdown,
 }
 
-/// What is said if no rule holds.
+/// The sentence that is printed if no rule holds.
 const NO_RULE: &str =
     "None of the rules about what may hold a program back holds (docs/explain.md lists them).";
 
@@ -95,12 +95,12 @@ impl From<ExplainFormat> for terminal::Kind {
 struct View<'a> {
     profile: &'a Profile,
     summary: &'a Summary,
-    /// What was asked for; `None` for the op with the most time.
+    /// The op that was asked for; `None` for the op with the most time.
     glob: Option<&'a str>,
     ops: &'a [Explained],
     /// How many further ops match.
     left_out: usize,
-    /// Only if no op was asked for: what holds the program back.
+    /// What holds the program back. Empty if an op was asked for.
     rules: Vec<Fired>,
     raw: bool,
 }
@@ -190,7 +190,7 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
         let label = labels(profile, &[row.key]).concat();
         let op = op_of(profile, row.key);
         let is_asked = |glob: &str| match op {
-            // Also as a report names it: `aten::mm (task)`.
+            // A report also names ops like this: `aten::mm (task)`.
             Some(op) => {
                 profile::demangle::matches(glob, &op.name) || model::glob::matches(glob, &label)
             }
@@ -210,7 +210,7 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
 }
 
 impl View<'_> {
-    /// The name of an op; of rows with different arguments, without these.
+    /// The name of an op, without its arguments if the rows have different ones.
     fn name(&self, explained: &Explained) -> String {
         labels(self.profile, &explained.keys[..1]).concat()
     }

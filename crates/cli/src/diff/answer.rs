@@ -9,7 +9,7 @@ use crate::view::units::{grouped, plural, time};
 
 /// A row that adds less than this part of the difference of the whole is not named as its origin.
 const SHARE: f64 = 0.05;
-/// How many rows a sentence names.
+/// A sentence names at most this many rows.
 const NAMED: usize = 3;
 
 /// A part as percent with a digit, without its sign: `12.3`. Large ones have no digit.
@@ -170,7 +170,8 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     };
     let all = differing(diff);
     let rows: Vec<usize> = all.iter().filter(along).copied().collect();
-    // What is new or gone got neither. And a row can be slower and add less, with fewer calls.
+    // A row that is new or gone is neither slower nor faster. And a row can be slower and add less, with
+    // fewer calls.
     let against = all.iter().filter(|row| changed(**row) == Some(!faster)).count();
     let but = match against {
         0 => String::new(),

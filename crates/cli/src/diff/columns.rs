@@ -35,7 +35,7 @@ pub fn name(one: &Identity) -> String {
 
 /// The names of all rows. Where several rows have one name, their shapes follow, and then a number.
 pub fn names(diff: &Diff) -> Vec<String> {
-    // One row that was split has the name that it had.
+    // A row that was split keeps the name that it had before.
     let called = |row: &DiffRow| match row.relation {
         Relation::Split => row.a.first().cloned(),
         _ => row.identity().cloned(),
@@ -64,7 +64,7 @@ pub fn distinct(all: &[Identity]) -> Vec<String> {
     names
 }
 
-/// The statistic that people see: of typical executions, or else the mean.
+/// The statistic for people: that of typical executions; without one, the mean.
 pub fn shown(compared: &[Compared]) -> Option<&Compared> {
     let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
     of(Statistic::Typical).or_else(|| of(Statistic::Mean))
@@ -122,7 +122,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         };
         rows.iter().zip(cells).map(count).collect::<Vec<_>>()
     };
-    // The same number on both sides is one column for people.
+    // For people, a number that is the same on both sides is one column.
     let calls = sides(&|side| Some(side.calls));
     let different = rows.iter().any(|row| row.calls_differ) || [0, 1].into_iter().any(is_about);
     let [calls_a, calls_b] = calls;
@@ -206,7 +206,7 @@ type OfSide = fn(Side) -> Option<Estimated>;
 /// An end of an interval.
 type End = fn(Estimate) -> f64;
 
-/// For programs: the ends of the intervals of what is an estimate, in runs with a budget.
+/// For programs: the ends of the intervals of estimates, in runs with a budget.
 fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
     let of: [(&str, OfSide); 2] =
         [("calls", |side| side.estimated_calls), ("total_ns", |side| side.estimated_total_ns)];
@@ -230,7 +230,7 @@ fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
     }
 }
 
-/// What differs of counters, for people, and all of them for programs.
+/// For people, the counters that differ; for programs, all counters.
 fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
     let mut known: Vec<&str> = Vec::new();
     for one in diff.rows.iter().flat_map(|row| &row.readings) {

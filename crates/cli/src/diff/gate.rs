@@ -1,4 +1,4 @@
-//! `--fail-if`: what makes the command end with status 3.
+//! `--fail-if`: the rules that make the command end with status 3.
 
 use analysis::diff::readings::Known;
 use analysis::diff::recorded::Identity;
@@ -65,14 +65,14 @@ impl Gate {
     }
 }
 
-/// The lower end of the interval if it is above the limit: of a difference of which only the estimate
-/// is above, nobody knows whether it is.
+/// The lower end of the interval if it is above the limit. If only the estimate is above the limit, it is not
+/// known whether the difference is.
 fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
     let low = |one: &Compared| one.interval.map(|[low, _]| low);
     compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
 }
 
-/// Whether anything says how large a difference can be.
+/// Whether some statistic has an interval.
 fn is_judged(compared: &[Compared]) -> bool {
     compared.iter().any(|one| one.interval.is_some())
 }
@@ -85,7 +85,8 @@ fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
 /// Checks all rules.
 ///
 /// # Errors
-/// A rule about rows or counters that nothing matches, or of which nothing was tested: it would never fail.
+/// A rule about rows or counters fails if nothing matches it, or if nothing that matches was tested: the rule
+/// would never hold.
 pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed>, Failure> {
     let check = |rule: &Gate| {
         let whole = exceeds(&diff.whole.compared, rule.limit).map(|low| {
@@ -145,7 +146,7 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                         Known::Fact { sums: [a, b], calls } => {
                             let each = |sum: u128, calls: u64| sum as f64 / calls.max(1) as f64;
                             let (a, b) = (each(a, calls[0]), each(b, calls[1]));
-                            // From nothing to something is more than any part.
+                            // A change from nothing to something exceeds any limit.
                             let more = if a > 0.0 { b / a - 1.0 } else { f64::INFINITY };
                             (b > a && more > rule.limit).then_some(more)
                         }
@@ -171,7 +172,7 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
 
 /// A change in a history.
 pub struct Later<'a> {
-    /// What changed; `None`: the whole.
+    /// The row that changed; `None` for the whole.
     pub of: Option<&'a Identity>,
     /// The lower end of the change's interval.
     pub low: f64,
@@ -181,7 +182,7 @@ pub struct Later<'a> {
 /// Checks all rules against the changes of a history. `rows` are those that were tested.
 ///
 /// # Errors
-/// A rule that nothing matches, or about a counter.
+/// A rule fails if nothing matches it, or if it is about a counter.
 pub fn check_history(
     rules: &[Gate],
     has_whole: bool,

@@ -28,10 +28,10 @@ use crate::view::rights::{Needs, confine};
 use crate::view::units::{moment, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The version of the document.
+/// The schema of the JSON that `diff --history` prints.
 const HISTORY_SCHEMA: &str = "counterpoint.history/1";
 
-/// Runs that count as one.
+/// Runs that count as one point.
 struct Point {
     runs: Vec<Run>,
 }
@@ -80,7 +80,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let identities: Vec<Identity> = history.rows.iter().map(|(one, _)| one.clone()).collect();
     let names = columns::distinct(&identities);
     let labels: Vec<String> = points.iter().map(Point::name).collect();
-    // The whole is one of those that were tested together.
+    // The whole was tested together with the rows.
     let times = history.whole.iter().chain(history.rows.iter().map(|(_, times)| times));
     let times: Vec<Vec<f64>> = times.cloned().collect();
     let first = usize::from(history.whole.is_some());
@@ -142,7 +142,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                 changes: found
                     .iter()
                     .map(|one| object! {
-                        // Null: the whole.
+                        // Null for the whole.
                         name: one.row.map(|row| names[row].as_str()),
                         point: one.point.at,
                         change: one.point.change,
@@ -241,7 +241,7 @@ fn points(runs: Vec<Run>) -> Vec<Point> {
 }
 
 impl Point {
-    /// `commit 1a2b`, or else all labels, or else when it was recorded.
+    /// `commit 1a2b`; without that label, all labels; without labels, the time of the recording.
     fn name(&self) -> String {
         let manifest = &self.runs[0].manifest;
         if let Some(commit) = manifest.labels.get("commit") {

@@ -24,7 +24,7 @@ use crate::view::units::plural;
 pub struct Run {
     pub path: PathBuf,
     pub manifest: Manifest,
-    /// What the run says, if it is of a dataset: all runs of one are read together.
+    /// The rows of the run, if it is of a dataset: all runs of one dataset are read together.
     of_dataset: Option<Recorded>,
 }
 
@@ -59,7 +59,7 @@ pub struct Inputs {
     pub runs: [Vec<Run>; 2],
     /// Pairs of runs by their numbers in `runs`; empty if the runs are not paired.
     pub pairs: Vec<(usize, usize)>,
-    /// What is worth a note: rounds that are not complete.
+    /// Notes: rounds that are not complete.
     pub notes: Vec<String>,
 }
 
@@ -100,10 +100,11 @@ impl Inputs {
     }
 }
 
-/// The smallest threshold for quantiles that are known within 1/128: in both runs, in opposite directions.
+/// The smallest threshold for quantiles that are known within 1/128: the errors of both runs may have
+/// opposite directions.
 const LEAST_THRESHOLD: f64 = 2.0 / 128.0;
 
-/// The runs of datasets, which are their repeats. Only ranks are compared that all runs have.
+/// The runs of datasets, which are repeats. Only ranks that all runs have are compared.
 fn of_datasets(
     args: &Args,
     sides: [&[PathBuf]; 2],
@@ -179,7 +180,7 @@ fn of_datasets(
     Ok(found)
 }
 
-/// Refuses a run that is there twice, also as a copy: it would count as two.
+/// Refuses a run that is there twice, even as a copy: it would count as two runs.
 pub fn each_once(runs: &[Run]) -> Result<(), Failure> {
     let mut seen: Vec<(Option<PathBuf>, Option<&Place>)> = Vec::new();
     for run in runs {
@@ -256,7 +257,7 @@ pub fn one(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Run>, Failu
     Ok(runs)
 }
 
-/// The pairs: runs of the same round of a series, or those that the user says.
+/// The pairs: runs of the same round of a series, or the pairs that the user asks for.
 fn pairs(runs: &[Vec<Run>; 2], given: bool) -> Result<Vec<(usize, usize)>, Failure> {
     let [a, b] = runs;
     if given {
@@ -277,7 +278,7 @@ fn pairs(runs: &[Vec<Run>; 2], given: bool) -> Result<Vec<(usize, usize)>, Failu
     let pair = |(n, place): (usize, &(String, u32))| {
         Some((n, in_b.iter().position(|other| other == place)?))
     };
-    // With runs that have no partner, somebody has chosen among them.
+    // If some runs have no partner, somebody may have chosen among the runs.
     let found: Vec<(usize, usize)> = in_a.iter().enumerate().filter_map(pair).collect();
     Ok(if found.len() == a.len() && found.len() == b.len() { found } else { Vec::new() })
 }

@@ -15,7 +15,7 @@ use super::inputs::Run;
 use crate::object::object;
 use crate::view::sampled::EstimatedOut;
 
-/// The version of the document.
+/// The schema of the JSON that `diff` prints.
 const DIFF_SCHEMA: &str = "counterpoint.diff/1";
 
 /// The fields that a verdict does not have are null.
@@ -161,7 +161,7 @@ fn side_out(of: Side) -> impl Serialize {
     object! {
         runs: of.runs,
         calls: of.calls,
-        // This and `estimated_total_ns` are only there if the number is an estimate.
+        // This field and `estimated_total_ns` are only there if the number is an estimate.
         estimated_calls?: of.estimated_calls.map(|calls| EstimatedOut::new(calls, 1.0)),
         executions: of.executions,
         total_ns: of.total_ns,

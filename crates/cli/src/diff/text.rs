@@ -17,9 +17,9 @@ use crate::view::text::table;
 use crate::view::units::{grouped, plural, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// How many rows whose counters differ are named.
+/// At most this many rows whose counters differ are named.
 const COUNTERS: usize = 8;
-/// A command is shortened to this.
+/// A command is shortened to this many characters.
 const COMMAND: usize = 200;
 
 pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
@@ -181,7 +181,7 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// How the verdicts are to be read, and what else is worth a note.
+/// How to read the verdicts, and other notes.
 pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
     let diff = view.diff;
     let mut lines = Vec::new();

@@ -1,9 +1,9 @@
-//! What this machine can resolve: the steps of the clock, and what the recorder's bracket reads
-//! around nothing.
+//! The resolution of measurements on this machine: the steps of the clock, and the values that the recorder
+//! reads around an empty call.
 //!
-//! The clock and the counters are read by the code that reads them in profiled programs, in the same
-//! order. What is missing here is the few instructions between them that find the calling thread and
-//! write a record; each profile has its own calibration with these.
+//! The clock and the counters are read by the code that reads them in profiled programs, in the same order.
+//! Only the few instructions between them are missing that find the calling thread and write a record; the
+//! calibration in each profile includes these instructions.
 
 use std::hint::black_box;
 use std::thread;
@@ -56,7 +56,7 @@ struct OfCounter {
     values: Quantiles,
 }
 
-/// What the empty brackets read of one quantity.
+/// The values that empty brackets read of one quantity.
 #[derive(Clone, Copy, Serialize)]
 struct Quantiles {
     p10: f64,
@@ -88,8 +88,8 @@ impl Quantiles {
     }
 }
 
-/// Measures. Counters that cannot be opened together are left out; other rows say why. `None` if the
-/// clock stands still.
+/// Measures the resolution. Counters that cannot be opened together are left out; other rows say why. `None`
+/// if the clock stands still.
 pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let kind = ClockKind::choose(&machine.read_trimmed(source).unwrap_or_default());

@@ -1,5 +1,6 @@
-//! Whether the bridge to PyTorch is there: its C++ part is compiled once for each version, which takes long enough that
-//! somebody who waits for it in a program wonders. So `doctor` starts that in the background.
+//! Whether the bridge to PyTorch is there. Its C++ part is compiled once for each version of PyTorch, which
+//! takes so long that a user may think that the program hangs. So `doctor` starts the compilation in the
+//! background.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -9,14 +10,14 @@ use serde::Deserialize;
 
 use super::Row;
 
-/// What `_prepare.py` prints.
+/// The output of `_prepare.py`.
 #[derive(Deserialize)]
 struct Said {
     level: String,
     state: String,
 }
 
-/// A row about the PyTorch of the Python that a user's `python3` is; `None` without one.
+/// A row about the PyTorch of the Python that the user's `python3` is; `None` without PyTorch.
 pub fn bridge() -> Option<Row> {
     let script = crate::python::package()?.join("torch/_prepare.py");
     let environment = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);

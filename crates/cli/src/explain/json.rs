@@ -64,7 +64,7 @@ struct LevelOut {
     nonzero_share: f64,
 }
 
-/// What a class is; null for what is too rare to be one.
+/// The class of a variable; null in the document if it is the class of all rare values.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ClassOut<'a> {
@@ -94,7 +94,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             probe_subtracted: !view.raw && !view.summary.raw,
         },
         ops: view.ops.iter().map(|one| op_out(profile, one)).collect::<Vec<_>>(),
-        // Only if no op was asked for.
+        // Empty if an op was asked for.
         rules: view.rules.iter().map(rule).collect::<Vec<_>>(),
         losses: losses_out(&view.summary.losses),
     };
@@ -129,7 +129,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
             share: answer.slow.share,
             median_ns: answer.slow.median,
         },
-        // Why nothing was asked.
+        // The reason why there are no findings.
         silent: answer.silent.map(|silent| match silent {
             Silent::TooFew => "too_few",
             Silent::Even => "even",

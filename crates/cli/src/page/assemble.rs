@@ -1,7 +1,7 @@
 //! Puts the page together: the template, the style, the modules as one script, and the data.
 //!
-//! The modules have no bundler: each `import` and `export` stands at the start of a line, and no two
-//! modules use one name at their top level, so they are put behind each other without these words.
+//! The modules have no bundler: each `import` and `export` stands at the start of a line, and no two modules
+//! use the same name at their top level, so they are put one after the other without these words.
 
 use std::io::Write;
 
@@ -88,7 +88,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page + rest
 }
 
-/// All modules as one, without lines that are only comments.
+/// All modules as one script, without lines that are only comments.
 fn script() -> String {
     let mut script = String::new();
     let mut is_comment = false;

@@ -39,7 +39,7 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// The largest change that is called the same; `None` if nothing was tested.
     pub threshold: Option<f64>,
-    /// What is drawn of a change, and of what a row adds to a run, in words.
+    /// The meaning of what is drawn of a change, and of what a row adds to a run.
     pub in_words: [fn(&Estimate) -> String; 2],
     /// A row and what its counters say.
     pub counters: Vec<(String, Vec<String>)>,
@@ -89,7 +89,7 @@ pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
     let parts = Parts::new(all().filter_map(|row| row.part));
     let [change, part] = of.in_words;
     let plots = |rows: &[Row], columns: &[ColumnOut]| -> Vec<PlotOut> {
-        // A picture stands before the words about the same.
+        // The words that the picture shows as well come after it.
         let adds = columns.iter().position(|column| column.name == "in_run").unwrap_or(1) - 1;
         let all = changes.plot(rows, 0, change).into_iter().chain(parts.plot(rows, adds, part));
         all.collect()
@@ -123,7 +123,7 @@ pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
     write_to(path, &assembled(&head, &[])?)
 }
 
-/// Gives the texts of verdicts and parts the numbers that they are about, to sort by.
+/// Gives the texts of verdicts and parts the numbers that they contain, so that they can be sorted.
 fn sort_by_value(table: &mut TableOut, rows: &[Row]) {
     let mut number = |name: &str, value: &dyn Fn(&Row) -> Option<f64>| {
         let Some(column) = table.columns.iter().position(|column| column.name == name) else {
@@ -143,8 +143,8 @@ fn sort_by_value(table: &mut TableOut, rows: &[Row]) {
     }
 }
 
-/// Moves the verdicts to the names, and what became of a row to the end, because it can be long: where
-/// there is little room, the end is out of sight.
+/// Moves the verdicts to the names, and the note of what became of a row to the end. The note can be long:
+/// where there is little room, the end is out of sight.
 fn in_order_of_weight(table: &mut TableOut) {
     let find = |table: &TableOut, name: &str| table.columns.iter().position(|c| c.name == name);
     if let Some(at) = find(table, "verdict") {
@@ -178,8 +178,8 @@ fn table_of_whole(of: &Comparison) -> TableOut {
     TableOut::plain("whole", Group::Ops.name(), "The whole", columns, rows)
 }
 
-/// The mark of each row that has an estimate, of the kind of the row's verdict: also what adds something is
-/// of no other kind if it is the same.
+/// The mark of each row that has an estimate, of the kind of the row's verdict. A row whose verdict is *same*
+/// has that mark for what it adds, too.
 fn marks(
     rows: &[Row],
     of: impl Fn(&Row) -> Option<Estimate>,
@@ -212,9 +212,9 @@ impl Changes {
         Self { range, threshold }
     }
 
-    /// Where a change is, from 0 to 1. Those that are beyond the axis are beyond these.
+    /// The place of a change on the axis, from 0 to 1. A change beyond the axis is below 0 or above 1.
     fn place(&self, change: f64) -> f64 {
-        // As JSON has no infinity, what is far beyond is a little beyond.
+        // JSON has no infinity, so a change that is far beyond the axis is put a little beyond it.
         (logarithm(change) / self.range / 2.0 + 0.5).clamp(-0.5, 1.5)
     }
 
@@ -257,7 +257,7 @@ impl Changes {
     }
 }
 
-/// The logarithm of the ratio. A counter or time that became 0 is as far as one can go.
+/// The logarithm of the ratio. A counter or time that became 0 gets the lowest value.
 fn logarithm(change: f64) -> f64 {
     let log = change.ln_1p();
     if log.is_nan() { 0.0 } else { log.clamp(-1e3, 1e3) }

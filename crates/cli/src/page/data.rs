@@ -1,8 +1,8 @@
-//! What the program in the page gets. `app/data.js` says what each field means.
+//! The data of the page for the program in it. `app/data.js` describes each field.
 
 use serde::Serialize;
 
-/// The version of the document.
+/// The schema of this data.
 pub const SCHEMA: &str = "counterpoint.page/1";
 
 #[derive(Default, Serialize)]
@@ -175,7 +175,7 @@ pub struct OpOut {
     pub drift: Option<DriftOut>,
     pub longest: LongestOut,
     pub joints: Vec<JointOut>,
-    /// What goes with slow calls, as `explain` says it; empty for ops with little time.
+    /// What goes with slow calls, as `explain` prints it; empty for ops with little time.
     pub explained: Vec<String>,
     pub goes_with: Option<TableOut>,
 }
@@ -216,7 +216,7 @@ pub struct LongRowOut {
 #[serde(rename_all = "camelCase")]
 pub struct JointOut {
     pub counter: String,
-    /// `~` if numbers of calls are those that timed calls stand for.
+    /// `~` if numbers of calls are estimated from timed calls.
     pub mark: &'static str,
     pub text: String,
     pub x: Vec<f64>,
@@ -236,7 +236,7 @@ pub struct TraceOut {
 
 #[derive(Serialize)]
 pub struct TimelineOut {
-    /// In ns since 1970, as text: JavaScript has no such numbers.
+    /// In ns since 1970, as text: JavaScript's numbers are not exact above 2⁵³.
     pub begin: String,
     pub base: Option<String>,
     pub trace: Option<TraceOut>,

@@ -10,11 +10,11 @@ pub struct Call {
     pub begin: i64,
     pub duration: u64,
     pub name: u32,
-    /// How many slices are around it; found when it is encoded.
+    /// The number of slices around it; computed when it is encoded.
     pub depth: u32,
 }
 
-/// What the bytes are.
+/// How the bytes are to be read.
 #[derive(Debug, Default)]
 pub struct Encoded {
     /// The grid in ns: all times are multiples of it.
@@ -34,10 +34,11 @@ pub struct EncodedLane {
 
 /// More calls than this are thinned out.
 const CALLS: usize = 1_200_000;
-/// Where the calls are more bytes than this when they are compressed, the grid is coarser. As text in a page they are a third
-/// more. Before compression each call is 4 bytes at least, however coarse the grid, so that this says little.
+/// If the compressed calls are more bytes than this, the grid is made coarser. As text in a page, the bytes
+/// are a third more. Before compression each call has at least 4 bytes, however coarse the grid is, so the
+/// size before compression would not tell.
 const PACKED: usize = 1_200_000;
-/// A coarser grid is this many times as coarse. All are powers of it.
+/// The factor from one grid to the next coarser one. All grids are powers of it.
 const COARSER: i64 = 4;
 /// The coarsest grid is this power of [`COARSER`]: 2⁴⁰ ns, a good quarter of an hour.
 const COARSEST: u32 = 20;
@@ -74,20 +75,20 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64) -> (Encoded, Vec<u8>) {
     }
 }
 
-/// How many bytes these are when they are compressed.
+/// The size of these bytes when they are compressed.
 fn packed(bytes: &[u8]) -> usize {
     super::assemble::packed(bytes).len()
 }
 
-/// Which calls somebody would see.
+/// The calls that are visible on a grid.
 struct Visible {
     seen: usize,
-    /// For each call, whether nobody would see it.
+    /// For each call, whether it is hidden.
     hidden: Vec<bool>,
 }
 
-/// Somebody would see a call at this grid if it is not shorter than a step, or the longest of those that begin
-/// in one step at its depth.
+/// A call is visible on a grid if it is not shorter than a step, or if it is the longest of the calls that
+/// begin in one step at its depth.
 fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     let mut hidden = vec![false; calls.len()];
     let mut seen = calls.len();
@@ -114,7 +115,7 @@ fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     Visible { seen, hidden }
 }
 
-/// Finds how many calls are around each.
+/// Computes how many calls are around each call.
 fn find_depths(calls: &mut [Call]) {
     // The ends of the calls that are open.
     let mut ends: Vec<i64> = Vec::new();
@@ -139,7 +140,7 @@ fn at_grid(lanes: &[Vec<Call>], begin: i64, grid: i64) -> (Encoded, Vec<u8>) {
         let mut before = 0;
         for call in calls {
             let at = call.begin.saturating_sub(begin).max(0) / grid;
-            // Both ends are rounded down, so that what touches still does.
+            // Both ends are rounded down, so that calls that touch still do.
             let end = call.begin.saturating_add_unsigned(call.duration);
             let duration = (end.saturating_sub(begin) / grid - at).max(0);
             leb128(&mut begins, zigzag(at - before));

@@ -17,10 +17,10 @@ const VALUES: u64 = 20_000_000;
 /// The most memory for values, in bytes.
 const MEMORY: usize = 256 << 20;
 
-/// What is known of an op.
+/// The correlations of an op.
 pub struct Related {
-    /// For each counter of the run: the coefficients as `stats` prints them, and of how many calls they
-    /// are.
+    /// For each counter of the run: the coefficients as `stats` prints them, and the number of calls that
+    /// they are computed from.
     pub words: Vec<Option<String>>,
     /// The variables and what belongs to them, the strongest first.
     pub table: TableOut,
@@ -40,7 +40,7 @@ pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
 
 /// `None` if no counter has a correlation.
 fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
-    // In a run with a budget, only these have values.
+    // In a run with a budget, only timed calls have values.
     let timed = if profile.is_sampled() { "timed " } else { "" };
     let counters = &profile.manifest.counters;
     // The first variable is the duration, and the counters of the run follow.

@@ -1,5 +1,5 @@
-//! The code of instrumented functions: the compilers' texts and the machine code, with what was measured
-//! of each loop at its first line. The same lines as `loops report --source --asm` prints.
+//! The code of instrumented functions: the compilers' texts and the machine code, with the measurements of
+//! each loop at its first line. The lines are those that `loops report --source --asm` prints.
 
 use ::code::region::Range;
 use analysis::loops::{LoopNode, LoopTree};
@@ -12,12 +12,12 @@ use crate::view::loops::code::{self, Found};
 use crate::view::loops::{Loops, assembly, readable_full_name, readable_name, source, text};
 use crate::view::units::{count, grouped, percent, plural};
 
-/// How many functions have listings: those with the most time.
+/// The functions with the most time have listings: at most this many.
 const FUNCTIONS: usize = 50;
-/// How many lines of all listings together are in the page. The first listing that has no room is
+/// All listings together have at most this many lines in the page. The first listing that does not fit is
 /// cut.
 const LINES: usize = 12_000;
-/// How many lines of one text of one function are in the page.
+/// At most this many lines of one text of one function are in the page.
 const LINES_OF_ONE: usize = 3_000;
 /// A longer line is cut.
 const CHARACTERS: usize = 400;
@@ -82,8 +82,8 @@ fn functions<'a>(loops: &'a Loops<'_>) -> Vec<Function<'a>> {
     functions
 }
 
-/// The listing of one function, with at most as many lines as there is `room` for. `None` if nothing is
-/// known of its text and its code, not even why.
+/// The listing of one function, with at most `room` lines. `None` if neither its text and its code are known
+/// nor why they are not.
 fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<ListingOut> {
     let Function { module, tree, node, .. } = *function;
     let found = loops.more.codes.as_ref().and_then(|codes| codes.get(module));
@@ -173,7 +173,8 @@ fn machine_code(
     Ok(column(format!("machine code: {}", assembly::start(region)), lines, room))
 }
 
-/// `is_in` says of a loop of the function whether the line is in it, and whether it is the first one.
+/// `is_in` tells of a loop of the function whether the line is in it, and whether it is the loop's first
+/// line.
 fn line_out(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -197,7 +198,7 @@ fn line_out(
     ListingLineOut { number, text, margin: margins.join("; "), of_loop: innermost }
 }
 
-/// What was measured of a loop.
+/// The measurements of a loop.
 fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     let share = source::share_of_function(loops, tree, node).map(percent);
     match (text::inclusive(loops, tree, node), share) {
@@ -207,8 +208,8 @@ fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// A column of at most [`LINES_OF_ONE`] lines, and not more than there is `room` for. Only those lines
-/// are made. `None` if there are none.
+/// A column of at most [`LINES_OF_ONE`] lines and at most `room` lines. Lines beyond that are not even made.
+/// `None` if there are none.
 fn column(
     title: String,
     lines: impl Iterator<Item = ListingLineOut>,

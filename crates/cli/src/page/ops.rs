@@ -1,4 +1,4 @@
-//! What the page shows of single ops.
+//! The details of single ops on the page.
 
 use std::collections::HashMap;
 
@@ -19,9 +19,9 @@ use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
-/// Of this many ops with the most time it is said what goes with slow calls, as `explain` says it.
+/// For at most this many ops with the most time, the page says what goes with slow calls, as `explain` does.
 const EXPLAINED: usize = 8;
-/// How many of the longest calls are listed.
+/// At most this many of the longest calls are listed.
 const LONGEST: usize = 12;
 /// The time of the recording is divided into at most this many parts.
 const PARTS: usize = 80;
@@ -29,14 +29,14 @@ const PARTS: usize = 80;
 const CELLS: usize = 32;
 /// For series of threads' counters, the time of the recording is divided into at most this many parts.
 const RATES: usize = 400;
-/// How many such series are in the page, and how many of each thread: between too many of them,
-/// calls of different threads cannot be compared.
+/// At most this many such series are in the page in all, and of each thread: among too many series, the calls
+/// of different threads cannot be compared.
 const SERIES: usize = 12;
 const SERIES_OF_THREAD: usize = 2;
-/// How many threads of an op have a distribution of their own.
+/// At most this many threads of an op have a distribution of their own.
 const LANES: usize = 16;
 
-/// What was found of some ops, before it is known where the timeline begins.
+/// The values of some ops, before it is known where the timeline starts.
 pub struct Found {
     details: Details,
     related: HashMap<Key, Related>,
@@ -97,7 +97,7 @@ pub fn of(
     (ops, series(profile, timeline, &found.rates, from))
 }
 
-/// What the counters of the threads did in their calls. The threads with the most calls come first.
+/// The counters of the threads in their calls over time. The threads with the most calls come first.
 fn series(
     profile: &Profile,
     timeline: &Timeline,
@@ -110,7 +110,7 @@ fn series(
         let lane = lane_of(profile, timeline, *process, *thread);
         let all = profile.manifest.counters.iter().zip(counters);
         let mut of_thread = 0;
-        // Counters of time say what the calls above them show.
+        // Counters of time would only show what the calls above them show.
         for (counter, rates) in all.filter(|(c, _)| c.unit() != Unit::Nanoseconds) {
             let per_ns = rates.per_tick().into_iter().map(|rate| Some(rate? / ns_per_tick));
             let per_ns: Vec<Option<f64>> = per_ns.collect();
@@ -134,7 +134,7 @@ fn series(
                 lane,
                 label,
                 about: format!("up to {} per {unit}", number(most * scale)),
-                // Where a part has no calls, there is nothing; and after the last one.
+                // A part without calls has no value; neither has the place after the last part.
                 at: (0..=per_ns.len()).map(at).collect(),
                 values: per_ns.into_iter().chain([None]).collect(),
             });
@@ -164,7 +164,7 @@ fn place(op: &profile::Op) -> String {
     all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// What the table says of an op.
+/// The values of an op in the table.
 fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
     let of = |ops: &Vec<Option<usize>>| ops.iter().position(|op| *op == Some(number));
     let Some(row) = table.ops.as_ref().and_then(of) else { return Vec::new() };
@@ -252,7 +252,7 @@ fn joints(profile: &Profile, of: &OpDetails, related: Option<&Related>) -> Vec<J
                 mark,
                 text: match words {
                     Some(words) => format!("correlation {words}"),
-                    // In a run with a budget, these are the calls that the timed ones stand for.
+                    // In a run with a budget, the number of calls that the timed ones stand for.
                     None => {
                         let calls = plural(counts.iter().sum::<u64>().into(), "call");
                         format!("{mark}{calls} with a value")

@@ -7,15 +7,15 @@ use analysis::work::Number;
 use super::data::{PointOut, RoofOut, RooflineOut};
 use crate::view::units::{number, percent, plural};
 
-/// Ops, in the order of the rows of their table, and the roofs of their machine, if they are known.
+/// Ops, in the order of the rows of their table, and the roofs of their machine, if these are known.
 pub struct Roofline {
     pub rows: Vec<Placed>,
     pub roofs: Option<Roofs>,
-    /// Why there are no roofs, and what measures them.
+    /// Why there are no roofs, and how to measure them.
     pub no_roofs: Option<&'static str>,
 }
 
-/// From this part of a roof on, it is said to be what holds an op down.
+/// An op that reaches at least this part of a roof is said to be limited by it.
 pub const NEAR: f64 = 0.25;
 
 /// Ticks are powers of ten, at most this many on an axis.
@@ -28,7 +28,7 @@ struct Axis {
 }
 
 impl Axis {
-    /// One that has room for these values.
+    /// An axis that has room for these values.
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) = values
             .filter(|value| *value > 0.0 && value.is_finite())
@@ -53,7 +53,7 @@ impl Axis {
     }
 }
 
-/// The chart. Its points are those rows of which both places are known.
+/// The chart. Its points are the rows whose places on both axes are known.
 pub fn of(wanted: &Roofline) -> RooflineOut {
     let place = |row: &Placed| Some((row.intensity()?, row.flop_rate()?));
     let known: Vec<(&Placed, (f64, f64))> =

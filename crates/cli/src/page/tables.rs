@@ -31,7 +31,7 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         let key = form.keys.get(*row).copied().flatten()?;
         known.iter().position(|known| *known == key)
     };
-    // A row of a tree comes after the one above it, so those that are left out are above no other.
+    // In a tree, each row comes after the row above it, so no row that is kept is below one that is left out.
     let places = places(order);
     let above = |row: &usize| {
         let above = form.parents.as_ref()?.get(*row).copied().flatten()?;
@@ -76,8 +76,8 @@ pub fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
     all.filter(move |(at, column)| *at == 0 || has_some(column)).map(|(_, column)| column)
 }
 
-/// The title of a column. One that begins with a stroke goes on with that of the column before it, which a page
-/// may not show beside it.
+/// The title of a column. A title that begins with a stroke continues the title of the column before it,
+/// which a page may not show beside it.
 fn whole_title(shown: &[&Column], at: usize) -> String {
     let title = &shown[at].title;
     match at.checked_sub(1).filter(|_| title.starts_with('/')) {

@@ -78,7 +78,7 @@ impl Timeline {
         self.rows.get(&row).map_or(-1, |at| *at as i64)
     }
 
-    /// What the page gets, with more series. `None` if nothing happened.
+    /// The timeline for the page, with further series. `None` if nothing happened.
     pub fn out(
         mut self,
         profile: &Profile,
@@ -136,7 +136,7 @@ impl Timeline {
             }
         }
         for (lane, labels) in self.lanes.iter_mut().zip(found) {
-            // Threads of several recordings may have one number.
+            // Threads of several recordings may have the same number.
             if let [label] = labels.as_slice() {
                 lane.label.clone_from(label);
             }
@@ -167,7 +167,7 @@ struct Sink {
     /// The lane of the last event.
     last: usize,
     names: HashMap<String, u32>,
-    /// The name of the last slice, which is usually that of the next one, too.
+    /// The name of the last slice. The next slice usually has the same name.
     last_name: (String, u32),
     series: HashMap<(Owned, Owned, String, String), Points>,
     first: Option<i64>,

@@ -1,4 +1,4 @@
-//! `report --by between`: what is between the calls of threads, after and before which op.
+//! `report --by between`: the gaps between the calls of threads, by the ops before and after them.
 
 use std::io;
 use std::process::ExitCode;
@@ -22,14 +22,14 @@ use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The version of the document.
+/// The schema of the JSON that `report --by between` prints.
 const SCHEMA: &str = "counterpoint.between/1";
 
 /// In a table for people, names in the second column are shortened to a quarter of the width, within these
 /// bounds: numbers matter more than whole names.
 const BEFORE: [usize; 2] = [20, 36];
 
-/// Columns, and what they mean.
+/// Columns and their meanings.
 pub const EXPLAINED: [(&str, &str); 4] = [
     ("after: ", "the op whose call ended last on the thread; before: the op that began next"),
     ("(end): ", "the last moment that is known of the thread"),
@@ -162,7 +162,7 @@ fn columns(
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// With this row, the rows add up to all that is between calls.
+/// With this row, the rows add up to the whole time between calls.
 fn add_recorder(table: &mut Table, gaps: &Gaps) {
     if gaps.recorder_ns >= 0.5 {
         table.add_rest(|column| match column {

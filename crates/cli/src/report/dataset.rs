@@ -1,7 +1,7 @@
-//! `report DATASET`: ranks of a job beside each other, and ops over all ranks.
+//! `report DATASET`: the ranks of a job side by side, and ops over all ranks.
 //!
-//! All numbers are those of [`analysis::across`]. What is incomplete in the dataset is in each form of the
-//! answer.
+//! All numbers are those of [`analysis::across`]. Each form of the answer says what is incomplete in the
+//! dataset.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -27,12 +27,12 @@ use crate::view::text::table;
 use crate::view::units::time;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The version of the document.
+/// The schema of the JSON that `report DATASET` prints.
 const SCHEMA: &str = "counterpoint.ranks/1";
-/// Gaps that are named one by one.
+/// At most this many gaps are named one by one.
 const MOST_NAMED: usize = 20;
 
-/// What columns mean, by their names.
+/// The meanings of columns, by their names.
 const EXPLAINED: [(&str, &str); 7] = [
     ("self_ns", "self: time in ops, without the calls inside of them"),
     ("of_mean", "of mean: the rank's self time as a multiple of the mean over the ranks"),
@@ -60,7 +60,8 @@ struct Opened {
     gaps: Vec<String>,
 }
 
-/// Opens a dataset and reads what its ranks said. From then on, only what the view needs is possible.
+/// Opens a dataset and reads the records of its ranks. From then on, the process may only do what the view
+/// needs.
 fn read(args: &Args, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> {
     let dir = &args.profile;
     confine(None, needs);
@@ -248,7 +249,7 @@ fn own(sums: &Sums) -> Option<Value> {
     sums.own_ns.map(|ns| Value::Ns(ns as f64))
 }
 
-/// For the marks of estimates: of a self time, the interval is not known.
+/// For the marks of estimates. The interval of a self time is not known.
 fn margin(sums: &Sums) -> Option<f64> {
     sums.is_estimate.then_some(f64::INFINITY)
 }
@@ -352,7 +353,7 @@ fn of_ops(runs: &[RunAcross], filter: Option<&str>) -> Table {
 struct Document<'a> {
     schema: &'static str,
     dataset: String,
-    /// What matters most, in words.
+    /// The most important findings, in words.
     sentences: Vec<String>,
     /// What is missing or left out.
     incomplete: &'a [String],

@@ -21,10 +21,10 @@ use crate::view::sampled::{self, SampledOut};
 use crate::view::tracks;
 use crate::view::usage::UsageOut;
 
-/// The version of the document.
+/// The schema of the JSON that `report` prints.
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
 
-/// All rows, each of which is made when it is written.
+/// All rows. Each is made only when it is written.
 struct RowsOut<'a> {
     overview: &'a Overview<'a>,
     order: &'a [usize],
@@ -89,7 +89,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
             // This and `self_ns` are null only if calls were counted and not timed.
             duration_ns: total,
             self_ns: total,
-            // What `self_ns` leaves of the threads' wall times.
+            // The rest of the threads' wall times, after `self_ns`.
             between_ns: summary.between(profile),
             overlapping_calls: summary.overlapping,
             spans?: Some(summary.apart.spans).filter(|n| *n > 0),
@@ -226,17 +226,17 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     }
 }
 
-/// Whether it is known how far a counter's sum may be off: what empty calls read was calibrated, and enough
-/// calls were drawn, if they were.
+/// Whether the error of a counter's sum is known. It is if the reading of empty calls was calibrated, and,
+/// where calls were drawn, if enough of them were.
 fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal) -> bool {
     let of_sample = sampled.and_then(|row| *row.counters.get(counter)?);
     total.brackets.is_some() && of_sample.is_none_or(|sample| sample.total.interval.is_some())
 }
 
-/// A counter's sum. It is a whole number if nothing was subtracted from it, or if exactly so much was
-/// subtracted.
+/// A counter's sum. It is a whole number if nothing was subtracted from it, or if what was subtracted
+/// is exact and whole.
 fn sum_out(value: Estimate, counter: CounterTotal) -> SumOut {
-    /// Up to here, each whole number is a double.
+    /// Up to this value, each whole number can be a double.
     const MOST: f64 = (1u64 << 53) as f64;
     let is_whole = value.is_exact() && value.value.fract() == 0.0 && value.value.abs() < MOST;
     if value.value == counter.total as f64 {

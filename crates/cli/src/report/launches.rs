@@ -18,7 +18,7 @@ use crate::view::text::table;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// All that ops launched, for a page. `None` if nothing has the id of an op.
+/// Everything that ops launched, for a page. `None` if nothing has the id of an op.
 pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let Launched { rows, total_ns, .. } = by_launch(profile, &activities).map_err(Failure::new)?;
@@ -26,7 +26,7 @@ pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
     Ok((!rows.is_empty()).then_some(table))
 }
 
-/// What the columns mean.
+/// The meanings of the columns.
 pub const EXPLAINED: &str = "total: durations on devices, which may be later than the op itself; share: of all that ops launched";
 
 /// Prints the report.
@@ -46,7 +46,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     });
     let table = columns(&rows, total_ns);
     let mut table = Table::new(table, (0..rows.len()).collect());
-    // The rows come sorted by the time of their op on devices, which no column has.
+    // The rows are sorted by the time that their op took on devices, which is in no column.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }

@@ -33,7 +33,7 @@ const OTHERS: [(By, &str); 7] = [
     (By::Stream, "Streams"),
 ];
 
-/// What columns of these mean.
+/// The meanings of these columns.
 const EXPLAINED: [(&str, &str); 6] = [
     ("calls", "calls: those that are inside of no other call of the row"),
     ("dispatches", "dispatches: counted where their first workgroup (0,0,0) ran"),
@@ -43,7 +43,7 @@ const EXPLAINED: [(&str, &str); 6] = [
     ("thread_cpu_ns", "on a CPU: the thread's processor time, in calls and between them"),
 ];
 
-/// What the columns of a table of calls mean.
+/// The meanings of the columns of a table of calls.
 fn explained(table: &Table) -> Vec<String> {
     let has = |name: &str| page::columns_of(table).any(|column| column.name == name);
     let known = EXPLAINED.iter().filter(|(name, _)| has(name));
@@ -56,7 +56,7 @@ fn explained(table: &Table) -> Vec<String> {
 
 /// Files beside the profile.
 pub struct Beside<'a> {
-    /// Whether files are opened that a profile of the caller names.
+    /// Whether files are opened that the profile names.
     pub named: bool,
     /// Directories in which the code of loops is looked for: object files, source texts.
     pub objects: &'a [PathBuf],
@@ -162,7 +162,7 @@ fn no_path(profile: &Profile) -> String {
 /// `critical-path` shows it.
 const PATH_CALLS: u64 = 3_000_000;
 
-/// The critical path, if something is known of who waited for whom on other threads.
+/// The critical path, if it is known for some thread that it waited for another one.
 fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     let Ok(path) = critical_path(profile).map_err(Failure::new)? else { return Ok(None) };
     let links = path.links;
@@ -179,8 +179,7 @@ fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     Ok(Some(Form { keys, explained, sort: "gain".to_owned(), ..form }))
 }
 
-/// The tables of the other groupings. One that says no more than that there is one of something is left
-/// out.
+/// The tables of the other groupings. A table with a single row is left out, except for the one by thread.
 fn grouped(overview: &Overview<'_>) -> Vec<Form> {
     let profile = overview.profile;
     let is_of_devices = |by: By| matches!(by, By::Kind | By::Device | By::Stream);

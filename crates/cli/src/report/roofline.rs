@@ -30,14 +30,14 @@ use crate::view::text::table;
 use crate::view::units::{percent, plural, shorten};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The version of the document.
+/// The schema of the JSON that `report --roofline` prints.
 const SCHEMA: &str = "counterpoint.placed/1";
 
-/// So many ops without a row are named, each in at most so many characters.
+/// At most this many ops without a row are named, each in at most [`NAME`] characters.
 const NAMED: usize = 3;
 const NAME: usize = 40;
 
-/// What is read before the profile is opened, because a view gives up the right to read other files.
+/// The files that are read before the profile is opened: opening it gives up the right to read other files.
 pub struct Before {
     rules: Rules,
     measured: Option<Measured>,
@@ -59,7 +59,7 @@ impl Before {
         Ok(Self { rules, measured, named: args.roofs.is_some() })
     }
 
-    /// What was measured, if it is of the machine of this profile.
+    /// The measured roofs, if they are of the machine of this profile.
     fn measured_for(&self, profile: &Profile) -> Option<&Measured> {
         self.measured.as_ref().filter(|measured| self.named || measured.is_of(&profile.manifest))
     }
@@ -88,7 +88,7 @@ fn level_name(level: Level) -> String {
     level.map_or_else(|| "memory".to_owned(), |level| format!("L{level}"))
 }
 
-/// The ops whose work is known, and their roofs.
+/// The ops whose numbers of operations and bytes are known, and their roofs.
 fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roofs>), Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let recorded = by_shape(&activities).map_err(Failure::new)?;
@@ -147,7 +147,7 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // Null: the roofs of its machine were not measured.
+            // Null if the roofs of the profile's machine were not measured.
             measured_unix_ns: measured.map(|measured| measured.measured_unix_ns),
             metrics?: unless_empty(metrics_out(&metrics)),
             rows: table.order.iter().map(|row| row_out(&rows[*row], &metrics)).collect::<Vec<_>>(),
@@ -203,7 +203,7 @@ fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> impl Serialize {
 
 /// The table that text and CSV print.
 ///
-/// What only people are told is in words (`people`): a roof that is far above an op does not hold it down.
+/// Values for people only are in words (`people`): a roof that is far above an op does not limit it.
 fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Placed) -> Option<Value>| {
         Column::new(rank, name, title, rows.iter().map(cell).collect())
@@ -246,12 +246,12 @@ fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// What is said below [`NEAR`].
+/// The note about [`NEAR`] below the table.
 const FAR: &str = "far below both";
 const FAR_MEANS: &str =
     "less than a quarter of the lower roof, so something else holds the op back";
 
-/// Columns, and what they mean.
+/// Columns and their meanings.
 const EXPLAINED: [(&str, &str, &str); 4] = [
     ("threads", "threads: ", "that worked on a call; the roof is that of as many cores"),
     ("flop_per_byte", "FLOP/byte: ", "of the bytes that the call has to read and write at least"),
@@ -301,7 +301,7 @@ fn text(
     Ok(())
 }
 
-/// Which ops have no row, and how much of the time that is.
+/// Says which ops have no row, and how much of the time these ops are.
 fn missing(profile: &Profile, raw: bool, rows: &[Placed]) -> Option<String> {
     let summary = summarize(profile, &Options { raw, ..Options::default() });
     let unplaced = unplaced(profile, &summary, rows)?;

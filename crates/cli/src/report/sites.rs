@@ -18,12 +18,12 @@ use crate::view::text::table;
 use crate::view::units::{grouped, percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The version of the document.
+/// The schema of the JSON that `report --by site` prints.
 const SITES_SCHEMA: &str = "counterpoint.sites/1";
 /// The column by which rows are in the order of the program.
 const SITE: &str = "site";
 
-/// Columns, and what they mean.
+/// Columns and their meanings.
 pub const EXPLAINED: [(&str, &str, &str); 7] = [
     (SITE, "site: ", "place in one run of the model; – for what ran before the first run"),
     ("mean_ns", "mean: ", "from a dispatch's first workgroup to the end of its last one"),
@@ -39,11 +39,11 @@ pub struct Whole {
     pub table: Table,
     /// The op of each row.
     pub keys: Vec<Option<Key>>,
-    /// What more threads could do something about.
+    /// The part of the time that more threads could reduce.
     pub lead: Vec<String>,
 }
 
-/// All sites. `raw` is that of a summary of the profile. `None` if there are none.
+/// All sites. With `raw`, nothing is subtracted, as in a summary. `None` if there are no sites.
 pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     let found = sites_as(profile, raw)?;
     let rows: Vec<&Site> = found.rows.iter().collect();
@@ -53,8 +53,8 @@ pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     Some(Whole { table, keys, lead: room(profile, &found.room) })
 }
 
-/// How much of the time more threads could do something about, in sentences. They say where a further
-/// thread would have work, and not what it would gain, which nobody has measured.
+/// Says in sentences how much of the time more threads could reduce. The sentences say where a further thread
+/// would have work, and not what the program would gain, which has not been measured.
 fn room(profile: &Profile, room: &Room) -> Vec<String> {
     if room.span <= 0.0 {
         return Vec::new();
@@ -189,7 +189,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 }
 
 fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
-    // Several sites have one function, and functions may have one name.
+    // Several sites can have the same function, and several functions the same name.
     let mut keys: Vec<Key> = rows.iter().map(|site| Key::Op(site.op)).collect();
     keys.sort_unstable();
     keys.dedup();

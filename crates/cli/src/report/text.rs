@@ -31,7 +31,7 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 const OFF_CPU: &str = "off-CPU meanwhile";
 /// Number of threads that are listed. The others are only counted.
 const THREADS: usize = 16;
-/// Number of threads without calls that are listed however many others there are.
+/// At least this many threads without calls are listed, if there are as many.
 const SILENT: usize = 4;
 const ON_CPU: &str = "on a CPU";
 
@@ -95,7 +95,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;
         }
-        // The table above has it all, if its rows are whole threads.
+        // If the rows are whole threads, the table above already says all of this.
         if overview.by != By::Thread || overview.filter.is_some() {
             threads(out, overview, tables)?;
         }
@@ -141,7 +141,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     Ok(())
 }
 
-/// What the words in parentheses after names mean, of those that are shown.
+/// The meanings of the words in parentheses after names, for the words that are shown.
 fn roles(overview: &Overview<'_>, table: &Table) -> Vec<(&'static str, &'static str)> {
     let known = [
         (Role::Run, "(run): ", "a call of a model's entry function"),

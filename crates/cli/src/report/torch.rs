@@ -23,17 +23,17 @@ use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The version of the document by module.
+/// The schema of the JSON that `report --by module` prints.
 const MODULES_SCHEMA: &str = "counterpoint.modules/1";
-/// The version of the document by line.
+/// The schema of the JSON that `report --by line` prints.
 const LINES_SCHEMA: &str = "counterpoint.lines/1";
-/// The version of the document by shape.
+/// The schema of the JSON that `report --by shape` prints.
 const SHAPES_SCHEMA: &str = "counterpoint.shapes/1";
-/// What ops in no module are called in the table for people.
+/// The name of the row of ops in no module, in the table for people.
 const NO_MODULE: &str = "(no module)";
-/// What ops that no line of Python code called are called there.
+/// The name of the row of ops that no line of Python code called, in the table for people.
 const NO_LINE: &str = "(no line)";
-/// What stands for shapes that were not recorded.
+/// The text in place of shapes that were not recorded.
 const NO_SHAPES: &str = "(not recorded)";
 
 /// Prints the report by module or by shape.
@@ -68,7 +68,7 @@ fn modules(
     };
     rows.retain(|row| args.filter.as_deref().is_none_or(|glob| matches(glob, row)));
     let mut table = of_modules(&rows, ops_ns, is_line);
-    // The rows come sorted by all of their time in ops, which no column has.
+    // The rows are sorted by all of their time in ops, which is in no column.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
@@ -179,7 +179,8 @@ fn of_shapes(rows: &[ShapeRow], self_ns: i64, metrics: &[Bound]) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// All modules, lines and shapes of recordings of PyTorch's profiler, for a page: those that there are.
+/// All modules, lines and shapes of recordings of PyTorch's profiler, for a page. A table without rows is
+/// left out.
 pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let mut tables = Vec::new();
@@ -199,7 +200,7 @@ pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     Ok(tables)
 }
 
-/// What the columns mean.
+/// The meanings of the columns.
 pub fn explained(kind: Option<RowKind>) -> &'static str {
     match kind {
         Some(RowKind::Module) => {

@@ -30,7 +30,7 @@ use crate::view::text::table;
 use crate::view::units::{plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The version of the document.
+/// The schema of the JSON that `report --tree` prints.
 const TREE_SCHEMA: &str = "counterpoint.tree/1";
 /// Levels are indented up to this one.
 const DEEPEST: usize = 30;
@@ -49,7 +49,7 @@ pub struct Whole {
     pub table: Table,
     /// The row above each row.
     pub parents: Vec<Option<usize>>,
-    /// The op of each row that is one.
+    /// The op of each row; `None` for rows that are not ops.
     pub keys: Vec<Option<Key>>,
 }
 
@@ -77,11 +77,11 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     (table.names == Names::Tree).then_some(Whole { table, parents, keys })
 }
 
-/// What the columns of a tree mean.
+/// The meanings of the columns of a tree.
 pub const EXPLAINED: &str =
     "total: with what is inside, and as a part of the time in calls; self: without; share: by self";
 
-/// What is said of loops below no call.
+/// The note about loops that are below no call.
 const APART: &str = "loops without a share: it is not known in which calls they ran, so their time can be in \
                      that of the calls";
 
@@ -125,7 +125,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 depth: row.of.depth,
                 kind: row.kind,
                 name: &row.name,
-                // Null if the passes cannot have had the same number.
+                // Null if the number of calls may differ between passes.
                 calls: row.of.calls,
                 total_ns: row.of.total.map(|total| total.value),
                 self_ns: row.of.own.map(|own| own.value),
@@ -220,7 +220,7 @@ fn columns(rows: &[Row]) -> Table {
         column(1, "total_share", "of all", &|row| row.of.total_share.map(Value::Part)),
         column(1, "self_ns", "self", &|row| ns(row.of.own)),
         column(1, "share", "share", &|row| row.of.share.map(Value::Part)),
-        // The names of rows say so where that is not plain.
+        // The name of a row says what it is, where that is not obvious.
         Column {
             csv_only: true,
             ..column(9, "kind", "", &|row| Some(Value::Text(row.kind.to_owned())))

@@ -98,12 +98,12 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     }
 }
 
-/// What is said of a profile without anything in it.
+/// The line about a profile in which nothing was recorded.
 pub fn nothing(shown: &Path) -> String {
     format!("no calls were recorded; `counterpoint report {}` lists likely reasons", typed(shown))
 }
 
-/// The words that say how to get a page of the profile. The page is in the working directory.
+/// The words that say how to get a page of the profile. The page is made in the working directory.
 fn page_of(shown: &Path) -> String {
     let Some(name) = shown.file_stem() else { return String::new() };
     let page = Path::new(name).with_added_extension("html");

@@ -32,12 +32,12 @@ use crate::matching;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
 
-/// This many rows that cannot be are named.
+/// At most this many impossible rows are named.
 const NAMED: usize = 3;
-/// The column by which rows are sorted if nobody says it.
+/// The column by which rows are sorted by default.
 const SELF: &str = "self_ns";
 
-/// What is shown, and how. `ops` documents each.
+/// The choice of what is shown, and how. `ops` documents each option.
 pub struct Chosen<'a> {
     pub format: Format,
     pub filter: Option<&'a str>,
@@ -80,7 +80,7 @@ struct View<'a> {
     table: &'a OpTable,
     /// Whether values are shown as they were recorded.
     raw: bool,
-    /// Some of the rows that cannot be, and why; empty if there are none.
+    /// Some of the rows with impossible values, each with the reason; empty if there are none.
     contradictions: String,
     losses: Vec<LossCount>,
     chosen: &'a Chosen<'a>,

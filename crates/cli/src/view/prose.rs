@@ -1,5 +1,5 @@
-//! What is printed above and below a table: what was recorded, how reliable it is, what it cost, and
-//! what matters most in it.
+//! The text above and below a table: what was recorded, how reliable it is, what recording cost, and the most
+//! important findings.
 
 pub mod across;
 pub mod answer;

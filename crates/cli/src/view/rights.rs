@@ -1,11 +1,10 @@
 //! Gives up the rights that a command does not need, before it looks at what somebody else has written.
 //!
-//! A view reads a profile and writes at most one file; commands for traces read files, and write one or
-//! make a profile; `recover` moves what is in a pool into its profile; `hook report` writes files, and
-//! removes the profile. What a command may open is decided elsewhere, in each
-//! place that opens something; this is what holds if one of those places is wrong. On a kernel without
-//! Landlock (before Linux 5.13, or where it is turned off) nothing is given up, and all else is the
-//! same.
+//! A view reads a profile and writes at most one file; commands for traces read files, and write one or make
+//! a profile; `recover` moves the content of a pool into its profile; `hook report` writes files, and removes
+//! the profile. Each place that opens something decides what may be opened; this module limits the damage if
+//! one of those places is wrong. On a kernel without Landlock (before Linux 5.13, or where it is turned off),
+//! no rights are given up, and everything else is the same.
 //!
 //! | right | where |
 //! |---|---|
@@ -49,11 +48,11 @@ pub struct Needs<'a> {
     pub made: Option<&'a Path>,
     /// What the view does to the profile besides reading.
     pub change: Change,
-    /// Directories of pools that it may delete, as far as they are of the caller.
+    /// Directories of pools that the command may delete, if they belong to the caller.
     pub pools: Vec<PathBuf>,
 }
 
-/// What a command does to a profile.
+/// The changes that a command makes to a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Change {
     /// The view only reads the profile.
@@ -77,8 +76,8 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// Whether the caller has made this profile, and not everybody can write to it: so its directory and
-/// its manifest say. Paths of such a profile may be read wherever they are.
+/// Whether the caller has made this profile, and not everybody can write to it. The owner and mode of its
+/// directory and its manifest tell. Paths in such a profile may be read wherever they are.
 pub fn is_of_caller(profile: &Dir) -> bool {
     let user = profile::pools::user();
     let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));
@@ -169,8 +168,8 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     rules.restrict_self().map(drop)
 }
 
-/// Allows what is below a path. What does not exist needs no right. Nor does what has no place in a file
-/// system, such as a pipe that `/dev/fd/3` names: the kernel refuses a rule for it.
+/// Allows access below a path. A path that does not exist needs no right. Neither does a file without a place
+/// in a file system, such as a pipe that `/dev/fd/3` names: the kernel refuses a rule for it.
 fn allow(
     rules: RulesetCreated,
     path: &Path,

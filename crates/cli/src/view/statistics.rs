@@ -294,7 +294,7 @@ fn describe(
         return line(out, style, "  ", &format!("{head} {value}{all}"));
     }
     line(out, style, "  ", &head)?;
-    // Of all calls, as far as the timed ones tell.
+    // Statistics of all calls, estimated from the timed ones.
     let estimated =
         variable.mean.and(scope.estimated_mean(i)).map(|mean| less.from_estimated(mean));
     let mean = match estimated {

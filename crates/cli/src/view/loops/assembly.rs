@@ -1,5 +1,5 @@
-//! What `loops report --asm` shows of each function and loop: where its code is, and what it
-//! consists of.
+//! The table of `loops report --asm`: where the code of each function and loop is, and the instructions that
+//! it consists of.
 //!
 //! ```text
 //!  name    id  code             bytes  machine loops  instructions  hooks  loads  …  vector
@@ -64,7 +64,7 @@ pub fn table(
     let mut add = |rank: u8, title: &'static str, kind: Kind, cell: &dyn Fn(&Region) -> String| {
         let cells: Vec<String> =
             regions.iter().map(|region| region.map_or_else(|| "–".to_owned(), cell)).collect();
-        // A class that no instruction has says less than its absence.
+        // Leaving out a class without instructions is clearer than showing it.
         if rank < 4 || cells.iter().any(|cell| cell != "–" && cell != "0") {
             columns.push(column(title, rank, kind, cells));
         }
@@ -114,7 +114,7 @@ pub fn table(
     Ok(())
 }
 
-/// Which bytes were looked at.
+/// Says which bytes were looked at.
 fn place(code: &ModuleCode) -> String {
     let object = code.object.as_deref().unwrap_or("without a file");
     match code.is_kept {

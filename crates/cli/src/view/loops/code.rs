@@ -23,11 +23,11 @@ use profile::loops::{LoopCode, LoopModule};
 use super::Loops;
 use super::files::Files;
 
-/// Bytes of a file that is read for its code, at most.
+/// At most this many bytes of a file are read for its code.
 const MOST_BYTES: u64 = 1 << 29;
 
-/// Bytes of code that are searched for hooks, at most, over all modules. Each module has its own search,
-/// and a profile may name one large file in each of them; this many take some ten seconds.
+/// At most this many bytes of code are searched for hooks, over all modules. Each module has its own search,
+/// and a profile may name one large file in each of them; a search of this many bytes takes some ten seconds.
 const MOST_SEARCHED: u64 = 1 << 32;
 
 /// The machine code of one module.
@@ -51,11 +51,11 @@ pub fn find(loops: &Loops<'_>, objects: &Files) -> Vec<Found> {
     loops.table.modules.iter().map(|tree| of_tree(loops, tree, objects, &mut images)).collect()
 }
 
-/// Different images of one copy of code, at most: each module says by itself which parts of the copy were
-/// where in the process.
+/// At most this many images of one copy of code are made. Each module states which parts of the copy were
+/// where in the process, so that there can be several images.
 const MOST_IMAGES: usize = 4;
 
-/// What a module says about a copy, and the image of it.
+/// A module's statement about a copy, and the image that follows from it.
 type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 
 /// Images that were read. Any number of modules may be in one file or in one copy, and each image has all
@@ -64,14 +64,14 @@ type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 struct Images {
     /// The files, by the path that the profile names.
     files: HashMap<String, Result<(Rc<Image>, Metadata), String>>,
-    /// By the process and the number of the copy: with what modules say about it.
+    /// By the process and the number of the copy: the images, each with the module's statement.
     copies: HashMap<(usize, u32), Vec<CopyAsTold>>,
     /// Bytes of code that were searched for hooks, once for each module.
     searched: u64,
 }
 
 impl Images {
-    /// Whether so much more code may be searched.
+    /// Counts `bytes` as searched. The error says that the limit is exceeded.
     fn search(&mut self, bytes: u64) -> Result<(), String> {
         self.searched = self.searched.saturating_add(bytes);
         if self.searched <= MOST_SEARCHED {
@@ -117,7 +117,7 @@ impl Images {
 
 fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files, images: &mut Images) -> Found {
     let mut why: Option<String> = None;
-    // What was registered several times has the same text, and any of its copies will do.
+    // A module that was registered several times has the same text each time, so any of its copies will do.
     for index in &tree.registrations {
         match of_module(loops, &loops.recorded.modules[*index], objects, images) {
             Ok(found) => return Ok(found),
@@ -153,7 +153,7 @@ fn of_module(
     };
     let descriptor = match code {
         Some(code) => code.descriptor,
-        // Profiles of earlier versions do not say where it is.
+        // Profiles of earlier versions do not say where the code is.
         None => {
             *image.descriptors(&module.id).first().ok_or("its descriptor is not in the file")?
         }
@@ -203,7 +203,7 @@ fn of_file(
     let same = match (&code.build_id, &image.build_id) {
         (Some(was), Some(is)) => was == is,
         (Some(_), None) | (None, Some(_)) => false,
-        // Without build ids, what is left is its size and its time.
+        // Without build ids, only the size and the time of the file can be compared.
         (None, None) => {
             let time =
                 found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());

@@ -25,7 +25,7 @@ pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> impl Ser
     }
 }
 
-/// What is known of a module's code as a whole.
+/// The code of a module as a whole.
 pub fn module(found: &Found) -> (Option<impl Serialize>, Option<&str>) {
     match found {
         Ok(code) => (Some(of_module(code)), None),

@@ -39,8 +39,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The full table: the chosen functions and loops of every module, also those never entered. With
-/// `threads`, each is followed by a row for each thread that entered it.
+/// The full table: the chosen functions and loops of every module, including those that were never entered.
+/// With `threads`, each is followed by a row for each thread that entered it.
 pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
     let mut lines = Vec::new();
     for (module, tree) in loops.table.modules.iter().enumerate() {
@@ -178,8 +178,8 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// The CSV of the original lightweight profiling: what was entered, with its time in whole ticks
-/// of all hits together. Its offsets are return addresses, which only mode log has.
+/// The CSV of the original lightweight profiling: the functions and loops that were entered, with the time of
+/// all hits together in whole ticks. Its offsets are return addresses, which only mode log has.
 pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
     write!(
         out,

@@ -20,11 +20,11 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, number, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// How many rows are listed.
+/// At most this many rows are listed.
 const LISTED: usize = 40;
 const NAME_WIDTH: usize = 28;
 
-/// A dispatch, the module that it is in, and what was entered of it.
+/// A dispatch, its module, and the functions and loops of it that were entered.
 struct Group<'a> {
     name: &'a str,
     dispatch: &'a Dispatch,

@@ -14,11 +14,11 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent, plural};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// How many loops are listed.
+/// At most this many loops are listed.
 const LISTED: usize = 5;
 const NAME_WIDTH: usize = 28;
 
-/// What is listed: by self time, where that is known; by hits, where no time is.
+/// How loops are listed: by self time if it is known, and by hits if no time is.
 fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
     let mut all: Vec<(&LoopTree, &LoopNode)> = loops.entered().collect();
     let key = |(tree, node): &(&LoopTree, &LoopNode)| {

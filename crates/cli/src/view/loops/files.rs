@@ -37,7 +37,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// For a profile, and directories that the caller named.
+    /// Files for a profile and the directories that the caller named.
     pub fn new(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_own: is_of_caller(profile.root()), is_unasked: false, directories }
     }
@@ -47,7 +47,7 @@ impl Files {
         Self { is_unasked: true, ..Self::new(profile, directories) }
     }
 
-    /// Reads a file that the profile names. `option` is the one that names directories.
+    /// Reads a file that the profile names. `option` is the option that names directories.
     pub fn read(&self, path: &str, most: u64, option: &str) -> Result<(Vec<u8>, Metadata), String> {
         let mut why = None;
         for directory in &self.directories {

@@ -1,4 +1,4 @@
-//! Loops as one JSON document; `docs/loops.md` describes it. Missing is `null`.
+//! Loops as one JSON document; `docs/loops.md` describes it. Missing values are `null`.
 
 use std::io::{self, Write};
 
@@ -15,10 +15,10 @@ use crate::object::{object, unless_empty};
 use crate::view::head::ProfileHead;
 use crate::view::losses::losses_out;
 
-/// The version of the document.
+/// The schema of the JSON that `loops report` prints.
 pub const LOOPS_SCHEMA: &str = "counterpoint.loops/1";
 
-/// Prints everything that was chosen, also what was never entered.
+/// Prints everything that was chosen, including functions and loops that were never entered.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,

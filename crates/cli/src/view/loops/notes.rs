@@ -1,5 +1,5 @@
-//! What stands above and below trees of loops: what was recorded, what the marks mean, and what is
-//! not in the tree.
+//! The text above and below trees of loops: what was recorded, what the marks mean, and what is missing in
+//! the tree.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::text::Marks;
 use super::{Loops, module_name, told_apart};
 use crate::view::units::{count, grouped, plural, time};
 
-/// Reasons for leaving something out that are listed; the rest is counted.
+/// At most this many reasons for leaving something out are listed; the others are counted.
 const REASONS: usize = 4;
 
 /// The line above a tree: which module it is, and how much of it was entered.
@@ -34,7 +34,7 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
         Mode::Count => String::new(),
         _ => format!(", {} timed", count(timed)),
     };
-    // An identity alone does not say what it is.
+    // An identity alone does not name the module.
     let word = if tree.table.is_some() { "" } else { "module " };
     let name = match told_apart(loops, tree) {
         Some(functions) => format!("{}, {functions}", module_name(tree)),
@@ -43,8 +43,8 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
     format!("{word}{name}: {hits}{timed} in {of} ({places})")
 }
 
-/// What is said below a tree: whether the cost of hits was subtracted, and, if asked for, what the module
-/// was made of and how it was instrumented.
+/// The note below a tree: whether the cost of hits was subtracted, and, if asked for, the sources of the
+/// module and how it was instrumented.
 pub fn facts(loops: &Loops<'_>, tree: &LoopTree, verbose: bool) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if tree.nodes.iter().any(|node| node.all.raw.is_some()) {
@@ -103,7 +103,7 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     }
 }
 
-/// What the marks of all trees mean.
+/// The meanings of the marks of all trees.
 pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     let mut lines = Vec::new();
     if marks.below {
@@ -143,7 +143,7 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     lines
 }
 
-/// What is not in the tree, or not as it should be.
+/// What is missing or wrong in the tree.
 pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
     let mut notes = Vec::new();
     match &tree.choice {
@@ -215,7 +215,7 @@ pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
     notes
 }
 
-/// What the table as a whole lacks.
+/// What is missing in the table as a whole.
 pub fn of_table(loops: &Loops<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if loops.table.strays > 0 {

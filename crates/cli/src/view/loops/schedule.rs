@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units::grouped;
 
-/// Loops without a row that a note names; the rest is counted.
+/// A note names at most this many loops without a row; the others are counted.
 const NAMED: usize = 6;
 
 model::named! {
@@ -19,7 +19,7 @@ model::named! {
         Unrolled = "unrolled",
         /// TVM vectorised the loop.
         Vectorized = "vectorized",
-        /// TVM made something else of the loop.
+        /// TVM turned the loop into something else.
         Removed = "removed",
         /// LLVM unrolled or removed the loop, or made a call of it (`memset`).
         Optimized = "optimized",

@@ -30,7 +30,7 @@ use crate::view::preempted;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// This many loops that cannot be are named.
+/// At most this many impossible loops are named.
 const NAMED: usize = 3;
 
 /// The format of the output.
@@ -51,7 +51,7 @@ impl From<LoopFormat> for terminal::Kind {
     }
 }
 
-/// What is shown, and how. `loops report` documents each.
+/// The choice of what is shown, and how. `loops report` documents each option.
 pub struct Chosen<'a> {
     pub format: LoopFormat,
     pub raw: bool,
@@ -96,7 +96,7 @@ pub fn print(
     let violations = shown.table.violations(chosen.raw);
     let loss = (!violations.is_empty())
         .then(|| LossCount::new(Loss::Inconsistent, violations.len() as u64));
-    // What would be subtracted is not what the recorder took.
+    // If numbers contradict each other, the calibrated cost is wrong here, so it is not subtracted.
     shown.raw |= loss.is_some();
     let losses = profile.all_losses();
     let losses = merge_losses(losses.iter().chain(&recorded.losses).chain(&loss));

@@ -27,15 +27,15 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The narrowest column in which code can be read.
 const COLUMN: usize = 48;
-/// What stands between two columns.
+/// The separator of two columns.
 const GAP: &str = " │ ";
-/// Instructions of one listing, at most.
+/// A listing has at most this many instructions.
 pub const MOST_LINES: usize = 100_000;
 
 /// Lines of a text by number, or why there are none.
 pub type Lines = Result<BTreeMap<u32, String>, String>;
 
-/// Bytes of a text file that is read, at most.
+/// At most this many bytes of a text file are read.
 const MOST_TEXT: u64 = 1 << 30;
 /// All texts of a report may take this many bytes of memory, and [`MOST_UNPACKED`] for each of their
 /// bytes in side tables. Compilers' texts come to less than 40.
@@ -47,7 +47,7 @@ const MOST_UNPACKED: u64 = 128;
 #[derive(Debug, Default)]
 pub struct Texts {
     sources: Files,
-    /// Bytes that the texts that come may take.
+    /// Bytes that further texts may take.
     room: Cell<u64>,
     /// By address: the side tables are part of the report. Two texts with the same name and hash may
     /// have different lines.
@@ -55,7 +55,8 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The texts of all side tables of a report. `sources`: where the files are that no table keeps.
+    /// The texts of all side tables of a report. `sources` has the directories of the files that no table
+    /// keeps.
     pub fn new(loops: &Loops<'_>, sources: Files) -> Self {
         let tables = loops.table.modules.iter().filter_map(|tree| tree.table.as_ref());
         let packed: u64 = tables.flat_map(|table| &table.texts).map(KeptText::packed).sum();
@@ -150,7 +151,7 @@ pub fn texts(
     Ok(())
 }
 
-/// The numbers of what begins in a line.
+/// The numbers of the loops that begin in a line.
 fn margin(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -210,7 +211,7 @@ pub fn side_by_side(
 ) -> io::Result<()> {
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     if let (true, Some(table), Some(entry)) = (source, &tree.table, tree.entry(node)) {
-        // What the text was made from stands before it.
+        // The text from which this one was made stands before it.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = range_of(entry, text, i == 0) else { continue };
             let rows = match &*loops.more.texts.lines(text) {
@@ -284,7 +285,7 @@ pub fn side_by_side(
     writeln!(out)
 }
 
-/// What the machine code of an id does, in words.
+/// Describes in words what the machine code of an id does.
 pub fn in_words(found: &Found, id: u32) -> Option<String> {
     let code = found.as_ref().ok()?;
     let regions = code.regions.found.values();

@@ -1,5 +1,5 @@
-//! How the times of loops are distributed, for the statistics: mean and standard deviation of the hits
-//! that were timed. Single times are not kept, so there is no more.
+//! The distribution of the times of loops, for the statistics: mean and standard deviation of the timed hits.
+//! Single times are not kept, so quantiles are not known.
 
 use std::io::{self, Write};
 

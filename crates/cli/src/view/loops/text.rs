@@ -22,18 +22,18 @@ use crate::view::units::{below, count, grouped, number, percent, time};
 
 /// The rank of counters.
 const COUNTERS: u8 = 12;
-/// What a place in the source is shortened to.
+/// A place in the source is shortened to this width.
 const SOURCE_WIDTH: usize = 20;
-/// What marks times that are only good as samples.
+/// The mark of times that are only good as samples.
 const SAMPLED_ONLY: &str = "≈ ";
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rows {
     /// Whether there is also a row for each thread.
     pub threads: bool,
-    /// Whether there are also rows of what was never entered.
+    /// Whether there are also rows of functions and loops that were never entered.
     pub all: bool,
-    /// Whether it is also said what each module was made of.
+    /// Whether the sources of each module are shown, too.
     pub verbose: bool,
 }
 
@@ -85,7 +85,7 @@ pub fn tree(
     })
 }
 
-/// Which marks are to be explained.
+/// The marks that must be explained.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
     /// `≈`
@@ -101,7 +101,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// The marks of both.
+    /// The marks of `self` and of `other`.
     pub fn and(self, other: Self) -> Self {
         Self {
             sampled_only: self.sampled_only | other.sampled_only,
@@ -144,7 +144,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     let mut add =
         |rank: u8, title: &'a str, kind: Kind, cell: &dyn Fn(&Line<'_>) -> Option<String>| {
             let cells: Vec<Option<String>> = lines.iter().map(cell).collect();
-            // A column in which nothing is known says less than its absence.
+            // Leaving out a column without known values is clearer than showing it.
             if rank == 0 || cells.iter().any(Option::is_some) {
                 let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(missing)).collect();
                 columns.push(Shown { name: title, title: title.to_owned(), rank, kind, cells });
@@ -204,7 +204,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
             Some(if counter.unit() == Unit::Nanoseconds { time(mean) } else { number(mean) })
         });
     }
-    // The end of the place says most. All of it is in JSON and CSV.
+    // The end of the place is the most useful part. JSON and CSV have the whole place.
     let short = |text: String| place(&visible(&text), SOURCE_WIDTH);
     add(4, "source", Kind::Text, &|line| of_node(line, source(tree, line.node).map(short)));
     let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);

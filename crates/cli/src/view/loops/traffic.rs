@@ -16,8 +16,8 @@ fn seconds(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Estima
     Some(time.scaled(ns / 1e9))
 }
 
-/// What the loads and stores of a loop asked for. `None`: its code or its iterations are not known, it
-/// contains other loops, or it calls functions.
+/// The bytes that the loads and stores of a loop asked for. `None` if its code or its iterations are not
+/// known, if it contains other loops, or if it calls functions.
 pub fn of_code(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -40,8 +40,8 @@ pub fn of_code(
     requested(requests, node.all.hits, iterations, seconds(loops, tree, node))
 }
 
-/// What the calls of a function of TVM touched of their arguments: those of the op with its name, if
-/// all ops with this name have the same types and shapes.
+/// The bytes of their arguments that the calls of a function of TVM touched. The arguments are those of the
+/// op with the function's name; all ops with this name must have the same types and shapes.
 pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {
     let entry = tree.entry(node).filter(|entry| entry.kind == Kind::Function)?;
     let name = entry.function.trim_start_matches("__tvm_ffi_").trim_end_matches("_compute_");

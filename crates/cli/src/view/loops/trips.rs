@@ -10,13 +10,13 @@ use super::readable_full_name;
 use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::units::{count, percent};
 
-/// What marks iterations that were counted for some hits only.
+/// The mark of iterations that were counted for some hits only.
 pub(super) const SCALED: &str = "~";
 /// Names are not shortened below this, as long as there are other columns to leave out.
 pub(super) const NAME_WIDTH: usize = 22;
 
-/// The smallest and the largest number of iterations of a hit, of those that were counted; else what the text
-/// says.
+/// The smallest and the largest number of iterations among the counted hits. If none was counted, the number
+/// comes from the text of the loop.
 pub fn range(entry: Option<&Entry>, numbers: &Numbers) -> Option<(u64, u64)> {
     let counted = numbers.trips.as_ref().map(|trips| (trips.least, trips.most));
     let said = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
@@ -35,7 +35,7 @@ pub fn each(entry: Option<&Entry>, numbers: &Numbers) -> Option<String> {
     })
 }
 
-/// The hits that a bucket of the histogram has: the numbers of iterations, and how many hits had these.
+/// The hits in a bucket of the histogram: the range of iterations, and the number of hits.
 pub fn buckets(numbers: &Numbers) -> impl Iterator<Item = ((u64, u64), u128)> {
     let all = numbers.trips.as_ref().map_or(&[][..], |trips| &trips.buckets);
     let taken = all.iter().enumerate().filter(|(_, hits)| **hits > 0);

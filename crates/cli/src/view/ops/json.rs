@@ -21,7 +21,7 @@ use crate::view::losses::losses_out;
 use crate::view::price;
 use crate::view::table::{RowsOut, Table};
 
-/// The version of the document.
+/// The schema of the JSON that `ops` prints.
 const SCHEMA: &str = "counterpoint.ops/2";
 
 #[derive(Serialize)]
@@ -105,7 +105,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
     Ok(out.write_all(b"}\n")?)
 }
 
-/// The rows, and which calls they have.
+/// The rows and their calls.
 struct Rows<'a> {
     sort: &'a str,
     /// The table of all ops; `None` if it is not known how many calls there are.

@@ -16,9 +16,9 @@ use crate::view::table::{Table, Value};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 use crate::view::{columns, csv, head, losses, sampled, text};
 
-/// The column by which rows are sorted if nobody says it.
+/// The column by which rows are sorted by default.
 pub const SORT: &str = "total_ns";
-/// What is said below the table.
+/// The note below the table.
 const NOTE: &str = "totals include the ops inside: self times and the time between ops are not \
                     known, because calls inside of a timed call may have been only counted";
 

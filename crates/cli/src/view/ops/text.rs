@@ -82,7 +82,7 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        // A filter is about names, which have their arguments behind them here.
+        // A filter matches names, and the arguments follow the names here.
         let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
         (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
         text::table(&mut printed, &narrow, width)?;
@@ -107,7 +107,7 @@ fn ns(view: &View<'_>, ticks: f64) -> f64 {
     ticks.max(0.0) * view.profile.timeline.ns_per_tick()
 }
 
-/// How many runs and op calls there are, and their time.
+/// The number and the time of runs and of op calls.
 fn runs(view: &View<'_>) -> String {
     let table = view.table;
     if table.runs == 0 {
@@ -215,7 +215,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
     notes
 }
 
-/// How the hosts of the table call their bookkeeping ops.
+/// The words that the hosts of the table use for their bookkeeping ops.
 fn bookkeeping(view: &View<'_>) -> String {
     let rows = view.table.rows.iter();
     let of_rows: BTreeSet<Cow<'_, str>> = rows

@@ -27,9 +27,9 @@ const PLACE_WIDTH: usize = 16;
 /// Prose in a narrower column is hard to read, so another column is left out first.
 const PROSE_LEAST: usize = 24;
 const GAP: &str = "  ";
-/// The rank of a column that says nothing in this table.
+/// The rank of a column that tells nothing in this table.
 pub const SAYS_NOTHING: u8 = u8::MAX;
-/// This many columns that have no room are named; the others are only counted.
+/// At most this many columns that have no room are named; the others are only counted.
 const NAMED: usize = 3;
 
 /// The kind of a column's contents. It decides the alignment, and what happens if there is no room.
@@ -75,12 +75,12 @@ pub struct Shown<'a> {
     pub cells: Vec<String>,
 }
 
-/// What [`layout`] had no room for.
+/// The columns and the part of names that [`layout`] had no room for.
 #[derive(Debug, Default)]
 pub struct Layout<'a> {
     /// Names of the columns that were left out.
     pub left_out: Vec<&'a str>,
-    /// What people know the columns by: their headings.
+    /// The headings of these columns.
     pub headings: Vec<String>,
     /// The common beginning of the names that was replaced by `…`.
     pub common: Option<String>,
@@ -102,7 +102,7 @@ impl Layout<'_> {
         if self.left_out.is_empty() {
             return Ok(());
         }
-        // The columns that were left out last say most.
+        // The columns that were left out last are the most important ones.
         let mut names: Vec<&str> =
             self.headings.iter().rev().map(String::as_str).take(NAMED).collect();
         let more = match self.left_out.len() - names.len() {
@@ -197,7 +197,7 @@ fn heading(column: &Shown<'_>) -> String {
     }
 }
 
-/// The last of the columns that say nothing. No name is shortened to make room for them.
+/// The last of the columns that tell nothing. Names are not shortened to make room for these columns.
 fn says_nothing(shown: &[Shown<'_>]) -> Option<usize> {
     (1..shown.len()).rev().find(|i| shown[*i].rank == SAYS_NOTHING)
 }

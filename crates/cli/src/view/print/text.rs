@@ -11,7 +11,7 @@ use super::wrap::{PROSE_WIDTH, wrapped};
 use crate::view::sampled;
 use crate::view::source::SOURCE;
 
-/// Why a thread's time off a CPU is only known to be at most so much.
+/// Why only an upper bound of a thread's time off a CPU is known.
 pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \
                                   to have been on a CPU all the time";
 
@@ -85,7 +85,7 @@ pub fn cell_text(column: &Column, row: usize) -> String {
     if column.partly(row).is_some() { text + "*" } else { text }
 }
 
-/// Whether all cells of a column are empty, or what goes without saying.
+/// Whether all cells of a column are empty, or have a value that is not worth a column.
 pub fn says_nothing(table: &Table, column: &Column) -> bool {
     let is_text = column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
     let mut cells = table.shown().map(|row| cell_text(column, row));
@@ -95,7 +95,7 @@ pub fn says_nothing(table: &Table, column: &Column) -> bool {
     }
 }
 
-/// Whether a column with only such cells says nothing: no value, none of a counter, one thread, one CPU.
+/// Whether a column with only such cells tells nothing: no value, a counter that is 0, one thread, one CPU.
 fn is_nothing(column: &Column, cell: &str) -> bool {
     let one = matches!(column.name.as_str(), "threads" | "cpus") && cell == "1";
     one || matches!(cell, "–" | "0" | "0 ns")

@@ -7,7 +7,7 @@ use crate::terminal::visible;
 /// The width of prose if it is not known.
 pub const PROSE_WIDTH: usize = 120;
 
-/// What is not parted from the number before it.
+/// The words that stay on one line with the number before them.
 const UNITS: [&str; 17] =
     ["%", "s", "ms", "µs", "ns", "B", "kB", "MB", "GB", "TB", "PB", "M", "G", "T", "P", "E", "KiB"];
 

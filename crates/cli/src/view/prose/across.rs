@@ -5,11 +5,11 @@ use analysis::across::{FEWEST_RANKS, RunAcross};
 use crate::terminal::visible;
 use crate::view::units::{percent, plural, time};
 
-/// Ranks that are named after the slowest one.
+/// At most this many ranks are named after the slowest one.
 const NAMED: usize = 3;
 
-/// What matters most in a run, the first sentence first: which rank is slow and because of which op, and how
-/// long all ranks took.
+/// The most important facts about a run, the first sentence first: which rank is slow and because of which
+/// op, and how long all ranks took.
 pub fn sentences(run: &RunAcross, is_one_of_several: bool) -> Vec<String> {
     let of = match is_one_of_several {
         true => format!("run {}: ", visible(&run.run)),
@@ -89,7 +89,7 @@ fn together(run: &RunAcross) -> String {
     }
 }
 
-/// How the clocks of the ranks go together; `None` for one rank.
+/// How the clocks of the ranks are aligned; `None` for one rank.
 pub fn clocks(run: &RunAcross) -> Option<String> {
     if run.ranks.len() < 2 {
         return None;

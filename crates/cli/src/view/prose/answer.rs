@@ -1,4 +1,4 @@
-//! The first lines of a report: what matters most in it, in words.
+//! The first lines of a report: the most important findings, in words.
 
 use analysis::{Counts, Outside, Summary, passes};
 
@@ -9,7 +9,7 @@ use super::sampled;
 use crate::view::labels::{labels, process_label, thread_label};
 use crate::view::units::{percent, plural, shorten, time};
 
-/// A smaller part of the threads' time than this is not worth saying.
+/// A smaller part of the threads' time than this is not worth mentioning.
 const WORTH_SAYING: f64 = 0.01;
 /// Longer names of ops are shortened.
 const NAME: usize = 60;
@@ -59,8 +59,9 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     [first].into_iter().chain(second).chain(third).collect()
 }
 
-/// Who spent how much time outside of calls: the thread with the most time in calls, because a sum would
-/// also have those that only wait. Of several passes, all threads, as each pass has its own.
+/// Which thread spent how much time outside of calls. The thread is the one with the most time in calls,
+/// because a sum would include threads that only wait. Of several passes, the sum over all threads, as each
+/// pass has threads of its own.
 fn outside(overview: &Overview<'_>, passes: u64) -> (String, Option<Outside>) {
     let (profile, summary) = (overview.profile, overview.summary);
     let all = summary.outside(profile);
@@ -109,7 +110,7 @@ fn calls(overview: &Overview<'_>) -> String {
     }
 }
 
-/// Why it is not known how long the calls took together.
+/// Why the total time in calls is not known.
 fn why_unknown(summary: &Summary) -> &'static str {
     match &summary.sampled {
         Some(run) if run.all.timed == 0 => ", which were only counted",

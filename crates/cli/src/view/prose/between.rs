@@ -1,4 +1,4 @@
-//! What is between the calls of threads, in sentences: for a report and for the page.
+//! The gaps between the calls of threads, in sentences: for a report and for the page.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ const IN_REPORT: usize = 28;
 const IN_SENTENCE: usize = 38;
 /// Threads in no call for a smaller part of their time need no line in a report.
 const WORTH: f64 = 0.1;
-/// Of this many threads, those with the longest gaps, it is said where most of their gaps are.
+/// For at most this many threads, those with the longest gaps, a sentence says where most of their gaps are.
 const THREADS: usize = 4;
 
-/// The names of what is at the ends of gaps.
+/// The names of the ends of gaps.
 pub struct Sides(HashMap<Key, String>);
 
 impl Sides {
@@ -32,7 +32,7 @@ impl Sides {
         Self(keys.into_iter().zip(names).collect())
     }
 
-    /// What a table shows.
+    /// The rows of a table of gaps.
     pub fn label(&self, side: Side) -> &str {
         match side {
             Side::Op(key) => self.0.get(&key).map_or("", String::as_str),
@@ -42,7 +42,7 @@ impl Sides {
     }
 }
 
-/// Which gaps these are: `after a and before b`.
+/// Names some gaps: `after a and before b`.
 fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
     let name = |side| shorten(sides.label(side), longest);
     match (gap.after, gap.before) {

@@ -10,7 +10,7 @@ use crate::view::units::{grouped, percent, time};
 /// Number of threads that are named.
 const THREADS: usize = 4;
 
-/// Columns, and what they mean.
+/// Columns and their meanings.
 pub const EXPLAINED: [(&str, &str, &str); 3] = [
     (
         "on_path_ns",
@@ -26,7 +26,7 @@ pub const EXPLAINED: [(&str, &str, &str); 3] = [
     ("gaps_ns", "gap before: ", "time before these calls in which the path was in no call"),
 ];
 
-/// What is said above the table.
+/// The sentence above the table.
 pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     let ns = |ticks: u64| ticks as f64 * profile.timeline.ns_per_tick();
     let in_calls = path.length - path.between;
@@ -75,7 +75,7 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     lines
 }
 
-/// The table. With `whole`, a last row has what is between calls.
+/// The table. With `whole`, a last row has the time between calls.
 pub fn columns(
     profile: &Profile,
     path: &CriticalPath,

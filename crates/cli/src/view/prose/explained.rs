@@ -8,10 +8,10 @@ use super::notes::without_shapes;
 use crate::view::labels::{labels, op_of, process_label, thread_label};
 use crate::view::units::{number, percent, plural, time};
 
-/// What is compared with what is not among these: it differs by less.
+/// Two values whose ratio is at most this differ too little to be named side by side.
 const HARDLY: f64 = 1.05;
 
-/// How the calls are distributed, or why nothing was asked: one sentence.
+/// How the calls are distributed, or why there are no findings: one sentence.
 pub fn head(explained: &Explained) -> String {
     let Answer { slow, silent, .. } = &explained.answer;
     let calls = match explained.used as u64 == explained.calls {
@@ -37,8 +37,8 @@ pub fn head(explained: &Explained) -> String {
     }
 }
 
-/// What stands out, the strongest first: a sentence for each. The last sentence says that nothing else
-/// stands out, or that nothing does. Empty if nothing was asked.
+/// The findings, the strongest first: a sentence for each. The last sentence says that nothing else stands
+/// out, or that nothing does. Empty if no variable was tried.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {
@@ -78,7 +78,7 @@ pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     all
 }
 
-/// What a variable is called.
+/// The name of a variable.
 pub fn name(profile: &Profile, what: What) -> String {
     match what {
         What::First => "first calls".to_owned(),
@@ -102,7 +102,7 @@ fn label(profile: &Profile, key: Key) -> String {
     labels(profile, &[key]).concat()
 }
 
-/// What a class is called: `thread worker (4712)`.
+/// The name of a class: `thread worker (4712)`.
 fn class_name(profile: &Profile, class: Option<Class>) -> String {
     match class {
         Some(Class::Thread(process, thread)) => {

@@ -10,7 +10,7 @@ use super::overview::Overview;
 use crate::view::labels::labels;
 use crate::view::units::{percent, plural, time};
 
-/// This many ops are named; the others are only counted.
+/// At most this many ops are named; the others are only counted.
 const NAMED: usize = 3;
 
 /// A sentence about slow first calls, if there are any.

@@ -13,8 +13,8 @@ use super::{answer, price, ranks, usage};
 use crate::terminal::visible;
 use crate::view::units::{moment, plural, shorten, time};
 
-/// The few lines above a report, each with a label and a text: what matters most, what recording
-/// cost, and which part of the profile is shown.
+/// The few lines above a report, each with a label and a text: the most important findings, the cost of
+/// recording, and which part of the profile is shown.
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let summary = overview.summary;
@@ -136,7 +136,7 @@ pub fn program(overview: &Overview<'_>) -> String {
     format!("{program}{}, {counters}{labels}", moment(manifest.created_unix_ns))
 }
 
-/// What the user said about the run, and its place in a series: `commit=1a2b, run A of round 3`.
+/// The labels that the user gave the run, and its place in a series: `commit=1a2b, run A of round 3`.
 fn labels(manifest: &Manifest) -> String {
     let labels = manifest.labels.iter().map(|(key, value)| format!("{key}={value}"));
     let place = manifest.series.as_ref();
@@ -144,7 +144,7 @@ fn labels(manifest: &Manifest) -> String {
     visible(&labels.chain(place).collect::<Vec<_>>().join(", ")).into_owned()
 }
 
-/// The name of the program, or of what was imported.
+/// The name of the program, or of the imported file.
 pub fn program_name(profile: &Profile) -> String {
     let manifest = &profile.manifest;
     match (manifest.command.first().and_then(|path| path.rsplit('/').next()), manifest.origin) {
@@ -158,7 +158,7 @@ pub fn program_name(profile: &Profile) -> String {
 pub fn places(counts: Counts) -> String {
     let Counts { processes, threads, devices } = counts;
     let all = [(processes, "process"), (threads, "thread"), (devices, "device")];
-    // Without devices, nobody thinks of any; with devices only, nobody thinks of processes.
+    // Without devices, their number is left out. With devices, numbers of 0 processes or threads are left out.
     let is_shown = |number: usize, word| match word {
         "device" => number > 0,
         _ => number > 0 || devices == 0,

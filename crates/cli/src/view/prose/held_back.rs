@@ -41,7 +41,7 @@ pub fn most(overview: &Overview<'_>) -> Option<String> {
     all.first().map(|first| finding(overview.profile, first))
 }
 
-/// What is found, without what to try: `…; changing that can save at most 31 % of the wall time`.
+/// The finding, without the advice: `…; changing that can save at most 31 % of the wall time`.
 pub fn finding(profile: &Profile, fired: &Fired) -> String {
     let what = match fired.rule {
         Rule::Between { dispatches, mean_gap_ns, mean_ns } => format!(
@@ -125,7 +125,7 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
     }
 }
 
-/// What to try.
+/// The advice.
 pub fn advice(rule: &Rule) -> &'static str {
     match rule {
         Rule::Between { .. } => {

@@ -12,10 +12,11 @@ use super::overview::{Overview, name_of};
 use crate::view::labels::labels;
 use crate::view::units::{grouped, plural};
 
-/// This many rows with contradictions are named; the others are only counted.
+/// At most this many rows with contradictions are named; the others are only counted.
 const NAMED: usize = 3;
 
-/// What does not hold although it must, and whether values are therefore shown as they were recorded.
+/// Describes contradictions between numbers, and says whether values are therefore shown as they were
+/// recorded.
 fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     let all = &overview.summary.violations;
     let (of_correction, others): (Vec<Violation>, Vec<Violation>) =
@@ -48,7 +49,7 @@ fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// What does not hold.
+/// Describes the contradictions.
 pub fn words(what: Contradiction) -> &'static str {
     match what {
         Contradiction::NothingLeft => "in most calls, more than there was",
@@ -160,7 +161,7 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Why there may be no calls of those hosts that were seen: the sentence of each, once.
+/// Why calls of the hosts that were seen may be missing: the sentence of each host, once.
 pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for host in profile.processes.iter().flat_map(|process| process.seen_hosts()) {
@@ -172,7 +173,7 @@ pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> 
     reasons
 }
 
-/// Joins what hosts say, of which there may be many: the first three, and how many more there are.
+/// Joins the sentences of hosts, of which there may be many: the first three, and the number of the others.
 pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
     const MOST: usize = 3;
     let mut named: Vec<Cow<'_, str>> =

@@ -5,7 +5,7 @@ use analysis::{By, Summary, TracksSummary};
 use model::metric::Bound;
 use profile::Profile;
 
-/// What a view of calls knows.
+/// The data behind a view of calls.
 #[derive(Clone, Copy)]
 pub struct Overview<'a> {
     pub profile: &'a Profile,
@@ -13,7 +13,7 @@ pub struct Overview<'a> {
     pub summary: &'a Summary,
     /// The summary of its time series.
     pub tracks: &'a TracksSummary,
-    /// What a row stands for.
+    /// The kind of the rows.
     pub by: By,
     /// Only ops whose name matches this are shown.
     pub filter: Option<&'a str>,

@@ -9,10 +9,9 @@ use super::overview::Overview;
 use crate::object::object;
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// From this part of the program's processor time on, the head of a report says what recording
-/// cost.
+/// If recording cost at least this part of the program's processor time, the head of a report says so.
 const WORTH_SAYING: f64 = 0.05;
-/// The budget that is then named.
+/// The budget that the line recommends then.
 const BUDGET: &str = "--budget 2%";
 
 fn of_all(overview: &Overview<'_>) -> Option<Price> {
@@ -70,7 +69,7 @@ const UNKNOWN: &str = "not calibrated, so what recording cost is unknown";
 
 fn in_short(totals: &Price) -> String {
     let share = match (totals.of_program, totals.cpu_ns) {
-        // What the program used without the recorder, which the share is of.
+        // The share is a part of the processor time that the program used without the recorder.
         (Some(more), _) if more.value > 0.0 => {
             let alone = time(totals.total.value / more.value);
             format!(", {} more than the {alone} of the program", percent(more.value))
@@ -244,7 +243,7 @@ fn probe_out(
         of_calls: totals.of_calls,
         only_counted: totals.only_counted,
         total_ns: totals.total.value,
-        // Null if no call was timed, as the next member.
+        // Null if no call was timed; so is the next member.
         per_call_ns: timed(totals.per_call_ns()),
         calibrated_per_call_ns: timed(totals.calibrated_per_call_ns()),
         probes_ns: totals.probes.value,

@@ -11,10 +11,10 @@ use crate::object::object;
 use crate::view::table::{Cells, Column, Value};
 use crate::view::units::{grouped, percent, plural};
 
-/// The line at the head of a report: the budget, and what was timed. None without a budget.
+/// The line at the head of a report: the budget, and how many calls were timed. `None` without a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    // The line on the price says it where it is known.
+    // If the cost of recording is known, the line about it already names the budget.
     let own = run.price.filter(|_| summary.probes.is_empty());
     let price = own.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
@@ -42,8 +42,8 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
     [Some(budget), steps(profile, summary, run.budget)].into_iter().flatten().collect()
 }
 
-/// The line about the steps of a program in some of which a host announced its ops, or about what it costs
-/// that it announced all of them.
+/// The line about the steps of a program, if a host announced its ops only in some of them; otherwise about
+/// the cost of announcing them in all steps.
 fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static str, String)> {
     let known = profile.processes.iter().filter_map(|process| process.steps);
     let (mut all, mut away, mut cut) = (0u64, 0u64, 0u64);
@@ -91,7 +91,8 @@ fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static 
     ))
 }
 
-/// What the values of a sample are and are not; `None` if all calls were timed, or none was.
+/// Explains what the values of a sample mean and what they do not; `None` if all calls were timed, or none
+/// was.
 pub fn limits(summary: &Summary) -> Option<&'static str> {
     let all = &summary.sampled.as_ref()?.all;
     let some = all.timed > 0 && Some(all.timed) != all.calls;
@@ -159,7 +160,7 @@ pub fn margin_text(part: f64) -> String {
     }
 }
 
-/// Removes what is not known from the columns of a summary, and adds what the sample says.
+/// Removes unknown values from the columns of a summary, and adds the estimates of the sample.
 pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     if summary.sampled.is_none() {
         return;
@@ -179,8 +180,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
             let part = |found: &Option<Estimated>| found.map(|share| Value::Part(share.value));
             column.cells = Cells::Stored(found.iter().map(part).collect());
         }
-        // A cell without the brackets has an interval that contains what is not known about these,
-        // too; it is printed once.
+        // If brackets are subtracted from a cell, its interval includes their uncertainty, and only that
+        // interval is printed.
         let margins = column.cells.stored().iter_mut().zip(&found).map(|(cell, found)| {
             let of_sample = margin(found.as_ref()?)?;
             let Some(Value::Estimated(_, all, with_interval)) = cell else {
@@ -334,7 +335,7 @@ impl EstimatedOut {
     }
 }
 
-/// What the sample says about some calls, in JSON.
+/// The estimates for some calls, in JSON.
 #[derive(Serialize)]
 pub struct SampledOut {
     calls: Option<u64>,
@@ -350,7 +351,7 @@ pub struct SampledOut {
 }
 
 impl SampledOut {
-    /// What is known of a row, or of a whole run.
+    /// The estimates for a row, or for a whole run.
     pub fn new(profile: &Profile, row: &SampledRow) -> Self {
         let ns = profile.timeline.ns_per_tick();
         Self {
@@ -366,7 +367,7 @@ impl SampledOut {
     }
 }
 
-/// What is known of a sampled run as a whole; `None` without a budget.
+/// The estimates for a sampled run as a whole; `None` without a budget.
 pub fn json(overview: &Overview<'_>) -> Option<impl Serialize> {
     let run = overview.summary.sampled.as_ref()?;
     let all = SampledOut { share: None, ..SampledOut::new(overview.profile, &run.all) };

@@ -13,7 +13,7 @@ use crate::object::object;
 use crate::terminal::visible;
 use crate::view::units::{bytes, grouped, number, percent, time};
 
-/// This many series are listed; the others are only counted.
+/// At most this many series are listed; the others are only counted.
 pub const LISTED: usize = 32;
 
 /// Every series of the profile.

@@ -48,7 +48,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     Some(text)
 }
 
-/// This many processes are listed one by one.
+/// At most this many processes are listed one by one.
 const PROCESSES: usize = 4;
 
 fn one(cpu_ns: f64, used: &Usage) -> String {

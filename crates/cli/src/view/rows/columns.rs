@@ -56,7 +56,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
     push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
-    // What a thread was in altogether, beside what it was between.
+    // The total of a whole thread is its time in calls, beside its time between calls.
     let is_whole = by == By::Thread && options.filter.is_none();
     let title = if is_whole { "in calls" } else { "total" };
     push(1, "total_ns", title, &|r| ns(of_pass(r).total));
@@ -90,14 +90,14 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
     push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
-    // If no call contains another call, self time equals total time. So it does where what is inside
-    // is on the same thread.
+    // If no call contains another call, self time equals total time. So it does for a thread: the calls
+    // inside of its calls are its own.
     if (!summary.nested || by == By::Thread)
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
         column.csv_only = true;
     }
-    // Other hosts than IREE launch none, so that a table for people would have a column of dashes.
+    // Only IREE has dispatches, so with other hosts, this column would only have dashes.
     if rows.iter().all(|row| row.dispatches.is_none())
         && let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches")
     {
@@ -317,7 +317,7 @@ fn mean(unit: Unit, mean: Estimate) -> Value {
     Value::Estimated(quantity, mean, true)
 }
 
-/// The columns that say what a row stands for. The first one is its name.
+/// The columns that identify a row. The first one is its name.
 fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
     let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
     let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| {

@@ -3,13 +3,13 @@
 use crate::failure::Failure;
 use crate::view::table::Table;
 
-/// What chooses rows.
+/// The selection of rows.
 pub struct Choice<'a> {
     /// For each row, the index of the row above it.
     pub parents: &'a [Option<usize>],
-    /// For each row, whether it is selected by what it is itself.
+    /// For each row, whether the filter selects the row itself.
     pub is_match: &'a [bool],
-    /// For each row, how much it matters: `--top` keeps those with the most.
+    /// For each row, its weight: `--top` keeps the rows with the most.
     pub weights: &'a [f64],
     /// The column that orders the rows below one row; `None` for the order in the table.
     pub sort: Option<&'a str>,
@@ -17,9 +17,9 @@ pub struct Choice<'a> {
     pub top: Option<usize>,
 }
 
-/// Keeps the rows that match, with what is around and inside of them, and of these as many as `top`
-/// allows: those with the most weight, which never leaves out what is around another one. Each row
-/// is printed before the rows below it.
+/// Keeps the rows that match, with the rows around and inside of them, and of these as many as `top` allows:
+/// those with the most weight. A row around a row that is kept is kept, too. Each row is printed before the
+/// rows below it.
 pub fn choose(table: &mut Table, choice: &Choice<'_>) -> Result<(), Failure> {
     if let Some(sort) = choice.sort {
         table.sort(sort)?;

@@ -17,7 +17,7 @@ pub enum KeyOut<'a> {
         library: &'a str,
         source: Option<String>,
         tag: Option<&'a str>,
-        /// Only for ops of virtual machines and their parts, not for dispatches.
+        /// Null for dispatches: only ops of virtual machines and their parts have it.
         #[serde(flatten)]
         of_machine: Option<OfMachine<'a>>,
     },
@@ -49,10 +49,10 @@ pub enum KeyOut<'a> {
     Kind {
         /// The kind as the trace has it.
         kind: &'a str,
-        /// What the kind means, whoever produced it.
+        /// The meaning of the kind, whoever produced it.
         generic: Option<&'static str>,
     },
-    /// All of these are null for what is not on a device.
+    /// All of these are null for rows that are not on a device.
     Device {
         device: Option<u32>,
         device_name: Option<&'a str>,
@@ -68,7 +68,7 @@ pub enum KeyOut<'a> {
     },
 }
 
-/// Which recording a process is of, in a profile of several.
+/// The recording that a process belongs to, in a profile of several recordings.
 #[derive(Serialize)]
 pub struct MemberOut<'a> {
     host: &'a str,
@@ -169,7 +169,7 @@ pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     }
 }
 
-/// The generic name of a kind of activities; `None` if nobody published what it means.
+/// The generic name of a kind of activities; `None` for a kind without a published meaning.
 pub fn generic(kind: &str) -> Option<&'static str> {
     let registry = Registry::new();
     match registry.kind(registry.parse(kind)?) {

@@ -6,9 +6,9 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units;
 
-/// The rank of a metric's column ([`crate::view::table::Column::rank`]), which decides what is left out
-/// first. A metric that the user asked for stays as long as the counters do. Among the built-in
-/// ones, rates by time and metrics that repeat another one are left out early.
+/// The rank of a metric's column ([`crate::view::table::Column::rank`]), which decides which columns are left
+/// out first. A metric that the user asked for stays as long as the counters do. Among the built-in metrics,
+/// rates by time and metrics that repeat another one are left out early.
 pub fn rank(metric: &Bound) -> u8 {
     const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
     let name = metric.name.split(':').next().unwrap_or_default();
