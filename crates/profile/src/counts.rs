@@ -34,8 +34,8 @@ pub struct CountedCalls {
     pub timed: u64,
     /// How many of the timed calls had their counters read.
     pub counted: u64,
-    /// What is known by steps, if the host announced these calls in some steps of the program only. Then
-    /// `calls` is an estimate.
+    /// The steps that the number of calls is estimated from, if the host announced these calls only in some
+    /// steps of the program. Then `calls` is an estimate.
     pub steps: Option<CountedSteps>,
 }
 
@@ -46,14 +46,15 @@ impl CountedCalls {
     }
 }
 
-/// From what the calls of steps were estimated whose calls were not announced. See [`record::counts::steps`].
+/// The sample that the calls of steps without announcements are estimated from. See
+/// [`record::counts::steps`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedSteps {
     /// The part of the calls that was estimated.
     pub unseen: u64,
-    /// The number of steps that it is about.
+    /// The number of steps whose calls were estimated.
     pub away: u64,
-    /// Whether the last of them is not known to have ended.
+    /// Whether the last of these steps is not known to have ended.
     pub is_open: bool,
     /// The number of steps of the sample, the sum of their weights, and the sum of the squares.
     pub sampled: u64,
@@ -68,7 +69,7 @@ pub struct CountedSteps {
 }
 
 impl CountedSteps {
-    /// What a thread says of an export. `all_away`: how many steps of its process were away in all.
+    /// The steps of an export on a thread. `all_away` is the number of steps of the process that were away.
     fn new(of: &Steps, row: &SampledCalls, all_away: u64, is_open: bool) -> Self {
         let until = if of.has_ended == 0 { all_away } else { of.away };
         let away = until.saturating_sub(of.away_before);
@@ -91,15 +92,15 @@ impl CountedSteps {
     }
 }
 
-/// What recording took of one thread, by the account that the recorder keeps in order to stay
-/// within the budget.
+/// The time that recording took on one thread, by the account that the recorder keeps in order to stay within
+/// the budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSpent {
     /// The thread's number in its process.
     pub thread_uid: u32,
     /// Processor time of the thread since the recorder attached to it, ns.
     pub cpu_ns: u64,
-    /// What recording took of it, ns.
+    /// The time that recording took on the thread, ns.
     pub price_ns: u64,
     /// See [`Spent::told_calls`].
     pub told_calls: u64,
@@ -110,7 +111,7 @@ pub struct ThreadSpent {
 /// A table that is still in the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftTable {
-    /// Whose table it is: process id, start time, generation.
+    /// The process that the table belongs to: process id, start time, generation.
     pub process: (u32, u64, u32),
     /// The table's bytes, copied.
     bytes: Vec<u8>,
@@ -124,11 +125,11 @@ impl LeftTable {
         }
     }
 
-    /// Appends what the table says to the file of its part.
+    /// Appends the counts in the table to the file of its part.
     pub fn append(&self, part: &Dir) -> Result<()> {
         let bytes = match Table::parse(&self.bytes) {
             Ok(table) => table.frame().to_bytes(),
-            // A reader finds something that is not a frame, and counts it.
+            // A reader finds bytes that are not a frame, and counts the damage.
             Err(_) => vec![0xff; 8],
         };
         let mut file = part.append(COUNTS_NAME)?;
@@ -166,10 +167,10 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
     Ok(found)
 }
 
-/// Adds up what the frames of a process say: of each export of a thread, the largest number of calls.
+/// Adds up the frames of a process: for each export of a thread, the largest number of calls.
 ///
-/// What is known by steps is that of the frame with the most steps. Its thread knows how many steps were away
-/// until it last called something; of a thread that has not ended, the process's other threads know it better.
+/// Steps are taken from the frame with the most steps. Its thread knows how many steps were away until it
+/// last called something; for a thread that has not ended, the process's other threads know a later number.
 pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
     let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();

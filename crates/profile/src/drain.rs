@@ -1,9 +1,9 @@
 //! Draining: appends full pages to the profile while the program runs, so that the program's
 //! threads need not do it ([`record::pool::full`] says how a page gets here and back).
 //!
-//! The file of a part is only appended to if its process has created it. Whatever is wrong with a
-//! part (its process belongs to another user, the disk is full, somebody has deleted the profile),
-//! its pages are then left to its process, which notices the same problem and counts it.
+//! The file of a part is only appended to if its process has created it. If anything is wrong with a part
+//! (its process belongs to another user, the disk is full, somebody has deleted the profile), its pages are
+//! left to its process from then on, which notices the same problem and counts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -48,9 +48,9 @@ struct Files {
 const MOST_FILES: usize = 64;
 
 impl Drain {
-    /// For the profile in `dir`, whose pool is at `pool`. Threads begin to offer pages. No file is made
-    /// longer than `longest` bytes. `None` if this is impossible; the threads then append their pages
-    /// themselves.
+    /// Starts to drain the profile in `dir`, whose pool is at `pool`: from now on, threads offer pages. No
+    /// file is made longer than `longest` bytes. `None` if draining is impossible; the threads then append
+    /// their pages themselves.
     pub fn begin(dir: &Path, pool: &Path, longest: u64) -> Option<Self> {
         let files = Files { root: Dir::open(dir).ok()?, longest, open: BTreeMap::new() };
         let pool_file = File::options().read(true).write(true).open(pool).ok()?;

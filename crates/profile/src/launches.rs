@@ -1,5 +1,5 @@
-//! Which op launched which work of a device, in a recording whose plugins got an id for each op
-//! (`run --plugin-ids`).
+//! Finds which op launched which work of a device, in a recording whose plugins got an id for each op (`run
+//! --plugin-ids`).
 //!
 //! ```text
 //!  op of a program   a value with the key KEY_PLUGIN_ID ──┐
@@ -98,7 +98,7 @@ impl<'a> Ids<'a> {
         Some(((self.trace.member, process?), id))
     }
 
-    /// `None` for a category that nobody has published.
+    /// `None` for a category without a published meaning.
     fn is_on_device(&mut self, category: NameId) -> Option<bool> {
         let (trace, registry) = (self.trace, &self.registry);
         *self.on_device.entry(category).or_insert_with(|| {
@@ -159,7 +159,7 @@ impl Launches {
         Ok(Self { by_id })
     }
 
-    /// Whether there are none.
+    /// Whether no op launched anything.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }

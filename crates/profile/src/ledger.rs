@@ -46,7 +46,7 @@ pub struct LossCount {
     /// The loss's name in the table of losses, or `loss_N` for a number that this version does not
     /// know.
     pub name: String,
-    /// Number of occurrences. What is counted differs between losses; the loss's help says what.
+    /// Number of occurrences. The help of each loss says what an occurrence is.
     pub count: u64,
     /// Error number of the first occurrence, if there was one.
     pub errno: Option<i32>,

@@ -5,8 +5,7 @@
 //! that the compiler recorded about them is equal: library name, export name, tag, source location,
 //! workgroup size, numbers of bindings and constants, and local memory. Functions with equal names
 //! in two different models are thus separate as soon as one of these differs. What a host that calls
-//! ops calls is the same op if its name, arguments, device, the machine's name and the description of
-//! the host are equal.
+//! the machine's name and the description of the host are equal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -17,8 +16,8 @@ use record::meta::{Export, Library, OpExport, Role};
 /// Index of an op in [`Ops`].
 pub type OpId = u32;
 
-/// What the calls of a process may refer to: its hosts with their numbers, its libraries, and what its
-/// machines call.
+/// Everything that the calls of a process may refer to: its hosts with their numbers, its libraries, and the
+/// functions that its machines call.
 pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

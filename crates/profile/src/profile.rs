@@ -4,7 +4,7 @@
 //! Records are decoded later, page by page ([`crate::visit`]). The pool is read before the files,
 //! so a page that is flushed in between is seen twice instead of never.
 //!
-//! above 600 lines: a quarter are the fields of a profile and a process with what each means.
+//! above 600 lines: a quarter of them are the documented fields of a profile and of a process.
 
 mod clock_map;
 mod exact;
@@ -115,15 +115,15 @@ pub struct Process {
     /// How long the process's host itself took to announce ops to the recorder, before and after them. The last
     /// entry of a thread replaces the others.
     pub announced: Vec<Brackets>,
-    /// What recording cost the process outside of calls and threads; `None` if it is not known.
+    /// The cost of recording outside of calls and threads; `None` if it is not known.
     pub cost: Option<ProcessCost>,
     /// The processor time of all threads that it had at its end, or at the end of the session. `None`
     /// if it did not end in an orderly way.
     pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
-    /// What recording took of each of its threads by the recorder's own account, in a run with a
-    /// budget: see [`crate::counts`].
+    /// The time that recording took on each of the process's threads by the recorder's own account, in a run
+    /// with a budget: see [`crate::counts`].
     pub spent: Vec<ThreadSpent>,
     /// The steps of the program, if a host announced its ops in some of them only. Only the fields that are
     /// known to one thread of the process are of use: see [`Steps::steps`].
@@ -357,7 +357,7 @@ fn left_in_pool(root: &Dir, manifest: &Manifest, losses: &mut Vec<LossCount>) ->
             return Some(left);
         }
         Err(NoPool::Refused(_)) => (Loss::PoolRefused, None),
-        // What was flushed can be read anyway.
+        // Flushed pages can be read anyway.
         Err(_) if manifest.pool_collected => return None,
         Err(NoPool::Gone) => (Loss::PoolVanished, Some(rustix::io::Errno::NOENT.raw_os_error())),
         Err(NoPool::Unreadable(e)) => (Loss::PoolVanished, e.raw_os_error()),
@@ -442,7 +442,7 @@ impl Process {
         self.unless_refused(part)
     }
 
-    /// Returns what was opened, if it exists. A refusal is counted as a loss.
+    /// Opens a file, if it exists. A refusal is counted as a loss.
     fn unless_refused<T>(&mut self, opened: Result<T>) -> Result<Option<T>> {
         match opened {
             Ok(opened) => Ok(Some(opened)),
@@ -528,8 +528,7 @@ impl Process {
     fn take_metadata(&mut self, read: Frames, recorded: bool, snapshots: &mut Vec<Snapshot>) {
         // The last frame of a live process may be half written at this moment.
         let torn = read.torn_at.is_some() && !self.alive;
-        // The first frame of a file describes the process, so a file without any frame is damaged,
-        // too.
+        // The first frame of a file describes the process, so a file without any frame is damaged.
         if torn || (recorded && read.frames.is_empty()) {
             self.lose(Loss::TornMetadata, 1);
         }

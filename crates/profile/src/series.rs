@@ -27,7 +27,7 @@ pub const MOST_ROUNDS: u32 = 999;
 /// Maximum size of the file that is read, in bytes.
 const MOST_BYTES: u64 = 1 << 22;
 
-/// What was planned.
+/// The plan of a series, as in its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Series {

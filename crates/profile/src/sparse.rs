@@ -12,11 +12,11 @@ const MOST_BYTES: u64 = 1 << 40;
 /// Read at a time; holes that are longer are not read.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Bytes that a file may say it has, for each byte that it takes on the disk.
+/// For each byte that it takes on the disk, a file may have at most this length in bytes.
 const MOST_PER_BYTE: u64 = 64;
 
-/// Whether a file of this length takes so little of the disk that it was made to look large. Small files and
-/// file systems that do not say where holes are do not count.
+/// Whether a file of this length takes so little of the disk that it was made to look large. False for small
+/// files, and on file systems that do not tell where holes are.
 pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let taken = found.blocks().saturating_mul(512);
@@ -27,17 +27,17 @@ pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     Ok(is_one)
 }
 
-/// Reads a file of frames. A long hole becomes one byte with which no frame begins, because a file may
-/// state that it is longer than anybody has memory for.
+/// Reads a file of frames. A long hole becomes one byte that begins no frame, because a file may state a
+/// length beyond all memory.
 pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     let end = file.metadata()?.len().min(MOST_BYTES);
     let (mut bytes, mut at) = (Vec::new(), 0);
     while at < end {
         let data = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // Nothing but a hole.
+            // The rest is a hole.
             Err(Errno::NXIO) => end,
-            // The file system does not say.
+            // The file system does not tell where holes are.
             Err(_) => at,
         };
         if data > at + CHUNK_BYTES {
@@ -67,9 +67,9 @@ pub(crate) fn copy(from: &File, to: &mut File) -> io::Result<()> {
     while at < end {
         let data = match rustix::fs::seek(from, SeekFrom::Data(at)) {
             Ok(data) => data,
-            // Nothing but a hole.
+            // The rest is a hole.
             Err(Errno::NXIO) => end,
-            // The file system does not say.
+            // The file system does not tell where holes are.
             Err(_) => at,
         };
         let hole = rustix::fs::seek(from, SeekFrom::Hole(data)).unwrap_or(end);

@@ -9,10 +9,10 @@ use record::pool::PoolFile;
 use crate::error::{Error, Result};
 use crate::safe_dir::Dir;
 
-/// Where a run is.
+/// The place of a run in a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LoopRun {
-    /// Whose run it is: process id, start time, generation.
+    /// The process that the run belongs to: process id, start time, generation.
     pub process: (u32, u64, u32),
     /// The run's number in the process.
     pub serial: u32,
@@ -41,7 +41,7 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
 }
 
 impl LoopRun {
-    /// The run's bytes, copied; `None` if its thread has given it back meanwhile: then what was in it is in
+    /// The run's bytes, copied; `None` if its thread has given the run back meanwhile. The counts are then in
     /// the part's file.
     pub fn read(&self, pool: &PoolFile) -> io::Result<Option<Vec<u8>>> {
         let bytes = pool.pages(self.first, self.pages)?;
@@ -55,7 +55,7 @@ impl LoopRun {
     }
 }
 
-/// The frames that say what is in a run, and whether some of it is damaged.
+/// Passes the frames with the content of a run to `write`. Returns whether some of the run is damaged.
 pub(crate) fn frames(
     bytes: &[u8],
     mut write: impl FnMut(&[u8]) -> io::Result<()>,
@@ -70,7 +70,7 @@ pub(crate) fn frames(
     for block in run.blocks() {
         match block {
             Ok(block) => {
-                // The process may not have been able to write the whole one, of which this says less.
+                // The process may have been unable to write its own frame of the module. This frame has less.
                 write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }
@@ -80,7 +80,7 @@ pub(crate) fn frames(
     Ok(false)
 }
 
-/// Appends what is in a run to the file of its part.
+/// Appends the content of a run to the file of its part.
 pub(crate) fn append(pool: &PoolFile, run: &LoopRun, part: &Dir, path: &Path) -> Result<()> {
     let Some(bytes) = run.read(pool).map_err(Error::on("read", path))? else { return Ok(()) };
     let mut all = Vec::new();
@@ -89,7 +89,7 @@ pub(crate) fn append(pool: &PoolFile, run: &LoopRun, part: &Dir, path: &Path) ->
         Ok(())
     };
     if frames(&bytes, collect).map_err(Error::on("read", path))? {
-        // Readers find a frame that is none, and say so.
+        // Bytes that are not a frame: readers find the damage, and report it.
         all.extend_from_slice(&[0xff; 8]);
     }
     let mut file = part.append(LOOPS_NAME)?;

@@ -17,19 +17,20 @@ use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
 use crate::sparse::{is_mostly_holes, read_data};
 
-/// Moments closer than this say nothing about the rate of a clock.
+/// Moments that are closer together than this do not give the rate of a clock.
 const SHORTEST_NS: u64 = 1_000_000;
 
 impl Profile {
-    /// What instrumented loops counted. Nothing where none were recorded. Damage is among its losses,
-    /// not an error.
+    /// The counts of instrumented loops; empty if none were recorded. Damage is among the losses, and not an
+    /// error.
     ///
     /// # Errors
     /// A file cannot be read.
     pub fn loops(&self) -> Result<Loops> {
         let mut loops = Loops::default();
         let mut lost = 0;
-        // The pool first: what is moved from there meanwhile is seen twice, not never.
+        // The pool is read first: runs that are moved from there meanwhile are then seen twice instead of
+        // never.
         let mut left = self.left_runs(&mut lost)?;
         let mut moments: BTreeMap<(usize, u32), Vec<(u64, u64)>> = BTreeMap::new();
         for (index, process) in self.processes.iter().enumerate() {
@@ -107,7 +108,7 @@ impl Profile {
         Ok(Some(code))
     }
 
-    /// What is in the pools, by process.
+    /// The runs in the pools, by process.
     fn left_runs(&self, lost: &mut u64) -> Result<HashMap<usize, Vec<LoopFrames>>> {
         let mut left: HashMap<usize, Vec<LoopFrames>> = HashMap::new();
         for (pass, file) in (0u32..).zip(&self.pools) {
@@ -133,7 +134,8 @@ impl Profile {
         Ok(left)
     }
 
-    /// Ticks in a second. The clock of the profile is the better one, where it is the same.
+    /// Ticks in a second. If the loops have the clock of the profile, the profile's rate is used, because it
+    /// is more exact.
     fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
         if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
             return 1e9 / self.timeline.ns_per_tick();
@@ -148,7 +150,7 @@ impl Profile {
     }
 }
 
-/// A module of which only another process, or another file, has the side table has the same one.
+/// Gives a module without a side table the one that another process, or another file, has of the same module.
 fn share_tables(modules: &mut [LoopModule]) {
     let known: HashMap<[u8; 16], String> =
         modules.iter().filter_map(|module| Some((module.id, module.table.clone()?))).collect();
@@ -157,10 +159,11 @@ fn share_tables(modules: &mut [LoopModule]) {
     }
 }
 
-/// Whose a row is: number of the run, of the block in it, and what is in that.
+/// The identity of a row: the number of its run, of the block in the run, and of the row or record in the
+/// block.
 type Key = (u32, u32, u64);
 
-/// What the frames of one process say. What is there twice is used once.
+/// The content of the frames of one process. What the frames have twice is used once.
 #[derive(Default)]
 struct Found {
     modules: BTreeMap<u32, ModuleFrame>,
@@ -178,7 +181,7 @@ impl Found {
             match frame {
                 LoopFrame::Module(module) => {
                     let known = self.modules.entry(module.number).or_default();
-                    // One from the pool says less than the process itself.
+                    // A frame from the pool has less than the one that the process itself wrote.
                     let says_less =
                         known.costs.is_none() && known.object.is_empty() && known.table.is_empty();
                     if says_less {
@@ -188,7 +191,7 @@ impl Found {
                 LoopFrame::Rows(frame) => {
                     for row in frame.rows {
                         let key = (frame.serial, frame.block, u64::from(row.id));
-                        // What is in the file is what the thread ended with.
+                        // The file comes first: it has the counts with which the thread ended.
                         self.rows.entry(key).or_insert((frame.module, frame.tid, row));
                     }
                 }
@@ -292,7 +295,7 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
-/// `None`: nothing is known, or what is known contradicts itself.
+/// `None` if nothing is known, or if the facts contradict each other.
 fn trips_of(trips: Trips) -> Option<LoopTrips> {
     let Trips { least, most, first, buckets } = trips;
     (least <= most).then_some(LoopTrips { least, most, first, buckets })

@@ -38,8 +38,8 @@ pub struct Announcement {
 }
 
 impl Announcement {
-    /// Prepares the manifest of the profile in `dir`. What writes it is watched beside what
-    /// `manifest` watches already.
+    /// Prepares the manifest of the profile in `dir`. The process that writes it is added to the processes
+    /// that `manifest` already watches.
     ///
     /// # Errors
     /// The directory cannot be opened, or the system has no random numbers.
@@ -64,8 +64,8 @@ impl Announcement {
         Ok(Self { dir, text, pid, start_time, temporary, name })
     }
 
-    /// Writes the manifest, with the calling process as one that is watched, and says which that is.
-    /// Makes only system calls: no memory is allocated, no lock taken.
+    /// Writes the manifest, with the calling process as one that is watched, and returns which process that
+    /// is. Makes only system calls: no memory is allocated, and no lock is taken.
     ///
     /// # Errors
     /// The directory is not writable, the disk is full, `/proc` is missing.

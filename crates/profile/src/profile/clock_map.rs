@@ -19,7 +19,7 @@ pub(crate) struct ClockMap {
     to_ticks: i64,
     /// Ticks of the profile in a tick of the recording.
     ratio: f64,
-    /// What `CLOCK_MONOTONIC` of the profile is ahead of that of the recording, in ns.
+    /// How many ns `CLOCK_MONOTONIC` of the profile is ahead of that of the recording.
     ahead_ns: i64,
 }
 

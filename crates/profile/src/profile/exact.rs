@@ -48,7 +48,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes sure that a thread of which only counts are known is among the threads.
+    /// Adds a thread that has counts and no pages to the threads.
     fn meet_thread(&mut self, uid: u32, tid: u32) {
         if let Err(place) = self.threads.binary_search_by_key(&uid, |thread| thread.uid) {
             let thread = Thread { uid, tid, name: String::new(), pages: Vec::new() };

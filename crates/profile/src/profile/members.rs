@@ -35,7 +35,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let first = first(&members);
     let clock = members.get(first).map(|one| one.manifest.clock).unwrap_or_default();
     manifest.clock = clock;
-    // The manifest of the whole has none on disk: what reads passes there looks for them next to it.
+    // The manifest of the whole has no file: the code that reads passes looks for the manifest next to them.
     manifest.passes = members.iter().map(|one| one.manifest.passes).max().unwrap_or(0);
     let timeline = common(&members, first);
     let described = describe(&manifest, &members, first);
@@ -62,7 +62,7 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
         losses: Vec::new(),
         left_out: Vec::new(),
         roots: Vec::new(),
-        // Members were over when they were merged.
+        // The members' recordings were over when they were merged.
         pools: Vec::new(),
     };
     for (member, ((one, map), places)) in members.into_iter().zip(maps).zip(places).enumerate() {
@@ -106,7 +106,7 @@ impl Profile {
 }
 
 impl Process {
-    /// Whether the process's directory has such files, as far as that can be found out.
+    /// Whether the process's directory has files of activities, as far as that can be found out.
     pub fn has_events(&self) -> bool {
         self.losses.iter().any(|loss| loss.loss() == Some(Loss::PluginEventsLeft))
     }

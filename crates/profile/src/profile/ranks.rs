@@ -8,8 +8,8 @@ use super::{Process, Profile};
 use crate::leftovers::PartId;
 use crate::ops::Ops;
 
-/// Gives each process without a rank of its own the one of the recording; what plugins gave in a
-/// process gets the rank of that process.
+/// Gives each process without a rank of its own the rank of the recording; the events of plugins in a process
+/// get the rank of that process.
 pub(super) fn complete(processes: &mut [Process], of_recording: Option<Job>) {
     let own: HashMap<PartId, Job> =
         processes.iter().filter_map(|process| Some((process.id, process.job?))).collect();
@@ -20,8 +20,8 @@ pub(super) fn complete(processes: &mut [Process], of_recording: Option<Job>) {
 }
 
 impl Profile {
-    /// For each process, the index of the first process of the same rank. Processes of one member whose
-    /// rank is not known are together, too.
+    /// For each process, the index of the first process of the same rank. Processes of one member without a
+    /// known rank are treated like processes of one rank.
     pub fn ranks(&self) -> Vec<usize> {
         let mut first = HashMap::new();
         let each = self.processes.iter().enumerate();
@@ -59,8 +59,8 @@ impl Profile {
         !self.processes.is_empty()
     }
 
-    /// Whether processes of other ranks are in the same recording as those of this rank. Activities
-    /// are of a whole recording, so those of the rank alone cannot be told.
+    /// Whether processes of other ranks are in the same recording as those of this rank. Activities belong to
+    /// a whole recording, so those of the rank alone cannot be found.
     pub fn shares_recording(&self, rank: u32) -> bool {
         !self.shared_members(rank).is_empty()
     }

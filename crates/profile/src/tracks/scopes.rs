@@ -1,4 +1,4 @@
-//! What the scopes of series are called.
+//! The names of the scopes of series.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -37,7 +37,8 @@ impl<'a> ScopeNames<'a> {
         names
     }
 
-    /// Returns what has to be said of the source of a series; `None` if no other source has the same.
+    /// Returns the source of a series if its name must contain it; `None` if no other source has the same
+    /// scope.
     pub fn source<'s>(&self, series: &'s Series) -> Option<&'s str> {
         let sources = self.sources.get(&key(series)).filter(|sources| sources.len() > 1)?;
         let own = short(&series.source);
