@@ -1,11 +1,11 @@
-//! Attributes that become false.
+//! Removes attributes that instrumentation makes false.
 //!
-//! An instrumented function writes memory, reads a clock and calls a runtime. If the text said
-//! that it does not (`memory(none)`), two calls with the same arguments would be one after the
-//! next optimisation, and the count would be wrong. The same holds for whoever calls it, and at
-//! each place from which it is called. So these attributes are taken from the functions that are
-//! defined here and that call others or are instrumented, and from calls of anything but declared
-//! functions: those are not instrumented here.
+//! An instrumented function writes memory, reads a clock and calls a runtime. If the text still said that it
+//! does not (`memory(none)`), the next optimisation would join two calls with the same arguments, and the
+//! count would be wrong. The attributes of its callers and of the places of the calls would be false as well.
+//! So these attributes are removed from the functions that are defined here and that call others or are
+//! instrumented, and from calls of anything but declared functions: declared functions are not instrumented
+//! here.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use crate::edit::Edits;
 use crate::module::Module;
 use crate::scan::{Span, Token, Tokens, name, number};
 
-/// Attributes that say what a function does not do.
+/// Attributes that promise that a function does not do something.
 const FALSE_NOW: [&[u8]; 10] = [
     b"memory",
     b"readnone",
@@ -28,14 +28,14 @@ const FALSE_NOW: [&[u8]; 10] = [
     b"nofree",
 ];
 
-/// Groups of attributes with such attributes, and those that take their place.
+/// The groups that contain such attributes, and the groups that take their place.
 #[derive(Debug, Default)]
 pub struct Weaker {
     /// The old group's number, and the new one's.
     twins: BTreeMap<u32, u32>,
 }
 
-/// Where in a list of attributes something is to be taken out.
+/// The places in a list of attributes where an attribute is removed.
 fn false_now(text: &[u8], span: Span) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
     let mut depth = 0_u32;
@@ -94,9 +94,9 @@ impl Weaker {
         }
     }
 
-    /// Weakens a definition: what is between its arguments and its body.
+    /// Weakens a definition: the text between its arguments and its body.
     pub fn definition(&self, text: &[u8], tail: Span, edits: &mut Edits) {
-        // What `prefix` and its like say is not an attribute.
+        // The operands of `prefix` and similar words are not attributes.
         for piece in false_now(text, tail) {
             edits.replace(piece, "");
         }

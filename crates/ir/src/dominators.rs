@@ -2,7 +2,7 @@
 //! (TOPLAS 1979): O(m log n) on every graph. The iterative algorithm of Cooper, Harvey and Kennedy
 //! is shorter, but quadratic in deep nests of loops, and a text may have any.
 
-/// Marks what is not there.
+/// Stands for a node that does not exist.
 pub const NONE: u32 = u32::MAX;
 
 /// A directed graph: the successors of node `i` are `targets[starts[i]..starts[i + 1]]`.
@@ -53,10 +53,10 @@ impl Graph {
     }
 }
 
-/// The dominator tree of what node 0 reaches.
+/// The dominator tree of the nodes that node 0 reaches.
 #[derive(Clone, Debug, Default)]
 pub struct Dominators {
-    /// The immediate dominator of each node; [`NONE`] of node 0 and of what it does not reach.
+    /// The immediate dominator of each node; [`NONE`] of node 0 and of nodes that it does not reach.
     pub idom: Vec<u32>,
     /// Nodes in the order in which a depth-first search finds them, parents before children.
     pub order: Vec<u32>,
@@ -157,7 +157,7 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     (order, parent)
 }
 
-/// The forest of the nodes that are already dealt with.
+/// The forest of the nodes that were already processed.
 struct Forest {
     ancestor: Vec<u32>,
     label: Vec<u32>,

@@ -2,11 +2,11 @@
 
 use crate::scan::Span;
 
-/// Changes to a text, each of which replaces a piece of it. Pieces do not overlap; what is
-/// inserted at the same place stays in the order in which it was added.
+/// Changes to a text, each of which replaces a piece of it. Pieces do not overlap. Texts that are inserted at
+/// the same place stay in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Edits {
-    /// What is replaced, and by which piece of `arena`.
+    /// The piece that is replaced, and the piece of `arena` that takes its place.
     all: Vec<(Span, usize, usize)>,
     arena: String,
 }
@@ -24,7 +24,8 @@ impl Edits {
         self.replace(Span { start: at, end: at }, what);
     }
 
-    /// The text between two offsets with these changes, all of which are inside; forgets them.
+    /// Appends the text between two offsets with these changes, all of which are inside, and forgets the
+    /// changes.
     pub fn apply(&mut self, text: &[u8], within: Span, out: &mut Vec<u8>) {
         self.all.sort_by_key(|(span, from, _)| (span.start, span.end, *from));
         let mut at = within.start;

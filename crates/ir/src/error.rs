@@ -9,7 +9,7 @@ pub enum IrError {
     /// The text is not LLVM's text.
     #[error("this is {0}, not the text of LLVM IR")]
     Other(&'static str),
-    /// Nothing in it belongs to LLVM IR.
+    /// The text contains nothing of LLVM IR.
     #[error("this is not the text of LLVM IR: line 1 is {0:?}")]
     Unknown(String),
     /// The text is longer than offsets of 32 bits reach.
@@ -26,7 +26,7 @@ pub enum IrError {
     /// A bracket closes nothing.
     #[error("line {line}: {bracket:?} closes nothing")]
     Unbalanced {
-        /// Where, from 1.
+        /// The line, from 1.
         line: u32,
         /// The bracket.
         bracket: char,
@@ -34,7 +34,7 @@ pub enum IrError {
     /// A definition has no name, no arguments or no body.
     #[error("line {line}: this definition has no {what}")]
     Definition {
-        /// Where, from 1.
+        /// The line, from 1.
         line: u32,
         /// What the definition lacks.
         what: &'static str,
@@ -46,13 +46,13 @@ pub enum IrError {
         line: u32,
         /// The function, as the text names it.
         function: String,
-        /// What is wrong.
+        /// The defect.
         why: String,
     },
-    /// Pointers with types are of LLVM 14 and older.
+    /// The text has pointers with types, which only LLVM 14 and older write.
     #[error("line {line}: pointers with a type (as in i8*) are of LLVM 14 or older")]
     TypedPointers {
-        /// The first one, from 1.
+        /// The line of the first one, from 1.
         line: u32,
     },
     /// The text already has a descriptor.
@@ -61,13 +61,13 @@ pub enum IrError {
     /// There is no clock for this target.
     #[error("target {0}: loops can be timed on x86_64 and aarch64 with 64-bit pointers only")]
     Target(String),
-    /// The text does not say what it is for.
+    /// The text does not name its target.
     #[error("the text names no target")]
     NoTarget,
     /// The list of constructors is not as LLVM writes it.
     #[error("line {line}: @{name} is not a list as LLVM writes it")]
     Constructors {
-        /// Where, from 1.
+        /// The line, from 1.
         line: u32,
         /// `llvm.global_ctors` or `llvm.global_dtors`.
         name: &'static str,
@@ -78,7 +78,7 @@ pub enum IrError {
     /// The text is MLIR's text in the form that has every operation's name in quotes.
     #[error("line {line}: MLIR's generic form cannot be read")]
     Generic {
-        /// Where, from 1.
+        /// The line, from 1.
         line: u32,
     },
     /// No function of the `llvm` dialect has a body.

@@ -76,7 +76,7 @@ pub struct Body {
     pub edges: Vec<Edge>,
     /// Calls, for those who look at their attributes.
     pub calls: Vec<Call>,
-    /// Orders of uses: they would be wrong after a change.
+    /// Directives about the order of uses: they would be wrong after a change.
     pub use_orders: Vec<Span>,
     /// Offset after the last `alloca` of constant size in the entry block, or where it begins.
     pub entry: u32,
@@ -255,8 +255,8 @@ impl Body {
         false
     }
 
-    /// Finds the targets of all terminators. An error is the line of a malformed one, and what is wrong
-    /// with it: no compiler would read such a text, and a hook on a wrong edge would count wrongly.
+    /// Finds the targets of all terminators. The error has the line of a malformed terminator, and its
+    /// defect: no compiler would read such a text, and a hook on a wrong edge would count wrongly.
     fn resolve<'a>(
         &mut self,
         text: &'a [u8],
@@ -352,7 +352,7 @@ fn label(text: &[u8], at: usize) -> Option<Span> {
     (text.get(end) == Some(&b':')).then(|| Span::new(at, end))
 }
 
-/// The word that says what a statement does.
+/// The keyword of a statement.
 fn operation(text: &[u8], statement: Span) -> Span {
     let (start, end) = (statement.start as usize, statement.end as usize);
     let text = &text[..end];
@@ -383,7 +383,7 @@ fn is_static(text: &[u8], statement: Span, op: Span) -> bool {
             Token::Mark(b'(' | b'[' | b'{' | b'<') => depth += 1,
             Token::Mark(b')' | b']' | b'}' | b'>') => depth = depth.saturating_sub(1),
             Token::Mark(b',') if depth == 0 => after_comma = true,
-            // The type may be a name, the number of elements is after a comma.
+            // The type may be a name; the number of elements follows a comma.
             Token::Local if after_comma && depth == 0 => return false,
             _ => {}
         }

@@ -1,10 +1,10 @@
-//! What the first block of a loop does besides deciding whether the loop goes on. The last run of a
-//! block that only decides (`while (i < n)`) is not an iteration; the last run of a block that also works is one.
+//! Whether the first block of a loop works, or only decides whether the loop goes on. The last run of a block
+//! that only decides (`while (i < n)`) is not an iteration; the last run of a block that also works is one.
 //!
-//! A block works if it does what can be seen after the loop has ended: it stores, calls a function, or
-//! computes a value that each iteration hands to the next one and that is used after the loop, such as
-//! a sum. A variable that only changes by a constant is not such a value, because `while (i++ < n)`
-//! computes one as well.
+//! A block works if its effect can be seen after the loop has ended: it stores, calls a function, or computes
+//! a value that each iteration hands to the next one and that is used after the loop, such as a sum. A
+//! variable that only changes by a constant is not such a value, because `while (i++ < n)` computes one,
+//! although it only decides.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ const WRITING: [&[u8]; 7] = [
     b"vp.store",
 ];
 
-/// What a line says, without the name of its value.
+/// A statement without the name of its value.
 pub fn statement(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii_start();
     match line.first() {
@@ -54,7 +54,7 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
     })
 }
 
-/// In which blocks of a function each local value is used or defined.
+/// The blocks of a function in which each local value is used or defined.
 #[derive(Debug)]
 pub struct Uses<'a> {
     blocks: HashMap<&'a [u8], Vec<u32>>,

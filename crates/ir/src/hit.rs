@@ -1,6 +1,6 @@
-//! What runs when a hit is drawn and when it ends, in whichever language a hook is written:
-//! [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm` dialect. `loops.h` says what each
-//! number means.
+//! The code that runs when a hit is drawn and when it ends, in whichever language a hook is written:
+//! [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm` dialect. `loops.h` says what each number
+//! means.
 //!
 //! Values and addresses are names in the text. Numbers have 64 bits.
 
@@ -8,7 +8,7 @@ use std::mem::offset_of;
 
 use abi::loops::{Entry, Mode, Module, Trips};
 
-/// Prints single operations. What they compute gets a name, which they return.
+/// Prints single operations. Each returns the name of its result.
 pub trait Print {
     /// The address of a field.
     fn at(&mut self, pointer: &str, offset: usize) -> String;
@@ -18,7 +18,7 @@ pub trait Print {
     fn store(&mut self, value: &str, address: &str);
     /// Reads a pointer of an entry, in one piece.
     fn load_pointer(&mut self, address: &str) -> String;
-    /// Reads a word that nobody changes.
+    /// Reads a word that does not change.
     fn load_constant(&mut self, address: &str) -> String;
     /// Reads a field of the descriptor that has 32 bits.
     fn setting(&mut self, offset: usize) -> String;
@@ -46,10 +46,10 @@ pub trait Print {
     fn label(&mut self, block: String);
     /// A branch. `rare` says that it is rarely taken, or nearly always.
     fn branch(&mut self, condition: &str, then: &str, otherwise: &str, rare: Option<bool>);
-    /// Goes on in this block, which begins here.
+    /// Begins this block, and continues in it.
     fn join(&mut self, block: String);
 
-    /// Adds to a field of an entry, and gives what was there and what is there now.
+    /// Adds to a field of an entry, and returns its old and its new value.
     fn add(&mut self, entry: &str, offset: usize, value: &str) -> (String, String) {
         let address = self.at(entry, offset);
         let old = self.load(&address);
@@ -58,13 +58,13 @@ pub trait Print {
         (old, new)
     }
 
-    /// Adds 1 to a field of an entry, in the same way.
+    /// Adds 1 to a field of an entry, and returns its old and its new value.
     fn count(&mut self, entry: &str, offset: usize) -> (String, String) {
         let one = self.number(1);
         self.add(entry, offset, &one)
     }
 
-    /// Stores a number in the place of one that is not as good.
+    /// Stores a number if it is better than the one in its place.
     fn better(&mut self, how: &str, new: &str, pointer: &str, offset: usize) {
         let address = self.at(pointer, offset);
         let old = self.load(&address);
@@ -124,7 +124,7 @@ pub trait Print {
         let carry = self.flag(&over);
         let high = self.binary("add", &high, &carry);
         self.add(entry, squares + 8, &high);
-        // Mode sampled keeps the longest time in the place of the children's.
+        // Mode sampled keeps the longest time in the field that has the children's time in mode timed.
         if mode == Mode::Sampled {
             self.better("ugt", ticks, entry, offset_of!(Entry, child_ticks));
         }
@@ -139,8 +139,8 @@ pub trait Print {
         }
     }
 
-    /// Books the iterations of this one hit, if somebody wants them; `sum` are those of all hits. One
-    /// block without branches, so that it costs a load and a test where nobody does.
+    /// Books the iterations of this hit, if somebody wants them; `sum` is the number of iterations of all
+    /// hits. The code is one block without branches, so that it costs a load and a test if nobody wants them.
     fn trip(&mut self, entry: &str, iterations: &str, sum: &str, mode: Mode) {
         let address = self.at(entry, offset_of!(Entry, trips));
         let trips = self.load_pointer(&address);

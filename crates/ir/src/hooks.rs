@@ -1,5 +1,5 @@
-//! The code of a hook: what runs when a function or loop begins and ends. `loops.h` says what each
-//! number means, and `docs/loops.md` what each mode does.
+//! The code of a hook, which runs when a function or loop begins and ends. `loops.h` says what each number
+//! means, and `docs/loops.md` what each mode does.
 //!
 //! Every number of an entry is read and written with a monotonic atomic access, which is a plain
 //! load or store in machine code. It keeps each number whole for those who read it at the same
@@ -63,7 +63,7 @@ pub const TABLE: &str = "%cpt.table";
 /// Writes hooks into the text of one function.
 #[derive(Debug)]
 pub struct Writer {
-    /// What was written.
+    /// The text so far.
     pub out: String,
     /// The block that is being written, without `%`.
     pub block: String,
@@ -89,7 +89,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    /// What a hook keeps in a mode.
+    /// The values that a hook keeps in a mode.
     pub fn of(mode: Mode, hook: &Hook) -> &'static [Self] {
         match mode {
             Mode::Count | Mode::Log => &[],
@@ -103,7 +103,7 @@ impl Kept {
         if self == Self::End { "ptr" } else { "i64" }
     }
 
-    /// The value where there is nothing to keep.
+    /// The value if the hook keeps nothing.
     pub fn nothing(self) -> &'static str {
         if self == Self::End { "null" } else { "0" }
     }
@@ -172,7 +172,7 @@ impl Writer {
         self.value(format_args!("load atomic ptr, ptr {address} {order}, align 8"))
     }
 
-    /// Goes on in a new block if there is a table; gives the block in which both ways join.
+    /// Continues in a new block if there is a table; returns the block in which both ways join.
     fn if_table(&mut self) -> String {
         let there = self.is_there(TABLE);
         let (on, join) = (self.new_block(), self.new_block());
@@ -181,8 +181,8 @@ impl Writer {
         join
     }
 
-    /// Asks for the table of this thread, at the entry of a function. What is written begins in a
-    /// block that has no name, and ends in one that has.
+    /// Asks for the table of this thread, at the entry of a function. The text begins in a block that has no
+    /// name, and ends in one that has a name.
     pub fn enter(&mut self) {
         self.join("cpt.start".to_owned());
         let enter = self.pointer(offset_of!(Module, enter), "acquire");
@@ -357,12 +357,13 @@ impl Writer {
         }
     }
 
-    /// An empty hit on the entry at `entry`, start and end, in a function that has no table. What
-    /// follows begins in the block `after`.
+    /// An empty hit on the entry at `entry`, start and end, in a function that has no table. The text after
+    /// it begins in the block `after`.
     pub fn rehearse(&mut self, entry: &str, hook: &Hook, after: &str) {
         let from = self.block.clone();
         let join = self.new_block();
-        // The table is there in this case, too: the test is of the pointer that it would be.
+        // The table is there in this case as well: the test is of the pointer that would be null without a
+        // table.
         let there = self.is_there(entry);
         let on = self.new_block();
         self.branch(&there, &on, &join, Some(false));

@@ -31,16 +31,16 @@ pub struct Instrumented {
     pub table: SideTable,
     /// The table as it is embedded in the text.
     pub json: String,
-    /// How much was done.
+    /// Numbers of functions and loops.
     pub counts: Counts,
 }
 
-/// How much was done.
+/// Numbers of functions and loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Functions with bodies.
     pub functions: usize,
-    /// Loops in all of them that were looked at.
+    /// Loops in all functions that were looked at.
     pub loops: usize,
     /// Functions that have an id.
     pub instrumented_functions: usize,
@@ -87,7 +87,7 @@ impl Analysis {
     }
 }
 
-/// Everything that goes on from function to function.
+/// The state that is kept from function to function.
 struct Run<'a> {
     text: &'a [u8],
     module: &'a Module,
@@ -118,7 +118,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     let triple = module.triple.clone().or_else(|| options.target.map(str::to_owned));
     let triple = triple.filter(|triple| !triple.is_empty()).ok_or(IrError::NoTarget)?;
     let clock = Clock::of(&triple).ok_or_else(|| IrError::Target(triple.clone()))?;
-    // The identity is of what goes in, so that it can be a part of names from the beginning.
+    // The identity is computed from the input, so that it can be a part of names from the beginning.
     let id = identity(text, options, &triple, &module);
     let names = Names { id: format!("{:032x}", u128::from_be_bytes(id)) };
     let free = module.metadata.len() as u32;
@@ -161,8 +161,9 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     run.finish(&names, id, &triple, weights)
 }
 
-/// What the same text with the same options becomes: it changes whenever its ids, its entries in the side
-/// table, or what is counted do. Otherwise two modules of one identity would mean different things.
+/// The revision of what is made of a text. It is raised whenever the same text with the same options gets
+/// other ids, other entries in the side table, or other counters. Otherwise two different modules would have
+/// the same identity.
 pub const REVISION: u32 = 2;
 
 /// 128 bits that only the same text with the same options has.
@@ -211,7 +212,7 @@ impl Run<'_> {
             for order in &analysis.body.use_orders {
                 self.edits.replace(*order, "");
             }
-            // The new blocks can be large, so they are not copied about.
+            // The new blocks can be large, so they are not copied.
             self.flush(definition.body.end);
             self.out.extend_from_slice(self.writer.out.as_bytes());
             self.writer.out.clear();
@@ -404,7 +405,7 @@ impl Run<'_> {
             function.get_or_insert(&one.function);
             let entry = &mut self.table.entries[hook.id as usize];
             entry.variable = Some(one.variable.clone());
-            // The lines in the text are numbers of loops.
+            // The lines in the text are the numbers of loops.
             (entry.file, entry.line, entry.column) = match &one.source {
                 Some((file, line)) => (Some(file.clone()), Some(*line), None),
                 None => (None, None, None),

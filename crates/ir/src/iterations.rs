@@ -1,13 +1,12 @@
-//! How often a loop ran, from a value that it has anyway: a phi node of the header that begins at
-//! a known value and changes by a constant. What it has become when the loop is left gives the
-//! number of iterations, without any work inside the loop. The value is an integer, or a pointer that
-//! moves over the elements of an array.
+//! The number of iterations of a loop, from a value that the loop has anyway: a phi node of the header that
+//! begins at a known value and changes by a constant. Its value when the loop is left gives the number of
+//! iterations, without any work inside the loop. The value is an integer, or a pointer that moves over the
+//! elements of an array.
 //!
-//! An iteration is one run of the loop's body, of the loop as the text has it: of the vectorised
-//! one, if the text is vectorised. Where the header only decides whether to go on (`while`), the
-//! run of the header that ends the loop is not counted; where the header also works ([`crate::header`]),
-//! or the decision is in the body or after it, the last run is counted, even if it was left in the
-//! middle.
+//! An iteration is one run of the loop's body as the text has it: if the text is vectorised, of the
+//! vectorised body. If the header only decides whether to go on (`while`), the run of the header that ends
+//! the loop is not counted. If the header also works ([`crate::header`]), or if the decision is in the body
+//! or after it, the last run is counted, even if it was left in the middle.
 
 use std::collections::HashMap;
 
@@ -18,7 +17,7 @@ use crate::loops::Loops;
 use crate::phi::{Incoming, incoming};
 use crate::scan::{Span, Token, Tokens, name};
 
-/// What a counter changes by 1 in.
+/// The unit in which a counter changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// An integer of this many bits, at most 64.
@@ -36,13 +35,13 @@ pub struct Counter {
     pub unit: Unit,
     /// The value with which the counter begins, as the text has it.
     pub start: String,
-    /// What is added in each iteration, in the unit; not 0.
+    /// The number that is added in each iteration, in the unit; not 0.
     pub step: i64,
-    /// What the phi node gets from inside of the loop, with `%`.
+    /// The value that the phi node gets from inside of the loop, with `%`.
     pub next: String,
     /// How many edges go back to the header.
     pub latches: u32,
-    /// Whether the last run of the header is an iteration, too: the header has an edge to itself, or
+    /// Whether the last run of the header is an iteration as well: the header has an edge to itself, or
     /// works.
     pub whole: bool,
 }

@@ -1,8 +1,8 @@
 //! The text of instrumented functions, as the side table keeps it: reports show it with numbers in
 //! its margin, wherever the file itself is by then.
 //!
-//! Short texts are kept as they are, longer ones compressed (DEFLATE in base64). What is longer than
-//! `MOST_BYTES` is left out: then the table has the name and the hash of the file only.
+//! Short texts are kept as they are, longer ones compressed (DEFLATE in base64). A text that is longer than
+//! `MOST_BYTES` is left out: then the table has only the name and the hash of the file.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -48,13 +48,13 @@ pub enum TextError {
     /// The table has no text, only its hash.
     #[error("the text of {0} was too long to be kept")]
     NotKept(String),
-    /// What is compressed is damaged.
+    /// The compressed text is damaged.
     #[error("the text of {0} in the side table is damaged")]
     Damaged(String),
     /// A few compressed bytes may become very many.
     #[error("the text of {0} in the side table is longer than such a table can have it")]
     TooLong(String),
-    /// A file is another one than that which was instrumented.
+    /// The file is not the one that was instrumented.
     #[error("{0} is not the text that was instrumented (its hash is different)")]
     Other(String),
 }
@@ -98,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// What a side table keeps of it. `whole` is the text of the file.
+    /// The entry of the side table for the text. `whole` is the text of the file.
     pub fn finish(self, language: &str, path: &str, whole: &[u8]) -> KeptText {
         let (language, path) = (language.to_owned(), path.to_owned());
         let mut kept = KeptText { language, path, hash: hash(whole), ..KeptText::default() };
@@ -126,8 +126,8 @@ impl KeptText {
         texts.map(|text| text.len() as u64).sum()
     }
 
-    /// The lines that are kept, by number. They, and what it takes to hold them, must fit into `room`
-    /// bytes, which become fewer by as much: a few bytes may stand for any number.
+    /// The lines that are kept, by number. Their memory must fit into `room` bytes, from which it is
+    /// subtracted: a few compressed bytes may become very many.
     ///
     /// # Errors
     /// No text is kept, it is damaged, or it has no room.

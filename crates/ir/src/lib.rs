@@ -6,24 +6,24 @@
 //! |---|---|
 //! | [`instrument`] | a whole module, from text to text |
 //! | [`kept`] | the text of functions, as the side table keeps it |
-//! | [`table`] | the side table: what each id of an instrumented module is |
+//! | [`table`] | the side table: the function or loop of each id of an instrumented module |
 //! | [`scan`] | the text as statements and tokens |
 //! | [`module`] | the top level of a module: functions, target, attributes, metadata |
 //! | [`function`] | the body of a function: blocks, phi nodes, terminators, edges |
 //! | [`phi`] | the entries of a phi node |
 //! | [`dominators`] | the dominator tree of a control-flow graph |
 //! | [`loops`] | natural loops |
-//! | [`choice`] | which of them are instrumented |
+//! | [`choice`] | which loops are instrumented |
 //! | [`schedule`] | which loop of a TVM schedule a loop is |
-//! | [`header`] | what the first block of a loop does besides deciding whether it goes on |
+//! | [`header`] | whether the first block of a loop works, or only decides whether it goes on |
 //! | [`iterations`] | values that count the iterations of a loop |
-//! | [`trips`] | how often a loop runs each time, where the text says so |
+//! | [`trips`] | how many iterations each hit of a loop has, where the text says so |
 //! | [`twice`] | functions that return twice (`setjmp`) |
-//! | [`source`] | what a loop is called in its source |
-//! | [`hit`] | what runs when a hit is drawn and ends, in whichever language |
+//! | [`source`] | the name of a loop in its source |
+//! | [`hit`] | the code of a hit's start and end, in whichever language |
 //! | [`hooks`] | the code of a hook |
-//! | [`rewrite`] | a function with hooks on the edges of its loops |
-//! | [`attributes`] | attributes that become false |
+//! | [`rewrite`] | inserts hooks on the edges of a function's loops |
+//! | [`attributes`] | removes attributes that become false |
 //! | [`descriptor`] | the module's own part: descriptor, constructor, rehearsal |
 //! | [`mlir`] | the same for the text of MLIR's `llvm` dialect, as IREE's compiler prints it |
 //! | [`edit`] | changes to a text, by offset |

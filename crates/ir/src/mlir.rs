@@ -11,12 +11,11 @@
 //!          llvm.cond_br %54, ^bb2(%25 : i64), ^bb8
 //! ```
 //!
-//! What is inserted into a function are calls of small internal functions (`begin`, `end`, …), which
-//! LLVM always inlines, and new blocks for the edges of loops that hold these calls. Block arguments
-//! stay as they are: each edge passes to its new block nothing, and the new block passes on what the
-//! edge passed before. What a hit keeps from its beginning to its end is in a stack slot of the
-//! function's own activation, which LLVM turns into registers, so that recursion and threads need no
-//! more care than with values.
+//! The inserted text consists of calls of small internal functions (`begin`, `end`, …), which LLVM always
+//! inlines, and of new blocks for the edges of loops, which hold these calls. Block arguments stay as they
+//! are: each edge passes nothing to its new block, and the new block passes on the arguments of the edge. The
+//! values that a hit keeps from its start to its end are in a stack slot of the function's own activation,
+//! which LLVM turns into registers. So recursion and threads need no more care than with values.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! A function with hooks: what is inserted, and which labels and phi nodes change for it.
+//! Inserts hooks into a function, and changes the labels and phi nodes that must change with them.
 //!
 //! Every edge into or out of a chosen loop gets a new block of its own, which holds the hooks.
 //! All names that are added begin with `cpt.`, so that the numbers of unnamed values stay.
@@ -33,7 +33,7 @@ pub struct Work<'a> {
     pub reversed: &'a Graph,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// What is chosen.
+    /// The chosen loops and functions.
     pub choice: &'a Choice,
     /// The hook of the function, if it has an id.
     pub function: Option<Hook>,
@@ -41,7 +41,7 @@ pub struct Work<'a> {
     pub hooks: &'a [Hook],
     /// How hits are recorded.
     pub mode: Mode,
-    /// How iterations are counted, for each of them.
+    /// How iterations are counted, for each hook.
     pub counters: &'a [Option<Counter>],
 }
 
@@ -58,8 +58,8 @@ struct Split {
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
 impl Work<'_> {
-    /// Writes the changes. What belongs before the closing brace stays in the writer. An error is
-    /// a reason to leave the function as it is.
+    /// Writes the changes. The statements before the closing brace stay in the writer. After an error, the
+    /// function is left as it is.
     pub fn rewrite(&self, writer: &mut Writer, edits: &mut Edits) -> Result<(), &'static str> {
         let limit = 64 + 8 * (self.body.edges.len() + self.body.blocks.len());
         if self.hook_count(limit) > limit {
@@ -129,12 +129,12 @@ impl Work<'_> {
         entries
     }
 
-    /// Writes the new blocks, and has the terminators go to them.
+    /// Writes the new blocks, and makes the terminators jump to them.
     fn edges(&self, index: &[u32], writer: &mut Writer, edits: &mut Edits) -> Vec<Split> {
         let entries = self.entries(index);
         let mut copies = vec![0_u32; self.hooks.len()];
         let mut splits: Vec<Split> = Vec::new();
-        // The split of the edge from the block at hand to each block.
+        // For each target block, the split of the edge from the current block.
         let mut split_to = vec![(NONE, NONE); self.body.blocks.len()];
         for from in (0..self.body.blocks.len() as u32).filter(|from| self.live(*from)) {
             for edge in self.body.leaving(from) {
@@ -189,7 +189,7 @@ impl Work<'_> {
     fn join(&self, index: &[u32], splits: &[Split], edits: &mut Edits) {
         let mut order: Vec<u32> = (0..splits.len() as u32).collect();
         order.sort_by_key(|i| splits[*i as usize].to);
-        // The split of the edge from each block to the block at hand.
+        // For each source block, the split of its edge to the current block.
         let mut by_from = vec![NONE; self.body.blocks.len()];
         let mut touched: Vec<u32> = splits.iter().map(|split| split.to).collect();
         touched.extend(self.body.leaving(0).iter().map(|edge| edge.to));
@@ -243,7 +243,7 @@ impl Work<'_> {
         let mut seen: HashSet<u32> = HashSet::new();
         let mut previous_end = None;
         for incoming in incoming(self.text, phi) {
-            // The entry block may have no label; it is the one that no block is named like.
+            // The entry block may have no label. It is then the block that no other name matches.
             let from = names.get(name(incoming.block.of(self.text))).copied().unwrap_or(0);
             let new = match new_name(from) {
                 Some(new) => {
@@ -266,8 +266,9 @@ impl Work<'_> {
         }
     }
 
-    /// The phi nodes of a header that several edges enter: what each of them has begun. `own` are
-    /// the splits of edges to the header, `by_from` the same by the block from which they come.
+    /// The phi nodes of a header that several edges enter: the values that the hook of each edge has kept.
+    /// `own` are the splits of edges to the header, `by_from` the same splits by the block from which they
+    /// come.
     #[expect(clippy::too_many_arguments, reason = "it is a part of `join`, and has its state")]
     fn header_phis(
         &self,
@@ -292,7 +293,7 @@ impl Work<'_> {
                 let _ = write!(out, "{separator}[ {value}, %{} ]", splits[*i as usize].last);
                 separator = ',';
             }
-            // A back edge that leaves an inner loop has a block of its own, too.
+            // A back edge that leaves an inner loop also has a block of its own.
             for split in own.iter().map(|i| &splits[*i as usize]) {
                 if self.loops.contains(l, split.from) {
                     let value = kept.name(hook.id, None);

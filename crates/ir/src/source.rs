@@ -1,4 +1,4 @@
-//! What a loop is called in its source: file, line and column, and its variable.
+//! The name of a loop in its source: file, line and column, and its variable.
 //!
 //! The place comes from the metadata of the loop (`!llvm.loop` with a `!DILocation`), which clang
 //! writes. Otherwise it comes from the locations of the instructions in the header and the latches:
@@ -24,11 +24,11 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
-/// How the files of libraries begin: rustc's, and those of the system.
+/// Prefixes of the files of libraries: rustc's, and those of the system.
 const LIBRARIES: [&str; 3] = ["library/", "/rustc/", "/usr/"];
-/// Bytes of a block that are looked at for a location.
+/// At most this many bytes of a block are searched for a location.
 const MOST_BYTES: usize = 1 << 16;
-/// Calls that are inlined in each other, and scopes around each other.
+/// At most this many inlined calls, or scopes, around each other are followed.
 const MOST_LEVELS: usize = 64;
 
 /// Looks up debug information.
@@ -36,7 +36,7 @@ pub struct Source<'a> {
     text: &'a [u8],
     module: &'a Module,
     files: HashMap<u32, Option<String>>,
-    /// The debug records of one function by what they are about, and where it is.
+    /// The debug records of one function by the value that they describe, and the function's place.
     declarations: (Span, HashMap<&'a [u8], &'a [u8]>),
 }
 
@@ -210,7 +210,7 @@ impl<'a> Source<'a> {
         best.map(|place| self.place(place)).unwrap_or_default()
     }
 
-    /// What the metadata of a loop says, which hangs on the end of its latch.
+    /// The metadata of a loop, which is attached to the terminator of its latch.
     fn by_metadata(&mut self, body: &Body, latch: u32) -> Option<Place> {
         let id = attached(self.text, body.blocks[latch as usize].terminator, b"!llvm.loop")?;
         let node = self.node(id)?;
@@ -230,15 +230,15 @@ impl<'a> Source<'a> {
         (location.line > 0).then(|| self.place(location))
     }
 
-    /// Whether a place is in a library that came with the compiler or the system: then the user's
-    /// code that it was inlined into says more.
+    /// Whether a place is in a library that came with the compiler or the system: then the user's code into
+    /// which it was inlined is the better place.
     fn in_library(&mut self, location: Location) -> bool {
         let file = location.scope.and_then(|scope| self.file(scope));
         file.is_some_and(|file| LIBRARIES.iter().any(|start| file.starts_with(start)))
     }
 
-    /// The variable of a loop: what a phi node of the header is in the source, or the memory that
-    /// the header reads first, or what TVM has named the block for. `file` is the loop's.
+    /// The variable of a loop: the name of a phi node of the header in the source, or of the memory that the
+    /// header reads first, or the name that TVM has given the block. `file` is the loop's file.
     pub fn variable(
         &mut self,
         body: &Body,
@@ -281,8 +281,8 @@ impl<'a> Source<'a> {
         self.recorded_in(record, value, file)
     }
 
-    /// The record of a function that says which variable is at an address. Those of a function are
-    /// collected when the first one is asked for.
+    /// The record of a function that says which variable is at an address. The records of a function are
+    /// collected when this is first called.
     fn declaration(&mut self, body: &Body, address: &[u8]) -> Option<&'a [u8]> {
         let (first, last) = (body.blocks.first()?, body.blocks.last()?);
         let span = Span { start: first.text.start, end: last.text.end };

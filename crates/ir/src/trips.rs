@@ -1,7 +1,8 @@
-//! How often a loop runs each time, where the text alone says so: its counter begins at a number, its
-//! only exit compares the counter with a number, and nothing in it can leave it in another way. A call
-//! can: it may throw, `longjmp`, end the thread or the process, or never return. So a loop that calls
-//! anything but intrinsics of LLVM has no number here, whatever the text says about the called function.
+//! How many iterations each hit of a loop has, where the text alone says so: its counter begins at a number,
+//! its only exit compares the counter with a number, and nothing in the loop can leave it in another way. A
+//! call can leave it: it may throw, `longjmp`, end the thread or the process, or never return. So a loop that
+//! calls anything but intrinsics of LLVM has no number here, whatever the text says about the called
+//! function.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -75,7 +76,7 @@ fn calls_out(block: &[u8]) -> bool {
         let words = [&b"call "[..], b"tail call ", b"musttail call ", b"notail call "];
         let is_call = words.iter().any(|words| statement.starts_with(words));
         let is_other = [&b"invoke "[..], b"callbr "].iter().any(|word| statement.starts_with(word));
-        // After assembly, the block continues, unless it says otherwise.
+        // After assembly, the block goes on, unless the statement is a terminator.
         let has = |word: &[u8]| statement.windows(word.len()).any(|part| part == word);
         if is_call && has(b" asm ") && !has(b" unwind ") {
             return false;
@@ -131,8 +132,8 @@ fn trips(
     u64::try_from(passed + i128::from(last)).ok()
 }
 
-/// How often a comparison of `at`, which `step` is added to each time, with `limit` says that the
-/// loop goes on. `goes_on` says whether it goes on if the comparison is true.
+/// How often a comparison of `at`, to which `step` is added each time, with `limit` lets the loop go on.
+/// `goes_on` says whether the loop goes on if the comparison is true.
 pub(crate) fn passes(
     predicate: &[u8],
     goes_on: bool,

@@ -1,5 +1,5 @@
-//! Functions that return twice: `setjmp` and its like. A function that calls one stays as it is. The time
-//! at which a hit of it began is in a register, and a register may have any value when `setjmp` returns
+//! Functions that return twice: `setjmp` and similar ones. A function that calls one is not instrumented. The
+//! time at which a hit of it began is in a register, and a register may have any value when `setjmp` returns
 //! for the second time.
 
 use std::collections::HashSet;
@@ -19,7 +19,7 @@ pub fn is_one(name: &[u8]) -> bool {
     NAMES.contains(&name) || name.starts_with(b"llvm.eh.sjlj.setjmp")
 }
 
-/// What a module says about functions that return twice: compilers mark calls of them with an attribute.
+/// The attributes in a module that mark functions that return twice: compilers mark calls of them.
 #[derive(Debug, Default)]
 pub struct Twice {
     groups: HashSet<u32>,
