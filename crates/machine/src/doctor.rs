@@ -1,4 +1,4 @@
-//! What about this machine matters to counting and recording, and what each finding prevents.
+//! Everything about this machine that matters to counting and recording, and what each finding prevents.
 
 mod facts;
 mod limit;
@@ -18,7 +18,7 @@ pub use limit::Limit;
 model::named! {
     /// How much a finding matters.
     pub enum Level {
-        /// What was looked at is as it should be.
+        /// The machine is as it should be.
         Ok = "ok",
         /// Something is limited.
         Note = "note",
@@ -30,14 +30,14 @@ model::named! {
 /// One fact about the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What was looked at. Schemas use it as a key.
+    /// The name of the fact. Schemas use it as a key.
     pub name: &'static str,
     pub state: String,
-    /// How much that matters.
+    /// How much the finding matters.
     pub level: Level,
     /// What the finding prevents or limits; `None` at [`Level::Ok`].
     pub prevents: Option<String>,
-    /// Why, as a value from which the command line makes advice; `None` at [`Level::Ok`].
+    /// The reason, as a value from which the command line makes advice; `None` at [`Level::Ok`].
     pub limit: Option<Limit>,
 }
 

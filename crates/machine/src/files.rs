@@ -1,4 +1,4 @@
-//! Reads what the kernel says about the machine in files. Tests can choose another root than `/`.
+//! Reads the kernel's files about the machine. Tests can choose another root than `/`.
 
 use std::fs;
 use std::io::{self, Read};
@@ -32,11 +32,11 @@ pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"
 
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
-/// The most of `/proc/cpuinfo` that is read. Only the first processor is looked at, so reading stops
-/// at the empty line after it: the kernel writes the text as it is read, may interrupt each processor
-/// for its frequency, and takes milliseconds for hundreds of them.
+/// At most this many bytes of `/proc/cpuinfo` are read. Only the first processor is needed, so reading stops
+/// at the empty line after it: the kernel writes the text while it is read, may interrupt each processor to
+/// get its frequency, and takes milliseconds for hundreds of processors.
 const CPUINFO_BYTES: usize = 16 * 1024;
-/// How much of `/proc/cpuinfo` is asked for at a time: less than the text of one processor.
+/// Bytes of `/proc/cpuinfo` that one read asks for: less than the text of one processor.
 const CPUINFO_STEP: usize = 1024;
 
 impl Default for Machine {
@@ -104,7 +104,8 @@ impl Machine {
         }
     }
 
-    /// The file, but of `/proc/cpuinfo` only the first processor, and what was read with it.
+    /// The content of a file. Of `/proc/cpuinfo`, only the first processor and the bytes that were read with
+    /// it.
     fn start_of(&self, path: &str) -> Option<String> {
         let mut file = fs::File::open(self.path(path)).ok()?;
         let mut text = Vec::with_capacity(4 * CPUINFO_STEP);

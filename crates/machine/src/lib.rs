@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`files`] | [`Machine`]: what the kernel says about the machine in files |
+//! | [`files`] | [`Machine`]: the kernel's files about the machine |
 //! | [`killer`] | whether a seccomp filter kills a process that opens a counter; ask before opening one |
 //! | [`check`] | whether counters work here, and why not; they are opened as the agent opens them |
 //! | [`doctor`] | everything about this machine that matters to counting and recording |

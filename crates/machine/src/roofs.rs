@@ -12,7 +12,7 @@
 //! **Rounds.** One round measures every roof once, for some milliseconds, and there are many rounds. So
 //! the repetitions of one roof are spread over all of the measurement, and a program that disturbs some
 //! of them does not disturb all. The best repetition is the roof: whatever else runs can only make a
-//! machine slower. The median and the slowest say how quiet it was.
+//! machine slower. The median and the slowest repetition show how quiet the machine was.
 //!
 //! **Assembly.** The loops are written as instructions, so that a measurement is of that instruction
 //! whatever the compiler and its options are: a compiler makes one vector of several scalar chains, and
@@ -40,11 +40,11 @@ pub struct Roofs {
 /// Floating-point operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
-    /// Bits of one operand: 64 to 512. That of a scalar instruction is the size of its number.
+    /// Bits of one operand: 64 to 512. For a scalar instruction, the size of its number.
     pub bits: u32,
     /// Whether the operand is one number.
     pub scalar: bool,
-    /// Bits of a number: 32 or 64.
+    /// Bits of one number: 32 or 64.
     pub number: u32,
     /// Whether the instruction multiplies and adds at once. Otherwise, as many multiplications as
     /// additions were measured.
@@ -55,7 +55,7 @@ pub struct Compute {
     pub rate: Rate,
 }
 
-/// Bytes that were moved.
+/// A rate at which bytes were moved.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Memory {
     /// The cache (1, 2, 3, …), or `None` for memory.
@@ -64,7 +64,7 @@ pub struct Memory {
     pub kernel: Kernel,
     /// Number of cores that worked.
     pub cores: u32,
-    /// Bytes that each core went over.
+    /// Bytes that each core goes over.
     pub block: u64,
     /// Bytes per second, as STREAM counts them: what was read and written by instructions.
     pub rate: Rate,
@@ -88,7 +88,7 @@ impl Kernel {
     }
 }
 
-/// What was found in all repetitions, per second.
+/// The rates of all repetitions, per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     /// The fastest repetition.
@@ -121,7 +121,7 @@ pub enum RoofError {
     Thread(String),
 }
 
-/// One thing that is measured in each round.
+/// A roof, which is measured in each round.
 enum Part {
     Compute(compute::Loop),
     Memory(Option<u32>, Kernel),
@@ -129,7 +129,8 @@ enum Part {
 
 /// The fewest rounds, however long they take.
 const FEWEST: u32 = 5;
-/// Memory is measured in each round of this number, because going over it takes ten times as long.
+/// Memory is measured only in every round with a number divisible by this, because going over memory takes
+/// ten times as long.
 const MEMORY_EACH: u32 = 3;
 
 /// Measures everything, in rounds, for about as long as `time`. Threads are pinned to the first processor

@@ -63,7 +63,7 @@ fn file_size(machine: &Machine) -> Finding {
 
 /// How many bytes the kernel counts for each counter that is mapped for reading in user mode.
 const PAGE: u64 = 4096;
-/// As many mapped counters as are enough: eight for each of 64 threads.
+/// This many mapped counters are enough: eight for each of 64 threads.
 const PLENTY: u64 = 512;
 
 /// How many counters can be mapped. All processes of a user share `perf_event_mlock_kb` for each

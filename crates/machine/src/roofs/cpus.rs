@@ -3,7 +3,7 @@
 use crate::Machine;
 use crate::files::parse_cpus;
 
-/// Cores, and what they share.
+/// Cores and the caches that they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpus {
     /// The model, as the kernel names it; empty if it does not.

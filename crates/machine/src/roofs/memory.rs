@@ -13,13 +13,13 @@ use std::time::Duration;
 use super::{Cache, Core, Cpus, Kernel, RoofError, team};
 use crate::Machine;
 
-/// How long a measurement takes that goes over memory, which takes milliseconds once.
+/// How long a measurement of memory takes. Going over memory once takes milliseconds.
 const LONG: Duration = Duration::from_millis(10);
-/// Blocks in memory, if the machine has no caches that it tells of; also the least.
+/// Size of all blocks in memory if the machine reports no caches; also the smallest size.
 const LEAST: u64 = 64 << 20;
-/// The most, all cores together.
+/// The largest size of all blocks together.
 const MOST: u64 = 4 << 30;
-/// What one step goes over at least, so that reading the clock takes no part of it.
+/// A step goes over at least this many bytes, so that reading the clock takes no noticeable part of it.
 const STEP: u64 = 1 << 20;
 /// Blocks are multiples of this, which each loop divides.
 const GRAIN: u64 = 3 * 512;
@@ -27,10 +27,10 @@ const GRAIN: u64 = 3 * 512;
 /// low address bits as the loads after them, for which some processors wait.
 const APART: u64 = 1024 + 64;
 
-/// What is gone over: for each level and number of cores, bytes of one core.
+/// The blocks of the cores: for each level and number of cores, the bytes of one core.
 pub struct Blocks {
     sizes: Vec<(Option<u32>, u32, u64)>,
-    /// One for each core.
+    /// The memory of each core.
     memory: Vec<Mapping>,
 }
 
@@ -43,7 +43,7 @@ impl Blocks {
                 Some((Some(cache.level), *team, of_cache(&cpus.caches, cache, *team)?))
             }));
         }
-        // A level that only one core can be measured in would look as if it were slow for all.
+        // If only one core could be measured in a level, the level would look slow for all cores.
         let whole = |level| sizes.iter().filter(|(of, ..)| *of == level).count() == teams.len();
         let sizes: Vec<_> = sizes.iter().copied().filter(|(level, ..)| whole(*level)).collect();
         let last = cpus.caches.last().map_or(0, |c| c.bytes * u64::from(c.instances));
@@ -64,7 +64,7 @@ impl Blocks {
         Ok(Self { sizes: all, memory })
     }
 
-    /// The levels that are measured, from the nearest.
+    /// The levels that are measured, the nearest first.
     pub fn levels(&self) -> Vec<Option<u32>> {
         let mut levels: Vec<_> = self.sizes.iter().map(|(level, ..)| *level).collect();
         levels.dedup();
@@ -94,7 +94,7 @@ impl Blocks {
     }
 }
 
-/// The block of each core for a cache; `None` if it would fit the cache before.
+/// The block of each core for a cache; `None` if it would fit into the cache before it.
 fn of_cache(caches: &[Cache], cache: &Cache, team: u32) -> Option<u64> {
     let sharing = u64::from(team.min(cache.shared_by).max(1));
     let block = grains(cache.bytes / 2 / sharing);
@@ -108,7 +108,7 @@ fn grains(bytes: u64) -> u64 {
     bytes / GRAIN * GRAIN
 }
 
-/// What can be had without taking it from others.
+/// The memory that can be taken without harm to other programs.
 fn available(machine: &Machine) -> Option<u64> {
     let text = machine.field("proc/meminfo", "MemAvailable")?;
     text.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
@@ -143,7 +143,8 @@ impl Mapping {
         };
         let start = (start != libc::MAP_FAILED).then_some(start).ok_or_else(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(failed)?;
-        // Otherwise, finding the addresses of pages takes a part of the time. It is only advice.
+        // With small pages, finding their addresses would take a part of the time. The kernel may ignore this
+        // advice.
         // SAFETY: the range is the mapping.
         unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         Ok(Self { start, bytes: size })

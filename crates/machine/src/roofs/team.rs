@@ -25,7 +25,8 @@ pub fn rate(
         pin(cores[at]);
         work(time / WARM, || step(at));
         waiting.fetch_sub(1, Ordering::AcqRel);
-        // On a processor of its own, unless the machine is shared; then waiting is what takes long.
+        // The thread has a processor of its own, unless the machine is shared; on a shared machine, waiting
+        // takes most of the time.
         let until = Instant::now() + Duration::from_secs(1);
         while waiting.load(Ordering::Acquire) > 0 && Instant::now() < until {
             std::hint::spin_loop();

@@ -1,4 +1,4 @@
-//! Kinds and names beyond the published ones, which are added at run time.
+//! Kinds and names that are added at run time to the published ones.
 //!
 //! ```text
 //!  label   0 … 65,535                    row of the table of published names
