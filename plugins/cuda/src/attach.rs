@@ -31,8 +31,8 @@ pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// is enabled.
 const ALWAYS: [u32; 3] = [kind::DEVICE, kind::CONTEXT, kind::EXTERNAL_CORRELATION];
 
-/// The kinds of records that are events. CUPTI's work for each call of the program is most of what
-/// recording costs, so that what nobody asked for is not collected.
+/// The kinds of records that are events. Most of the cost of recording is CUPTI's work for each call of the
+/// program, so only kinds that are asked for are collected.
 const ASKED: [(Kind, &[u32]); 8] = [
     (Kind::USER_ANNOTATION, &[kind::MARKER]),
     (Kind::MEMCPY, &[kind::MEMCPY, kind::MEMCPY_PEER]),
@@ -56,7 +56,7 @@ static STATE: Mutex<State> = Mutex::new(State::Idle);
 static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
 /// Whether CUDA's driver called [`InitializeInjection`].
 static INJECTED: AtomicBool = AtomicBool::new(false);
-/// Whether CUPTI collects now, which is asked at each op.
+/// Whether CUPTI collects now. It is read at each op.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// Set when the process exits: CUDA may be gone.
 static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -79,8 +79,8 @@ pub fn remember_process() {
     HOME.store(own_process(), Ordering::Release);
 }
 
-/// Whether this is a forked child of the process that records: any lock may be held for good there, by a
-/// thread that the child does not have.
+/// Whether this is a forked child of the process that records. A thread that the child does not have may hold
+/// any lock there for good.
 pub fn is_forked() -> bool {
     HOME.load(Ordering::Acquire) != own_process()
 }
@@ -93,17 +93,17 @@ fn unix_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// A recording begins. If the program has used CUDA before, CUPTI begins now.
+/// A recording begins. If the program has used CUDA before, CUPTI begins to collect now.
 pub fn begin(settings: Settings, requested: Vec<Kind>) {
     let mut state = lock(&STATE);
     *state = State::Waiting(settings, requested);
-    // A program that had CUDA initialised without the variable has the driver's library.
+    // If the program initialised CUDA without the variable, only the driver's library shows it.
     if INJECTED.load(Ordering::Acquire) || find::is_loaded(&["libcuda.so"]) {
         attach(&mut state);
     }
 }
 
-/// What CUDA's driver calls when a program initialises CUDA. It expects 1.
+/// The function that CUDA's driver calls when a program initialises CUDA. The driver expects 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjection() -> c_int {
     let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -116,9 +116,9 @@ pub extern "C" fn InitializeInjection() -> c_int {
     1
 }
 
-/// What NVTX calls when a program marks its first range, because `NVTX_INJECTION64_PATH` names this file. CUPTI
-/// gets what NVTX gives, so that it sees the ranges. Returns 0, with which NVTX does nothing from now on,
-/// if nothing is recorded.
+/// The function that NVTX calls when a program marks its first range, because `NVTX_INJECTION64_PATH` names
+/// this file. Passes the arguments on to CUPTI, so that CUPTI sees the ranges. Returns 0 if nothing is
+/// recorded; NVTX then does nothing from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn InitializeInjectionNvtx2(table: *const c_void) -> c_int {
     catch_unwind(AssertUnwindSafe(|| ranges(table).unwrap_or(0))).unwrap_or(0)
@@ -221,8 +221,8 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
     Ok((subscriber, kinds))
 }
 
-/// CUDA ends with the process, before this file's own functions are called for the last time: what
-/// CUPTI still has must be fetched when the process begins to exit.
+/// CUDA ends with the process, before this file's own functions are called for the last time. So the records
+/// that CUPTI still has must be fetched when the process begins to exit.
 fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -248,7 +248,7 @@ fn is_on() -> bool {
         && PROCESS.load(Ordering::Acquire) == own_process()
 }
 
-/// Has CUPTI give back what it has: all of it (`forced`), or what is complete.
+/// Has CUPTI give back its buffers: all of them (`forced`), or the complete ones.
 pub fn flush(forced: bool) {
     let Some(cupti) = cupti::in_use().filter(|_| is_on()) else { return };
     compare_clocks(cupti);
@@ -279,7 +279,7 @@ pub fn go_on() {
     }
 }
 
-/// The recording has ended: CUPTI is free for others.
+/// The recording has ended. Other profilers can use CUPTI now.
 pub fn end() {
     let mut state = lock(&STATE);
     if let (State::On { kinds, subscriber, .. }, Some(cupti), true) =
@@ -293,7 +293,7 @@ pub fn end() {
     *state = State::Idle;
 }
 
-/// Why nothing was recorded, if CUDA was used and CUPTI could not be.
+/// Why nothing was recorded, if the program used CUDA but CUPTI could not be used.
 pub fn why_off() -> Option<String> {
     match &*lock(&STATE) {
         State::Off { why } => Some(format!("CUDA was not recorded: {why}")),
@@ -344,7 +344,7 @@ fn compare_clocks(cupti: &Cupti) {
     }
 }
 
-/// UTC from CUPTI's time. `None`: the clocks were never compared.
+/// Converts CUPTI's time to UTC. `None` if the clocks were never compared.
 pub fn utc(time: u64) -> Option<i64> {
     let offset = lock(&CLOCK).as_ref()?.offset(time)?;
     Some((time as i64).wrapping_add(offset))

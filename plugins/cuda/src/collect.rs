@@ -1,4 +1,4 @@
-//! The buffers that CUPTI fills, and what was in them.
+//! The buffers that CUPTI fills, and their records.
 //!
 //! ```text
 //!  CUPTI ─ requested ─► a buffer, or none beyond the limit
@@ -25,7 +25,7 @@ pub const BUFFER: usize = 1 << 20;
 /// Bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// Distinct names of kernels that are kept; later ones are called by their address.
+/// At most this many distinct names of kernels are kept; later kernels are called by their address.
 const MOST_NAMES: usize = 100_000;
 
 /// A record, and the name that it pointed to.
@@ -33,7 +33,7 @@ pub type Named = (Record, Option<Arc<str>>);
 
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
-/// What CUPTI gave and was not handed over yet.
+/// Records and values that were not handed over yet.
 #[derive(Debug)]
 pub struct Store {
     /// The records in the order in which their buffers came back.
@@ -54,7 +54,7 @@ pub struct Missing {
     pub beyond: u64,
     /// Records that CUPTI had no room for.
     pub dropped: u64,
-    /// Records that are shorter than their kind is, and buffers whose end could not be found.
+    /// Records that are shorter than their kind needs, and buffers whose end could not be found.
     pub damaged: u64,
     /// Records of kinds that are not known.
     pub unknown: u64,
@@ -77,7 +77,7 @@ impl Store {
         (self.lent.len() * BUFFER) as u64 + self.kept()
     }
 
-    /// Bytes of what is kept.
+    /// Bytes of the records and names that are kept.
     fn kept(&self) -> u64 {
         let values = self.values.len() * size_of::<Value>();
         (self.records.len() * size_of::<Named>() + values) as u64
@@ -119,7 +119,7 @@ fn store() -> MutexGuard<'static, Store> {
 }
 
 fn layout() -> Layout {
-    // CUPTI wants 8.
+    // CUPTI asks for an alignment of 8.
     const {
         match Layout::from_size_align(BUFFER, 8) {
             Ok(layout) => layout,
@@ -128,7 +128,7 @@ fn layout() -> Layout {
     }
 }
 
-/// A recording begins: nothing is left of the one before.
+/// A recording begins: everything from the one before is dropped.
 pub fn open() {
     let mut store = store();
     let lent = std::mem::take(&mut store.lent);
@@ -140,7 +140,7 @@ pub fn set_limit(bytes: u64) {
     store().limit = bytes;
 }
 
-/// Records that CUPTI itself could not keep.
+/// Counts records that CUPTI itself could not keep.
 pub fn add_dropped(count: u64) {
     store().missing.dropped += count;
 }
@@ -155,7 +155,7 @@ pub fn add_value(value: Value) {
     }
 }
 
-/// Takes what was recorded so far.
+/// Takes the records so far.
 pub fn take() -> (Vec<Named>, Vec<Value>, Missing) {
     let mut store = store();
     let values = std::mem::take(&mut store.values);
@@ -172,7 +172,7 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
     }
     let given = catch_unwind(AssertUnwindSafe(|| {
         let mut store = store();
-        // There is always one, so that a small limit does not stop everything.
+        // One buffer is always allowed, so that a small limit does not stop everything.
         if !store.lent.is_empty() && store.taken() + BUFFER as u64 > store.limit {
             return std::ptr::null_mut();
         }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn completed(
         }
         let mut store = store();
         if !store.lent.remove(&(buffer as usize)) {
-            // Not ours: it is neither read nor freed.
+            // The buffer is not ours, so it is neither read nor freed.
             store.missing.damaged += 1;
             return;
         }

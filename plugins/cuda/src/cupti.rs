@@ -112,7 +112,7 @@ fn symbol(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
 #[derive(Debug)]
 pub struct Cupti {
     functions: Functions,
-    /// What the dynamic linker gave, as a number.
+    /// The pointer from the dynamic linker, as a number.
     handle: usize,
     /// The library's file, as it was named when it was loaded.
     pub file: String,
@@ -126,7 +126,7 @@ pub fn in_use() -> Option<&'static Cupti> {
     IN_USE.get()
 }
 
-/// Uses this one from now on, or the one that was first.
+/// Uses this CUPTI from now on, unless another one was set before. Returns the one in use.
 pub fn use_for_good(cupti: Cupti) -> &'static Cupti {
     IN_USE.get_or_init(|| cupti)
 }
@@ -187,8 +187,8 @@ impl Cupti {
         (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
     }
 
-    /// Becomes the only user of CUPTI's callbacks in this process. The function is called for what
-    /// [`Self::say_contexts`] asks for.
+    /// Becomes the only user of CUPTI's callbacks in this process. CUPTI calls the function for the callbacks
+    /// that [`Self::say_contexts`] turns on.
     ///
     /// # Errors
     /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
@@ -200,7 +200,8 @@ impl Cupti {
         checked(code).map(|()| handle as usize)
     }
 
-    /// Has CUPTI call the subscriber's function when the program has made a context; `id` says so there.
+    /// Has CUPTI call the subscriber's function with the callback id `id` when the program has made a
+    /// context.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -223,7 +224,7 @@ impl Cupti {
         symbol(self.handle as *mut c_void, name)
     }
 
-    /// Ends what [`Self::subscribe`] began.
+    /// Ends the subscription that [`Self::subscribe`] made.
     pub fn unsubscribe(&self, subscriber: usize) {
         // SAFETY: CUPTI's function, with a handle that it gave out.
         let _ = unsafe { (self.functions.unsubscribe)(subscriber as *mut c_void) };
@@ -250,13 +251,13 @@ impl Cupti {
         checked(unsafe { (self.functions.enable)(kind) })
     }
 
-    /// Collects none from now on.
+    /// Collects no records of a kind from now on.
     pub fn disable(&self, kind: u32) {
         // SAFETY: CUPTI's function.
         let _ = unsafe { (self.functions.disable)(kind) };
     }
 
-    /// Hands over what is complete; with [`FORCED`], all.
+    /// Hands over complete buffers; with [`FORCED`], all buffers.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -265,7 +266,7 @@ impl Cupti {
         checked(unsafe { (self.functions.flush)(flag) })
     }
 
-    /// The record after `record` in a buffer; null: the first.
+    /// The record after `record` in a buffer; the first one if `record` is null.
     ///
     /// # Errors
     /// CUPTI's code; [`NO_MORE`] at the end.
@@ -283,7 +284,7 @@ impl Cupti {
         checked(code).map(|()| record)
     }
 
-    /// Records that CUPTI could not keep since this was asked last.
+    /// The number of records that CUPTI could not keep since the last call.
     pub fn dropped(&self) -> u64 {
         let mut count = 0;
         // SAFETY: CUPTI's function, with a variable of ours. No context: all of them.

@@ -1,4 +1,4 @@
-//! Where CUPTI is. The program's own CUPTI is the best: it has the version of the program's CUDA.
+//! Finds CUPTI. The program's own CUPTI is the best: it has the version of the program's CUDA.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use crate::cupti::Cupti;
 /// Names of the library, the newest first.
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
-/// Loads CUPTI: the file that the user names, or what the process has already, or what stands beside
-/// the program's CUDA, or what the dynamic linker finds, or an installed toolkit's.
+/// Loads CUPTI: the file that the user names, a library that the process has already, one beside the
+/// program's CUDA, one that the dynamic linker finds, or that of an installed toolkit.
 ///
 /// # Errors
-/// Says what was tried.
+/// The error lists the places that were tried.
 pub fn cupti(named: Option<&str>) -> Result<Cupti, String> {
     if let Some(file) = named {
         return Cupti::load(file, false);

@@ -1,4 +1,4 @@
-//! What CUDA's functions are called, and which of their calls say nothing.
+//! The names of CUDA's functions, and which of their calls are left out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -22,7 +22,7 @@ const SMALL_TALK: [&str; 12] = [
     "cuKernelGetName",
 ];
 
-/// Functions that were asked for: whether of the driver, number.
+/// The names of functions, by kind and number. The kind says whether the function is of the driver.
 static FUNCTIONS: RwLock<Option<HashMap<(bool, u32), Function>>> = RwLock::new(None);
 
 #[derive(Clone, Debug)]

@@ -22,11 +22,11 @@
 //! | `pm` | counters that the device samples |
 //! | `sampler` | the thread that fetches them |
 //! | `output` | records as events |
-//! | `settings` | what the user says |
+//! | `settings` | the user's options |
 //!
-//! Rules: nothing is linked with CUDA; without it, and in a program that does not use it, nothing
-//! happens. The plugin prints nothing, waits for no device, and keeps panics to itself. What it cannot
-//! record is counted and said at the end.
+//! Rules: nothing is linked with CUDA; without CUDA, and in a program that does not use it, nothing happens.
+//! The plugin prints nothing, waits for no device, and keeps panics to itself. It counts everything that it
+//! cannot record, and reports the counts at the end.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod attach;
@@ -54,14 +54,14 @@ use settings::Settings;
 #[derive(Debug)]
 pub struct Cuda;
 
-/// One recording. There is one at a time in a process, because CUPTI has room for one.
+/// One recording. A process has one at a time, because CUPTI allows only one.
 #[derive(Debug)]
 pub struct Recording {
     settings: Mutex<Settings>,
     output: Mutex<Output>,
 }
 
-/// Reported of CUDA 12.8 on an H100, and not seen here.
+/// Reported for CUDA 12.8 on an H100; not seen in our tests.
 const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
      while it samples counters; record the program once with and once without cuda.counters";
 
@@ -118,7 +118,7 @@ impl Recording {
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let are_counted = counts.fold(true, |all, (what, n)| trace.missing(what, n) && all);
         let Some(text) = said(missing, untimed) else { return Ok(()) };
-        // What does not fit is the host's to count; what cannot be read is a failure.
+        // The host counts events that do not fit. A record that cannot be read is a failure.
         if are_counted && missing.damaged + missing.unknown == 0 {
             plugin::log(Level::Warning, &text);
             Ok(())

@@ -10,14 +10,14 @@ use std::sync::Arc;
 type Demangle =
     unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
 
-/// Names that were turned back already.
+/// Names that were demangled already.
 #[derive(Debug, Default)]
 pub struct Names {
     known: HashMap<Arc<str>, Arc<str>>,
     demangle: Option<Demangle>,
 }
 
-/// Names that are remembered.
+/// At most this many names are remembered.
 const MOST: usize = 100_000;
 
 impl Names {
@@ -41,7 +41,7 @@ impl Names {
     }
 }
 
-/// The function, if the process has it. No library is loaded for it.
+/// `__cxa_demangle`, if the process has it. No library is loaded for it.
 fn found() -> Option<Demangle> {
     const NAME: &CStr = c"__cxa_demangle";
     let mut handles = vec![libc::RTLD_DEFAULT];

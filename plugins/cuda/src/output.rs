@@ -18,7 +18,8 @@ use crate::names::Names;
 use crate::records::{Call, Mark, Record, Work};
 use crate::sampler::Value;
 
-/// Correlations whose op or work is remembered. A launch is older than its work by as many at most.
+/// The op or the work of at most this many correlations is remembered. So a launch is found if at most this
+/// many others follow before its work comes.
 const MOST: usize = 1 << 20;
 
 /// Turns records into events.
@@ -26,17 +27,19 @@ const MOST: usize = 1 << 20;
 pub struct Output {
     requested: Vec<Kind>,
     names: Names,
-    /// Name and label of each device, by its number. The label lacks what is known at the end.
+    /// Name and label of each device, by its number. The part of the label that is only known at the end is
+    /// missing.
     devices: BTreeMap<u32, (Arc<str>, String)>,
     /// The device of each context.
     contexts: HashMap<u32, u32>,
-    /// The thread of each call of these records, by correlation: of waits, which do not say it.
+    /// The thread of each call in these records, by correlation. It is for waits, whose records do not have
+    /// their thread.
     callers: HashMap<u32, u32>,
     /// Threads that have a name.
     threads: BTreeSet<u32>,
     /// Streams that have a row: device, stream.
     streams: BTreeSet<(u32, u32)>,
-    /// The op, and the range, in which a call was made, by correlation.
+    /// The op and the range in which a call was made, by correlation.
     ops: BTreeMap<u32, [Option<u64>; 2]>,
     /// Calls whose work on the device has not come yet.
     waiting: BTreeMap<u32, Call>,
@@ -44,7 +47,7 @@ pub struct Output {
     worked: BTreeSet<u32>,
     /// Ranges of NVTX that have not ended: begin, thread and name, by id.
     open: BTreeMap<u32, (u64, Option<u32>, Arc<str>)>,
-    /// Work of which CUPTI does not know the times.
+    /// Number of activities without times from CUPTI.
     untimed: u64,
     /// Whether a call launched something, and whether CUPTI gave anything that was launched.
     launched: bool,
@@ -85,9 +88,9 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands over what was recorded; `last`: nothing comes after it.
+    /// Hands over the records. With `last`, no records follow.
     pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
-        // What others refer to comes first, wherever it stands.
+        // Records that others refer to come first, wherever they are in the buffer.
         self.callers.clear();
         for (record, name) in records {
             match *record {
@@ -128,7 +131,7 @@ impl Output {
         }
         self.release(last, trace);
         if last {
-            // What is still open ends with the recording.
+            // Ranges that are still open end with the recording.
             let now = cupti::in_use().and_then(|cupti| cupti.timestamp()).unwrap_or(0);
             for (begin, thread, name) in std::mem::take(&mut self.open).into_values() {
                 self.range(begin, now.max(begin), thread, &name, trace);
@@ -141,7 +144,7 @@ impl Output {
         }
     }
 
-    /// Work without times that was not counted yet.
+    /// Returns the number of activities without times, and begins to count again.
     pub fn take_untimed(&mut self) -> u64 {
         std::mem::take(&mut self.untimed)
     }
@@ -156,7 +159,7 @@ impl Output {
         }
     }
 
-    /// Whether the program launched something, and CUPTI gave nothing of it.
+    /// Whether the program launched something, but CUPTI gave no activity of a device.
     pub fn lacks_work(&self) -> bool {
         self.wants_work() && self.launched && !self.given
     }
@@ -233,7 +236,8 @@ impl Output {
         }
     }
 
-    /// Hands over calls whose work has come; at the end all, and when too many wait, the oldest.
+    /// Hands over calls whose work has come. At the end, hands over all calls; when too many wait, the
+    /// oldest.
     fn release(&mut self, last: bool, trace: &mut Trace<'_>) {
         let ready: Vec<u32> = if last {
             self.waiting.keys().copied().collect()
@@ -309,9 +313,9 @@ impl Output {
         }
     }
 
-    /// A wait is on the thread that waits, inside of its call: on the stream's row it would overlap
-    /// the work that it waits for, and timelines leave out what overlaps. If the call is not recorded,
-    /// so that the thread is not known, it is on the stream all the same.
+    /// A wait is put on the thread that waits, inside of its call: on the stream's row it would overlap the
+    /// work that it waits for, and timelines leave out overlapping slices. If the call is not recorded, the
+    /// thread is not known, and the wait is put on the stream.
     fn wait(
         &mut self,
         what: u32,
@@ -333,13 +337,13 @@ impl Output {
                 added.arg("of stream", stream);
             }
         } else if let Some(device) = self.contexts.get(&context) {
-            // A wait for the whole context is on no stream; Kineto has it on -1, too.
+            // A wait for the whole context is on no stream; Kineto puts it on -1 as well.
             let event = event.device(*device as i32).stream(stream.unwrap_or(u32::MAX) as i32);
             trace.event(&event).name(wait_name(what)).arg("context", context);
         }
     }
 
-    /// A range or a moment that the program marked. It ends where a marker with the same id says.
+    /// A range or a moment that the program marked. The marker at the end of a range has the same id.
     fn marker(
         &mut self,
         what: Mark,
@@ -355,7 +359,7 @@ impl Output {
                 self.open.insert(id, (time, thread, name));
                 forget(&mut self.open);
             }
-            // One that began before the recording has no start.
+            // A range that began before the recording has no start.
             Mark::End => {
                 if let Some((begin, thread, name)) = self.open.remove(&id) {
                     self.range(begin, time, thread, &name, trace);
@@ -412,8 +416,8 @@ fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     }
 }
 
-/// In UTC. Both ends are moved by the same difference, so that the duration is the device's. `None`:
-/// CUPTI has no times for it, which are both 0 then.
+/// Converts times to UTC. Both ends are moved by the same difference, so that the duration is the device's.
+/// `None` if both times are 0: CUPTI then has no times for the activity.
 fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     if start == 0 || end == 0 {
         return None;
@@ -428,7 +432,7 @@ fn launches(name: &str) -> bool {
     ["Launch", "Memcpy", "Memset", "Prefetch"].iter().any(|part| name.contains(part))
 }
 
-/// The unit of a counter, as its name says it.
+/// The unit of a counter, from its name.
 fn unit_of(counter: &str) -> &'static str {
     let is_part = |part: &str| part == "pct" || part.starts_with("pct_of_");
     match counter {

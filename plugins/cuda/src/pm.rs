@@ -33,7 +33,7 @@ const EACH_TIME: u32 = 1;
 
 /// Bytes of the device's buffer. A sample takes 4 to 7 KiB for up to four counters (reported of an H100).
 const DEVICE_BUFFER: usize = 64 << 20;
-/// Places of an image, of which each takes some 16 KiB: [`Sampling::places`].
+/// Number of samples in an image, each some 16 KiB: see [`Sampling::places`].
 const FEWEST_PLACES: u32 = 64;
 
 macro_rules! parameters {
@@ -268,7 +268,7 @@ impl Names {
 /// Whether this CUPTI can sample.
 ///
 /// # Errors
-/// Names the function that it lacks.
+/// The error names the function that CUPTI lacks.
 pub fn check(cupti: &Cupti) -> Result<(), String> {
     functions(cupti).map(drop)
 }
@@ -281,8 +281,8 @@ fn functions(cupti: &Cupti) -> Result<(Api, OfObject), String> {
 }
 
 impl Sampling {
-    /// Begins to sample these counters of a device. The buffers have room for what comes between two
-    /// calls of [`Self::decode`] that are this far apart.
+    /// Begins to sample these counters of a device. The buffers have room for the samples between two calls
+    /// of [`Self::decode`] that are this far apart.
     ///
     /// # Errors
     /// Says which function refused, and why.
@@ -334,7 +334,8 @@ impl Sampling {
         Ok(sampling)
     }
 
-    /// What follows the host's object. What was made is given back when `self` is dropped.
+    /// The steps after making the host's object. Everything that was made is given back when `self` is
+    /// dropped.
     fn configure(&mut self, device: u32, interval: Duration, pass: Duration) -> Result<(), String> {
         let (cupti, api) = (self.cupti, self.api);
         let mut add = Add::new();
@@ -371,7 +372,8 @@ impl Sampling {
         configure.interval = interval.as_nanos() as u64;
         configure.trigger = EACH_TIME;
         if code_of(api.configure, &mut configure) != SUCCESS {
-            // Turing and GA100 have no timer for it: as many cycles, of a clock that varies.
+            // Turing and GA100 have no timer as a trigger. Their trigger counts cycles, as many as the
+            // interval should have, of a clock that varies.
             configure.trigger = EACH_CYCLES;
             call(cupti, api.configure, &mut configure)?;
         }
@@ -398,7 +400,7 @@ impl Sampling {
         call(self.cupti, self.api.clear, &mut clear)
     }
 
-    /// Hands over what was sampled since the last time. Returns how often samples were lost.
+    /// Hands over the samples since the last call. Returns how often samples were lost.
     ///
     /// # Errors
     /// Says which function refused, and why.
@@ -411,7 +413,7 @@ impl Sampling {
         (decode.image, decode.length) = (self.image.at(), self.image_length);
         let code = code_of(self.api.decode, &mut decode);
         if decode.overflow != 0 || code == OUT_OF_MEMORY {
-            // No later call gives a sample either.
+            // Later calls would give no sample either.
             self.is_overrun = true;
             return Ok(1);
         }
@@ -472,7 +474,8 @@ impl Drop for Sampling {
     }
 }
 
-/// Places for samples: twice as many as come in a pass, because an image that is full loses what follows.
+/// Number of samples in an image: twice as many as come in a pass, because an image that is full loses
+/// further samples.
 fn places(interval: Duration, pass: Duration) -> u32 {
     let each = pass.as_nanos() / interval.as_nanos().max(1);
     FEWEST_PLACES + 2 * u32::try_from(each).unwrap_or(u32::MAX / 4)

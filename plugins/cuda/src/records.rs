@@ -1,7 +1,7 @@
 //! CUPTI's activity records. A record is a struct that later versions make longer at its end and never
-//! change at its beginning: what is read here stands at the same place in CUDA 11.8, 12.4, 13.0 and
-//! 13.5 (compared with the headers of these versions). A record says its kind, but neither its version
-//! nor its size, so its size is the distance to the next record, and each read is checked against it.
+//! change at its beginning: the fields that are read here have the same places in CUDA 11.8, 12.4, 13.0 and
+//! 13.5 (compared with the headers of these versions). A record says its kind, but neither its version nor
+//! its size, so its size is the distance to the next record, and each read is checked against it.
 //!
 //! ```text
 //!  buffer:  │ record │ record │ record │      free      │
@@ -103,7 +103,7 @@ pub enum Mark {
     End,
 }
 
-/// A record that is known.
+/// A record of a known kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     Call(Call),
@@ -167,7 +167,7 @@ pub enum Record {
     Marker {
         what: Mark,
         time: u64,
-        /// The same for a start and its end.
+        /// The id that the start and the end of a range have in common.
         id: u32,
         thread: Option<u32>,
         /// The addresses of its name, which an end has not, and of its domain's.
@@ -176,19 +176,19 @@ pub enum Record {
     },
 }
 
-/// What is in a buffer and cannot be used.
+/// Why a record cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// A kind that was not asked for, or is later than this program.
+    /// The kind was not asked for, or is newer than this program.
     Unknown(u32),
-    /// A known kind, with fewer bytes than its fields need.
+    /// The record of a known kind has fewer bytes than its fields need.
     Short,
 }
 
 /// Reads a record.
 ///
 /// # Errors
-/// It is unknown or too short.
+/// The kind is not known, or the record is too short.
 pub fn read(bytes: Bytes<'_>) -> Result<Record, Unreadable> {
     let kind = bytes.kind().ok_or(Unreadable::Short)?;
     let record = match kind {

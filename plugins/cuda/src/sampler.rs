@@ -1,6 +1,6 @@
 //! The thread that samples counters of devices (`cuda.counters=…`). A device is sampled from the moment at
-//! which the program makes a context on it: CUPTI says so in the thread that makes it, where little may be
-//! done, so a thread of the plugin's begins the sampling and fetches the samples from then on.
+//! which the program makes a context on it. CUPTI reports the context in the thread that makes it, where
+//! little may be done. So a thread of the plugin begins the sampling, and fetches the samples from then on.
 //!
 //! ```text
 //!  program ── context made ──► CUPTI ── made ──► Message::Device ─┐
@@ -40,7 +40,7 @@ pub struct Value {
     pub value: f64,
 }
 
-/// Who takes what was sampled.
+/// The receiver of samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker {
     /// Takes a value.
@@ -52,7 +52,7 @@ pub struct Taker {
 enum Message {
     /// The program uses this device.
     Device(u32),
-    /// Fetch what there is, go on or pause if that is said, and answer.
+    /// Fetch the samples that are there, go on or pause if asked to, and answer.
     Fetch { goes_on: Option<bool>, done: Sender<()> },
 }
 
@@ -89,7 +89,7 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
 }
 
-/// What CUPTI calls in the thread that made a context.
+/// The function that CUPTI calls in the thread that made a context.
 ///
 /// # Safety
 /// CUPTI calls this, with data of its own.
@@ -113,7 +113,7 @@ pub fn used(device: u32) {
     }
 }
 
-/// Has the thread hand over what was sampled. `goes_on`: it samples from now on, it does not, or as before.
+/// Has the thread hand over its samples. `goes_on` says whether it samples from now on; `None` for no change.
 pub fn fetch(goes_on: Option<bool>) {
     let Some(thread) = lock(&THREAD).clone() else { return };
     let (done, answer) = channel();
@@ -201,7 +201,7 @@ fn start(
 
 fn keep(device: u32, sample: &Sample<'_>, taker: Taker) {
     for (counter, value) in sample.values.iter().enumerate() {
-        // CUPTI gives NaN where a ratio has no divisor: a missing value is none.
+        // CUPTI gives NaN where a ratio has no divisor: there is no value then.
         if value.is_finite() {
             let value =
                 Value { time: sample.start, device, counter: counter as u32, value: *value };
@@ -210,8 +210,8 @@ fn keep(device: u32, sample: &Sample<'_>, taker: Taker) {
     }
 }
 
-/// Blocks the program's signals until dropped: they are none of the thread's business. Those that a
-/// thread's own instructions cause stay as they are.
+/// Blocks the program's signals until dropped, because the thread must not handle them. Signals that a
+/// thread's own instructions cause are not blocked.
 struct Blocked {
     before: libc::sigset_t,
 }

@@ -1,4 +1,4 @@
-//! What the user says: `--plugin-config cuda.torch=on,cuda.counters=sm__cycles_active.avg+…`.
+//! The user's options: `--plugin-config cuda.torch=on,cuda.counters=sm__cycles_active.avg+…`.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub struct Settings {
     pub counters: Counters,
 }
 
-/// What is sampled.
+/// The counters to sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     /// CUPTI's names.
@@ -30,7 +30,7 @@ impl Default for Counters {
     }
 }
 
-/// Intervals that the device's buffers are made for.
+/// The device's buffers are made for this many intervals.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(20)..=Duration::from_secs(1);
 
@@ -48,10 +48,10 @@ fn interval(text: &str) -> Option<Duration> {
 }
 
 impl Settings {
-    /// Reads a configuration. What does not begin with `cuda.` is another plugin's.
+    /// Reads a configuration. Keys that do not begin with `cuda.` belong to other plugins.
     ///
     /// # Errors
-    /// A key that does not exist, or a value that it cannot have.
+    /// A key does not exist, or a value is not allowed.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut settings = Self::default();
         for part in text.split(',').map(str::trim) {

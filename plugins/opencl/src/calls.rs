@@ -18,14 +18,14 @@ fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
     match catch_unwind(AssertUnwindSafe(part)) {
         Ok(value) => Some(value),
         Err(panic) => {
-            // What a panic carries may panic again when it is dropped.
+            // Dropping the value of a panic may panic again.
             std::mem::forget(panic);
             None
         }
     }
 }
 
-/// The address of a function of the next layer. The loader calls ours only if it is there.
+/// The address of a function of the next layer. The loader calls our function only if this one is there.
 macro_rules! next {
     ($name:ident) => {
         crate::next_layer::target().map_or(0, |next| next.$name)
@@ -43,10 +43,10 @@ pub fn table(next: &Dispatch) -> Dispatch {
     table
 }
 
-/// Defines the function that puts functions of a file into the table.
+/// Defines `install`, which replaces the functions with these names in the table.
 macro_rules! installs {
     ($($name:ident)*) => {
-        /// Puts the functions of this file into the table, where there is a function to call.
+        /// Puts this file's functions into the table, in the places of functions that the next layer has.
         pub(super) fn install(table: &mut crate::api::Dispatch) {
             $(if table.$name != 0 {
                 table.$name = $name as *const () as usize;

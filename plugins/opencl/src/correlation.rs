@@ -2,17 +2,17 @@
 
 use std::cell::RefCell;
 
-/// Ops that a thread's stack holds. More are counted, so that pops still match.
+/// A thread's stack holds at most this many ids. Further ids are counted, so that pops still match.
 const MOST: usize = 1024;
 
 #[derive(Debug)]
 struct Stacks {
     generation: u32,
-    /// Of ops, and of ranges that the program marks.
+    /// The stacks of a thread: ids of ops, and of ranges that the program marks.
     stacks: [(Vec<u64>, usize); 2],
 }
 
-/// Which stack.
+/// Which of the stacks.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// The ids of ops.
@@ -27,7 +27,7 @@ thread_local! {
 }
 
 fn with<T>(generation: u32, call: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
-    // A thread that ends has no stack any more.
+    // A thread that is ending has no stack any more.
     let done = STACKS.try_with(|stacks| {
         let mut stacks = stacks.try_borrow_mut().ok()?;
         if stacks.generation != generation {

@@ -10,7 +10,7 @@ use crate::api::{
 };
 use crate::{calls, next_layer};
 
-/// What `clGetLayerInfo` answers.
+/// The answers of `clGetLayerInfo`.
 const NAME: &[u8] = b"counterpoint opencl\0";
 
 static TABLE: OnceLock<Dispatch> = OnceLock::new();

@@ -23,8 +23,8 @@
 //! | `api` | OpenCL's constants and the loader's table |
 //!
 //! Rules: the layer prints nothing, never waits for a command, holds no lock during a call of the
-//! implementation, returns what the implementation returned, and keeps panics to itself. What it cannot
-//! record is counted and said at the end.
+//! implementation, returns the implementation's results, and keeps panics to itself. It counts everything
+//! that it cannot record, and reports the counts at the end.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod api;
@@ -51,7 +51,7 @@ use recorder::Missing;
 #[derive(Debug)]
 pub struct OpenCl;
 
-/// One recording. There is one at a time in a process, because there is one layer.
+/// One recording. A process has one at a time, because it has one layer.
 #[derive(Debug)]
 pub struct Recording {
     generation: u32,
@@ -139,7 +139,7 @@ impl Session for Recording {
         if let Some(bytes) = configuration.max_buffer_bytes {
             recorder::set_limit(bytes);
         }
-        // There are no settings. A text may be meant for other plugins of the same recording.
+        // There are no settings. The text may be for other plugins of the same recording.
         Ok(())
     }
 

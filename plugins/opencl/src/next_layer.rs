@@ -17,7 +17,7 @@ pub fn target() -> Option<&'static Dispatch> {
     TARGET.get()
 }
 
-/// Calls a function of the next layer, which is in the table. The function's type stands in the call.
+/// Calls a function of the next layer, which is in the table. The call names the function's type.
 macro_rules! forward {
     ($slot:expr, ($($argument:expr),*): ($($type:ty),*) -> $result:ty) => {{
         let function: unsafe extern "C" fn($($type),*) -> $result =

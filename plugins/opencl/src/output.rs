@@ -1,4 +1,4 @@
-//! What was recorded, as events and counters of a trace.
+//! Turns records into events and counters of a trace.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,15 +29,14 @@ impl Output {
         self.requested.contains(&kind)
     }
 
-    /// Hands over what was recorded. Later records have no commands that were enqueued before
-    /// `complete_ns`.
+    /// Hands over the records. Later records have no commands that were enqueued before `complete_ns`.
     pub fn hand_over(&mut self, store: &Store, complete_ns: i64, trace: &mut Trace<'_>) {
         let process = std::process::id() as i32;
         for (thread, name) in &store.threads {
             trace.thread_name(process, *thread, name);
         }
         for device in queues::devices() {
-            // What the times of this device are worth stands beside its name.
+            // How exact the times of this device are stands beside its name.
             let accuracy = match device.accuracy_ns() {
                 Some(ns) => format!("clock ±{ns} ns"),
                 None => "clock unknown".to_owned(),
@@ -88,7 +87,7 @@ impl Output {
 
     /// Hands over the counters' values up to a moment.
     fn counters(&mut self, complete_ns: i64, trace: &mut Trace<'_>) {
-        // Ends before beginnings: at the same moment, one command follows another.
+        // Ends come before starts: at the same moment, one command follows another.
         self.changes.sort_by_key(|(time, queue, commands, _)| (*time, queue.number, *commands));
         let length = self.changes.partition_point(|(time, ..)| *time <= complete_ns);
         for (time, queue, commands, bytes) in self.changes.drain(..length) {
@@ -148,7 +147,7 @@ fn device_activity(
     trace: &mut Trace<'_>,
 ) {
     let Activity { command, queue, correlation, times } = activity;
-    // An implementation may have a wrong clock, a trace may not.
+    // An implementation may have a wrong clock, but a trace must not have wrong times.
     let event = Event::new(kind, start_ns, end_ns.max(start_ns))
         .device(queue.device.number)
         .stream(queue.number)

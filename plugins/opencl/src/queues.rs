@@ -13,13 +13,13 @@ use crate::api::{self, Handle};
 use crate::ask;
 use crate::record::{Call, Command, unix_ns};
 
-/// Commands of all queues that may wait for their times. Each holds an event of the implementation.
+/// Pending commands of all queues together, at most. Each holds an event of the implementation.
 pub const MOST_PENDING: usize = 65_536;
 
 #[derive(Debug)]
 pub struct Device {
     handle: usize,
-    /// From 0, in the order in which the program made queues for them.
+    /// The device's number, from 0, in the order in which the program made queues for devices.
     pub number: i32,
     /// The name that the implementation gives the device.
     pub name: String,
@@ -32,7 +32,7 @@ pub struct Device {
 
 #[derive(Debug)]
 pub struct Queue {
-    /// From 1, in the order in which the program made them.
+    /// The queue's number, from 1, in the order in which the program made queues.
     pub number: i32,
     /// Where the queue's commands run.
     pub device: Arc<Device>,
@@ -51,7 +51,7 @@ pub struct Queue {
 pub struct Pending {
     /// An event to which we hold a reference.
     pub event: usize,
-    /// Whether the program has a reference, too.
+    /// Whether the program has a reference to the event as well.
     pub shared: bool,
     /// The recording that the command belongs to.
     pub generation: u32,
@@ -114,7 +114,7 @@ impl Device {
 
     /// Compares the device's clock with UTC, if the implementation can.
     pub fn read_clock(&self) {
-        // The shortest of a few readings says most; the first may be slow.
+        // The shortest of a few readings is the most exact; the first may be slow.
         for _ in 0..5 {
             let before_ns = unix_ns();
             let time = ask::device_time(self.handle as Handle);
@@ -127,7 +127,7 @@ impl Device {
         }
     }
 
-    /// Learns about the clock from a command that was enqueued between these moments UTC.
+    /// Compares the clocks with the times of a command that was enqueued between these moments in UTC.
     pub fn learn(&self, times: &[u64; 4], before_ns: i64, after_ns: i64) {
         if !self.readable.load(Ordering::Relaxed) {
             lock(&self.clock).compare(times[0], before_ns, after_ns);
@@ -167,7 +167,7 @@ impl Queue {
         lock(&self.pending).len()
     }
 
-    /// Adds a command; [`reserve`] has made room for it. How many there are now.
+    /// Adds a command; [`reserve`] has made room for it. Returns how many commands are pending now.
     pub fn push(&self, pending: Pending) -> usize {
         let mut all = lock(&self.pending);
         all.push_back(pending);
@@ -209,7 +209,7 @@ pub fn reserve() -> bool {
     room
 }
 
-/// A command is not pending any more, or never became it.
+/// Gives back the room of a command that is no longer pending, or never was.
 pub fn one_ended() {
     PENDING.fetch_sub(1, Ordering::Relaxed);
 }
@@ -241,8 +241,8 @@ pub fn known(handle: Handle) -> Option<Arc<Queue>> {
     queues.by_handle.get(&(handle as usize)).cloned()
 }
 
-/// The queue behind a handle. One that was made behind the layer's back (by a function of an
-/// extension) is asked for what it is; it has times only if the program wanted them.
+/// The queue behind a handle. A queue that the layer did not see (made by a function of an extension) is
+/// asked for its properties; it has times only if the program wanted them.
 pub fn find(handle: Handle) -> Option<Arc<Queue>> {
     known(handle).or_else(|| {
         let properties = ask::queue_number(handle, api::QUEUE_PROPERTIES).ok()?;

@@ -15,12 +15,12 @@ pub enum Work {
     Fill,
 }
 
-/// A name that is known at compile time, or one of the program's.
+/// A name that is known at compile time, or one that the program chose.
 #[derive(Clone, Debug)]
 pub enum Name {
     /// The name of a function of OpenCL.
     Fixed(&'static str),
-    /// Of a kernel.
+    /// The name of a kernel.
     Kernel(Arc<str>),
 }
 
@@ -40,12 +40,12 @@ pub struct Sizes {
 /// Work for a device.
 #[derive(Clone, Debug)]
 pub struct Command {
-    /// What kind.
+    /// The kind of work.
     pub work: Work,
     pub name: Name,
     /// Bytes that the command moves, if that is known.
     pub bytes: Option<u64>,
-    /// Of a kernel.
+    /// The index space of a kernel.
     pub sizes: Option<Box<Sizes>>,
 }
 

@@ -1,13 +1,13 @@
-//! What is recorded: calls of the program, and commands with their times.
+//! The records: calls of the program, and commands with their times.
 //!
 //! ```text
 //!  enqueue ─► begin ─► the implementation ─► end ─► Queue::pending ─ harvest ─► Store ─► trace
 //!  other call ► begin ─► the implementation ─► end ───────────────────────────► Store
 //! ```
 //!
-//! A command's times are asked for when it is complete. Nobody waits for that: `harvest` looks at the
-//! oldest commands of a queue when many wait, after calls that wait for commands, before objects are
-//! released, and at the end of the recording.
+//! A command's times are read when it is complete, but nothing waits for that. `harvest` looks at the oldest
+//! commands of a queue when many wait, after calls that wait for commands, before objects are released, and
+//! at the end of the recording.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -22,11 +22,11 @@ use crate::{ask, correlation};
 /// Bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// How often an enqueue looks for complete commands: once in this many. Then it looks at up to twice as
-/// many, so that a queue whose commands end does not grow.
+/// When the number of a queue's pending commands reaches a multiple of this, the enqueueing call looks at the
+/// oldest ones. It looks at up to twice as many, so that a queue whose commands end does not grow.
 const OFTEN: usize = 32;
 
-/// Whether calls are recorded now: the only thing that an idle layer looks at.
+/// Whether calls are recorded now. It is the only thing that an idle layer reads.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The number of the current recording.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -37,19 +37,19 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 static FORKED: AtomicBool = AtomicBool::new(false);
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
-/// A command's way through a device.
+/// The execution of a command on a device.
 #[derive(Clone, Debug)]
 pub struct Activity {
     pub command: Command,
-    /// Where the activity was.
+    /// The queue of the command.
     pub queue: Arc<Queue>,
-    /// Joins the activity with the call.
+    /// The correlation of the command's call.
     pub correlation: u32,
-    /// Queued, submitted, started and ended, ns of the device's clock.
+    /// The times at which the command was queued, submitted, started and ended, ns of the device's clock.
     pub times: [u64; 4],
 }
 
-/// One thing that was recorded.
+/// One record.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub call: Call,
@@ -57,7 +57,7 @@ pub struct Record {
     pub activity: Option<Activity>,
 }
 
-/// What was recorded and not handed over yet.
+/// Records that were not handed over yet.
 #[derive(Debug)]
 pub struct Store {
     /// In the order in which calls and commands ended. Lists of lists, because moving one large list
@@ -81,7 +81,7 @@ pub struct Missing {
     pub unfinished: u64,
     /// Commands that ended with an error.
     pub failed: u64,
-    /// Commands of which the implementation does not say the times.
+    /// Commands whose times the implementation does not give.
     pub untimed: u64,
 }
 
@@ -217,7 +217,7 @@ impl Begun {
 
 fn keep(generation: u32, record: Record) {
     let mut store = store();
-    // A call that began before the current recording belongs to nobody.
+    // A call that began before the current recording belongs to no recording.
     if GENERATION.load(Ordering::Acquire) == generation {
         store.push(record);
     }
@@ -237,7 +237,7 @@ pub fn harvest(queue: &Queue, most: usize) {
         }
         queue.put_back(pending);
         if !queue.out_of_order {
-            // Nothing overtakes this command.
+            // Later commands of this queue cannot have ended.
             return;
         }
     }
@@ -247,7 +247,8 @@ pub fn harvest(queue: &Queue, most: usize) {
 pub fn harvest_some() {
     if queues::any_pending() {
         for queue in queues::all() {
-            // All that have ended, where the first that has not shows that there are no more.
+            // In a queue that runs in order, the first command that has not ended shows that no later one
+            // has.
             harvest(&queue, if queue.out_of_order { 2 * OFTEN } else { usize::MAX });
         }
     }
@@ -289,8 +290,8 @@ extern "C" fn forked() {
     ACTIVE.store(false, Ordering::Relaxed);
 }
 
-/// Whether this is a forked child of the process that recorded. Nothing of the recording may be touched
-/// here; OpenCL itself does not work in such a child either.
+/// Whether this is a forked child of the process that recorded. The child must not use anything of the
+/// recording; OpenCL itself does not work in such a child either.
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
@@ -318,7 +319,7 @@ pub fn set_limit(bytes: u64) {
     store().limit = usize::try_from(bytes / each).unwrap_or(usize::MAX);
 }
 
-/// Calls count from now on (`true`), or do not.
+/// Whether calls are recorded from now on.
 pub fn set_active(active: bool) {
     if active {
         for device in queues::devices() {
@@ -328,8 +329,8 @@ pub fn set_active(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// What was recorded so far, and the moment UTC before which every command that was enqueued is in it.
-/// With `last`, commands that have not ended are given up.
+/// The records so far, and the moment in UTC before which every enqueued command is among them. With `last`,
+/// commands that have not ended are given up.
 pub fn take(last: bool) -> (Store, i64) {
     let now_ns = unix_ns();
     harvest_all();
@@ -370,8 +371,8 @@ pub fn give_up() {
     }
 }
 
-/// Has [`close`] called when the process exits. Called when a queue was made: what the implementation
-/// registered before runs after ours.
+/// Has [`close`] called when the process exits. Called when a queue is made: functions that the
+/// implementation registered before run after ours.
 pub fn watch_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -380,7 +381,7 @@ pub fn watch_exit() {
     });
 }
 
-/// The recording is over: what is still on its way belongs to nobody.
+/// The recording is over: commands that have not ended belong to no recording.
 pub fn end_recording() {
     ACTIVE.store(false, Ordering::Release);
     give_up();
@@ -389,7 +390,7 @@ pub fn end_recording() {
     *store = Store::new();
 }
 
-/// The process exits: the last moment at which the implementation is certainly there.
+/// The process exits. This is the last moment at which the implementation is certainly loaded.
 pub extern "C" fn close() {
     let closed = std::panic::catch_unwind(|| {
         harvest_all();

@@ -121,8 +121,8 @@ unsafe extern "C" fn clGetEventProfilingInfo(
         return forward!(slot, (event, param, size, value, size_ret)
             : (Event, u32, usize, *mut c_void, *mut usize) -> Code);
     }
-    // Other errors stay. Of an unknown question the implementation would say that, or that there are no
-    // times; PoCL looks for times first.
+    // Other errors are kept. For an unknown question, the implementation reports either that it is unknown or
+    // that there are no times; PoCL checks for times first.
     let mut time = 0_u64;
     let code = forward!(slot, (event, param, 8, (&raw mut time).cast(), std::ptr::null_mut())
         : (Event, u32, usize, *mut c_void, *mut usize) -> Code);

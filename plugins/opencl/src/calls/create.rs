@@ -15,7 +15,7 @@ use crate::api::{
 use crate::next_layer::forward;
 use crate::{names, queues, recorder};
 
-/// Pairs in a list of properties; a longer list is passed on as it is.
+/// A list of properties may have at most this many pairs; a longer list is passed on unchanged.
 const MOST_PAIRS: usize = 64;
 
 /// A queue was made: what the layer remembers of it.
@@ -28,14 +28,14 @@ fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u6
     }
 }
 
-/// What calls that make something end with.
+/// The error of a call that makes an object, from the variable that the program gave for it.
 fn end(begun: Option<recorder::Begun>, name: &'static str, code_ret: *mut Code, made: bool) {
     let Some(begun) = begun else { return };
     let code = match made {
         true => SUCCESS,
         // SAFETY: the program's variable, which the implementation wrote to.
         false if !code_ret.is_null() => unsafe { code_ret.read() },
-        // There was one, but the program did not want to know it.
+        // There was an error, but the program did not ask for it.
         false => crate::api::INVALID_VALUE,
     };
     begun.end(name, code, None);
@@ -91,7 +91,7 @@ unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
 }
 
 /// The list of properties that a queue needs so that its commands have times, and the properties that the
-/// program asked for. `None` instead of the list: the program asked for times itself, or this is a queue of the
+/// program asked for. The list is `None` if the program asked for times itself, or if this is a queue on the
 /// device, to which a program does not enqueue.
 fn with_times(asked: Option<&[u64]>) -> (u64, Option<Vec<u64>>) {
     let mut all = asked.unwrap_or_default().to_vec();

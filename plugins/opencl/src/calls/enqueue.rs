@@ -1,7 +1,7 @@
 //! Calls that give work to a device.
 //!
-//! A command's times are asked of its event. If the program does not want the event, the layer wants
-//! it; otherwise it takes a reference of its own.
+//! The times of a command are read from its event. If the program does not ask for the event, the layer does;
+//! otherwise the layer takes a reference of its own.
 
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
 
@@ -21,11 +21,11 @@ struct Enqueue {
     begun: Begun,
     name: &'static str,
     queue: QueueHandle,
-    /// Where the command goes, if there is room to keep its event.
+    /// The queue of the command, if there is room to keep its event.
     kept: Option<Arc<Queue>>,
     /// The program's variable for the event, or null.
     wanted: *mut Event,
-    /// Ours.
+    /// The layer's variable for the event.
     event: Event,
 }
 
@@ -34,7 +34,7 @@ impl Enqueue {
         let kept = guarded(|| {
             let found = queues::find(queue)?;
             if !queues::reserve() {
-                // Perhaps some have ended meanwhile.
+                // Some commands may have ended meanwhile.
                 recorder::harvest(&found, 1);
                 if !queues::reserve() {
                     begun.untracked();
@@ -56,15 +56,16 @@ impl Enqueue {
         &raw mut self.event
     }
 
-    /// The call returned. `command` is asked only if it succeeded, so that what the program gave is
-    /// valid.
+    /// The call returned. `command` is only called if the call succeeded, because only then are the program's
+    /// arguments known to be valid.
     fn end(self, code: Code, command: impl FnOnce() -> Command) {
         let Self { begun, name, queue, kept, wanted, event } = self;
         let is_shared = !wanted.is_null();
         let ours = kept.is_some()
             && code == SUCCESS
             && !event.is_null()
-            // Before the program knows the event: it may release it at once.
+            // The reference is taken before the program knows the event, because the program may release it
+            // at once.
             && (!is_shared || ask::retain(event));
         if is_shared {
             // SAFETY: the program's variable.
@@ -214,7 +215,7 @@ fn svm_sizes(count: u32, sizes: *const usize) -> Option<u64> {
     }
     // SAFETY: as the specification wants it.
     let sizes = (0..count as usize).map(|index| unsafe { sizes.add(index).read() } as u64);
-    // A size of 0 means the whole allocation, too.
+    // A size of 0 also means the whole allocation.
     sizes.map(|size| (size != 0).then_some(size)).sum()
 }
 

@@ -33,7 +33,7 @@ fn done(begun: Begun, name: &'static str, code: Code) {
     begun.end(name, code, None);
 }
 
-/// After a call that waited, commands are complete.
+/// After a call that waited, some commands have ended, so their times are read.
 fn waited(begun: Begun, name: &'static str, code: Code) {
     begun.end(name, code, None);
     recorder::harvest_some();
@@ -46,7 +46,7 @@ fn made(code_ret: *mut Code) -> impl FnOnce(Begun, &'static str, *mut c_void) {
             false => SUCCESS,
             // SAFETY: the program's variable, which the implementation wrote to.
             true if !code_ret.is_null() => unsafe { code_ret.read() },
-            // There was one, but the program did not want to know it.
+            // There was an error, but the program did not ask for it.
             true => crate::api::INVALID_VALUE,
         };
         begun.end(name, code, None);
