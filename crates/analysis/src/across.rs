@@ -79,18 +79,18 @@ impl Sums {
 /// A row: an op in a process of a rank.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
-    /// What identifies the op in all ranks.
+    /// The identity of the op in all ranks.
     pub key: &'a str,
     /// The row's name.
     pub name: &'a str,
-    /// What is known of the op in that rank.
+    /// The numbers of the op in that rank.
     pub sums: Sums,
 }
 
-/// What an op is, as far as it was recorded.
+/// The identity of an op, as far as it was recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct About {
-    /// What kind of call the op is.
+    /// The kind of call.
     pub role: String,
     /// Name of the op's library.
     pub library: String,

@@ -29,7 +29,7 @@ pub(crate) fn ticks(parts: u128) -> f64 {
     parts as f64 / PARTS as f64
 }
 
-/// What is taken of calls for one bracket, in parts.
+/// The time that is subtracted from calls for one bracket, in parts.
 #[derive(Clone, Copy, Debug, Default)]
 struct Price {
     in_duration: u64,
@@ -121,13 +121,13 @@ impl Brackets {
         }
     }
 
-    /// What a bracket of this class adds to the duration of its own call, in parts.
+    /// The time that a bracket of this class adds to the duration of its own call, in parts.
     #[inline]
     pub fn in_duration(&self, class: Option<u32>) -> u64 {
         self.price(class).in_duration
     }
 
-    /// What a bracket of this class adds to the own time of the call around it, in parts.
+    /// The time that a bracket of this class adds to the own time of the call around it, in parts.
     #[inline]
     pub fn outside(&self, class: Option<u32>) -> u64 {
         self.price(class).outside
@@ -216,7 +216,7 @@ fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall
     EmptyCall { whole: Bracket { mean, deviation: 0.0 }, counters, ..empty.clone() }
 }
 
-/// What was taken of the times of some calls.
+/// The times that were subtracted from the times of some calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inside {
     /// For the calls' own brackets and those of the calls inside, in ticks.
@@ -279,7 +279,7 @@ impl BracketCounts {
         (known == calls).then_some(sum)
     }
 
-    /// What these calls' own brackets take of their durations, in ticks.
+    /// The time that these calls' own brackets take of their durations, in ticks.
     pub fn durations(&self, calls: u64, brackets: &Brackets) -> Option<Estimate> {
         let duration = |class: &ClassCount| Some(brackets.get(class.number)?.duration);
         self.sum(calls, |class| class.calls, duration)

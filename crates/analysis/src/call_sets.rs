@@ -1,11 +1,11 @@
-//! What an empty call reads in each set of calls of a profile, for views that show single calls.
+//! The values of an empty call in each set of calls of a profile, for views that show single calls.
 
 use profile::Profile;
 
 use crate::empty::EmptyCall;
 use crate::probe::in_place;
 
-/// What an empty call reads in the pages of one process with one set of counters.
+/// The values of an empty call in the pages of one process with one set of counters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallSet {
     /// Process index.

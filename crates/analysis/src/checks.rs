@@ -20,11 +20,11 @@ const FEWEST: u64 = 30;
 pub struct Violation {
     /// The row; `None`: the table as a whole.
     pub row: Option<Key>,
-    /// What does not hold.
+    /// The contradiction.
     pub what: Contradiction,
 }
 
-/// What does not hold.
+/// The contradiction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
     /// In most calls, what was to be subtracted is more than there was.
@@ -83,7 +83,7 @@ pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
     found
 }
 
-/// What does not hold in a row.
+/// The contradictions in a row.
 fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     let sampled = row.sampled.as_deref();
     let calls = row.calls + row.inner;

@@ -111,7 +111,7 @@ pub struct CriticalRow {
     pub gain: Option<u64>,
 }
 
-/// What the path has on one thread or stream.
+/// The steps and the time of the path on one thread or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnThread {
     /// Process index.

@@ -182,7 +182,7 @@ fn first_begin(profile: &Profile) -> u64 {
     if first == u64::MAX { 0 } else { first }
 }
 
-/// What was found of one op.
+/// The details of one op.
 struct Found {
     threads: Vec<((usize, usize), Bins)>,
     /// The thread of the last call, which is usually that of the next one.

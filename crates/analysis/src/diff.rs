@@ -43,10 +43,10 @@ use crate::sampled::Estimated;
 /// which is more than 5 %.
 pub const FEWEST_PAIRS: usize = 6;
 
-/// What is compared, and how.
+/// The options of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// What the rows are.
+    /// The kind of the rows.
     pub by: By,
     /// The largest difference that is called the same, as a part: 0.03 for 3 %. Above 0.
     pub threshold: f64,
@@ -108,11 +108,11 @@ pub struct DiffRow {
     pub b: Vec<Identity>,
     /// Medians over the runs of each side; `None` if the side does not have the row.
     pub sides: [Option<Side>; 2],
-    /// What was compared: floor and typical, or the mean.
+    /// The statistics that were compared: floor and typical, or the mean.
     pub compared: Vec<Compared>,
     /// The verdict.
     pub verdict: Verdict,
-    /// What the row adds to the whole, if it is a part of it.
+    /// The time that the row adds to the whole, if it is a part of it.
     pub part: Option<Part>,
     /// Whether all runs of a side made the same number of calls, and the number of the other side differs.
     pub calls_differ: bool,

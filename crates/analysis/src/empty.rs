@@ -39,7 +39,7 @@ const UNKNOWN_RATIO: f64 = 2.0;
 /// Two-sided 95 % of the normal distribution.
 const Z: f64 = 1.96;
 
-/// What an empty bracket reads of one quantity: its duration in ticks, or a counter.
+/// The reading of an empty bracket of one quantity: its duration in ticks, or a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bracket {
     /// The mean over brackets in the program.
@@ -49,7 +49,7 @@ pub struct Bracket {
 }
 
 impl Bracket {
-    /// What this many brackets read together.
+    /// The reading of this many brackets together.
     pub fn of_calls(&self, calls: u64) -> Estimate {
         let scatter = Z * self.deviation * (calls as f64).sqrt();
         self.mean.times(calls as f64).plus(Estimate::within(0.0, scatter))
@@ -124,7 +124,7 @@ impl EmptyCall {
 }
 
 impl EmptyCall {
-    /// What a bracket adds to a counter of the call around it, besides what it reads itself.
+    /// The value that a bracket adds to a counter of the call around it, besides its own reading.
     ///
     /// For a clock of the thread it is the rest of its time. Any other counter was read once before
     /// and once after the call, and an empty call reads one of the two: so the other one is believed to
@@ -169,7 +169,7 @@ fn calibrations(
     of.iter().filter(move |c| c.counters == mask)
 }
 
-/// What an empty call reads in pages with this set of counters. `None` if it was not calibrated.
+/// The values of an empty call in pages with this set of counters. `None` if it was not calibrated.
 pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option<EmptyCall> {
     let calibration = calibration(profile, process, mask)?;
     let spread = calibration.spread.as_ref();

@@ -55,7 +55,7 @@ pub(crate) trait Rows {
     }
 }
 
-/// What gets the marks of pages.
+/// The receiver of the marks of pages.
 pub(crate) trait Marked: Rows {
     /// Takes the marks of the calls of a page, whose number is its place among those of its cluster. Each page
     /// comes once, in any order.
@@ -109,14 +109,14 @@ impl Decoded<'_> {
     }
 }
 
-/// What is known of one call. Times are in [`crate::amounts::PARTS`] of a tick.
+/// A call of the forest. Times are in [`crate::amounts::PARTS`] of a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
     /// The own time of the call, without what the recorder added to it.
     pub own: u64,
-    /// What was taken of the call's own time.
+    /// The time that was subtracted from the call's own time.
     pub own_taken: u64,
-    /// What was taken of the call's duration.
+    /// The time that was subtracted from the call's duration.
     pub taken: u64,
     /// Whether another call of the same row is around it.
     pub inner: bool,
@@ -210,9 +210,9 @@ struct Begun {
 
 /// A call that has begun.
 struct Open {
-    /// What the call's own bracket and those of the calls directly inside took of its own time.
+    /// The time that the call's own bracket and those of the calls directly inside took of its own time.
     wanted: u64,
-    /// What was taken of the calls directly inside.
+    /// The time that was subtracted from the calls directly inside.
     inside: u64,
     inner: bool,
     node: u32,

@@ -29,10 +29,11 @@ use crate::threads::ThreadTime;
 /// More pairs than this are not told apart.
 const MOST_PAIRS: usize = 100_000;
 
-/// The lengths of so many gaps of a pair are kept; of more, how many there are of about each length.
+/// At most this many lengths of a pair's gaps are kept; of further gaps, only the number of gaps of about
+/// each length.
 const FEW: usize = 64;
 
-/// What is at an end of a gap.
+/// The end of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// A call of this op: [`Key::Op`] or [`Key::Unknown`].
@@ -48,9 +49,9 @@ pub enum Side {
 pub struct Gap {
     /// Process index and thread index.
     pub thread: (usize, usize),
-    /// What ended last.
+    /// The call that ended last before the gap.
     pub after: Side,
-    /// What began next.
+    /// The call that began next after the gap.
     pub before: Side,
     /// Number of the gaps.
     pub times: u64,
@@ -76,7 +77,7 @@ pub struct Gaps {
     pub wall_ns: f64,
     /// Of each thread with calls: its time in calls, and how long it lived, in ns.
     lives: HashMap<(usize, usize), (f64, f64)>,
-    /// What a tick of the rows is, in ns.
+    /// The length of a tick of the rows, in ns.
     ns_per_tick: f64,
 }
 

@@ -19,7 +19,7 @@ pub struct Sum {
     pub(crate) satterthwaite: f64,
     /// The third central moment of the estimate; 0 where it is not known.
     pub(crate) third: f64,
-    /// What the third central moment of a sample of hits is at most.
+    /// The upper bound of the third central moment of a sample of hits.
     pub(crate) lopsided: f64,
     /// Whether the sum stands for hits that were not timed.
     pub(crate) sampled: bool,
@@ -81,7 +81,7 @@ impl Sum {
         self.variance == 0.0 && !self.unknown
     }
 
-    /// What is left of a sum without one of the independent estimates that it consists of.
+    /// The rest of a sum without one of the independent estimates that it consists of.
     pub fn without(&self, part: &Self) -> Self {
         Self {
             value: self.value - part.value,

@@ -19,7 +19,7 @@ type Inside = Vec<(u64, u64)>;
 /// More calls than this are not remembered for a thread; the earliest are forgotten.
 const MOST_INSIDE: usize = 1 << 12;
 
-/// What is known of an op. Times are in ns, and not corrected.
+/// The numbers of an op. Times are in ns, and not corrected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveRow {
     /// The op's name, and the name of its library.

@@ -84,12 +84,12 @@ impl Mode {
     }
 }
 
-/// What a profile has of loops.
+/// The loops of a profile.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LoopData<'a> {
     /// The modules that were registered.
     pub modules: &'a [LoopModule],
-    /// What each thread counted for each id.
+    /// The counts of each thread for each id.
     pub rows: &'a [LoopRow],
     /// Mode log: begins and ends; those of one thread and module in the order in which they
     /// happened.
@@ -121,7 +121,7 @@ pub struct LoopTree {
     pub ticks_per_second: Option<f64>,
     /// Indices of the loops' registrations in the modules of the profile.
     pub registrations: Vec<usize>,
-    /// What each id is, if that is known.
+    /// The function or loop of each id, if it is known.
     pub table: Option<SideTable>,
     /// Where that is from.
     pub choice: TableChoice,
@@ -167,7 +167,7 @@ pub struct LoopNode {
 }
 
 impl LoopTree {
-    /// What the node is, if there is a side table.
+    /// The function or loop of the node, if there is a side table.
     pub fn entry(&self, node: &LoopNode) -> Option<&Entry> {
         self.table.as_ref()?.entries.get(node.id as usize)
     }

@@ -146,7 +146,7 @@ pub struct OpCall<'a> {
 pub struct Amount {
     /// The time without what the recorder added.
     pub ticks: f64,
-    /// What was taken of it, with its interval.
+    /// The time that was subtracted from it, with its interval.
     pub taken: Estimate,
 }
 
@@ -212,7 +212,7 @@ pub trait OpVisitor {
     fn region(&mut self, process: usize, thread: usize, region: &Region);
 }
 
-/// What is known before the trees are shown.
+/// The data that is read before the trees are shown.
 #[derive(Debug)]
 pub struct OpTrees<'a> {
     profile: &'a Profile,

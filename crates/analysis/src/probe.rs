@@ -52,7 +52,7 @@ const FEWEST: u64 = 30;
 /// process can measure it. Measured: 0.4 to 1.1 ms.
 const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 
-/// What a call costs that is only counted, in ns: a decision and an addition to a table. Too little
+/// The cost of a call that is only counted, in ns: a decision and an addition to a table. Too little
 /// to be timed in the program.
 const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 
@@ -99,7 +99,8 @@ pub struct ProbeCost {
     pub way: Option<Estimate>,
     /// Whether that follows from how much longer those steps of the program took in which ops were announced.
     pub way_by_steps: bool,
-    /// What the threads of parallel regions used while they waited for a thread that was in the recorder.
+    /// The processor time that threads of parallel regions used while they waited for a thread that was in
+    /// the recorder.
     /// `None` if there are none, or if their processor time is not known. If some of their tasks were only
     /// counted, its interval begins at 0.
     pub waiting: Option<Estimate>,
@@ -107,7 +108,7 @@ pub struct ProbeCost {
     pub waits: bool,
     /// Hits of instrumented loops.
     pub hits: Hits,
-    /// What counters add to the context switches of threads that have them; 0 without counters.
+    /// The time that counters add to the context switches of threads that have counters; 0 without counters.
     /// `None` if there are counters and it was not measured.
     pub switched: Option<Estimate>,
     /// Number of those context switches.

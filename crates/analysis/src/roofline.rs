@@ -72,8 +72,8 @@ pub struct Cache {
     pub instances: u32,
 }
 
-/// A value of one core and of all: so many cores have at most so many times that of one, and at most that
-/// of all.
+/// The rate of `threads` threads on a machine with `cores` cores, from the rates of one core and of all: the
+/// rate of one for each core that they use, but at most that of all.
 fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) -> Option<f64> {
     let (mut one, mut all) = (None, None);
     for (of, rate) in values.filter(|(_, rate)| *rate > 0.0) {
@@ -116,7 +116,7 @@ impl Roofs {
 }
 
 model::named! {
-    /// What keeps an op from being faster than its roof.
+    /// The limit that keeps an op from being faster than its roof.
     pub enum Holds {
         /// Moving the op's bytes takes longer than its operations.
         Memory = "memory",

@@ -78,7 +78,7 @@ pub struct Site {
     pub gaps: u64,
 }
 
-/// What one dispatch takes: the sum of the durations of its workgroups, in ticks.
+/// The time of one dispatch: the sum of the durations of its workgroups, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DispatchTimes {
     /// The 10th percentile.
@@ -120,7 +120,7 @@ pub struct Sites {
     /// count once.
     pub busy: f64,
     pub dispatches: u64,
-    /// What one dispatch of each row of a table by op takes, at whichever site.
+    /// The time of one dispatch of each row of a table by op, at whichever site.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
     /// How much of the time more threads could do something about.
     pub room: Room,

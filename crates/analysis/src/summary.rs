@@ -18,10 +18,10 @@ use crate::table::{Apart, By, Counts, Key, Places, Row, Selection, Table};
 use crate::threads::ThreadTime;
 use crate::walk::{Walked, walk_several};
 
-/// What to add up, and how.
+/// The options of a summary.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What a row stands for.
+    /// The kind of the rows.
     pub by: By,
     /// Only calls of ops whose name matches (`*`, `?`).
     pub filter: Option<String>,
@@ -57,7 +57,7 @@ pub struct Summary {
     /// Time in something recorded, in ticks: the sum of the self times of all calls, which is what
     /// percentages refer to. In a run with a budget, an estimate; `None` if it is not known.
     pub total: Option<Estimate>,
-    /// What brackets took of that time; `None` if they were not calibrated for all calls.
+    /// The part of that time that brackets took; `None` if they were not calibrated for all calls.
     pub taken: Option<Estimate>,
     /// Whether some call is inside of another one.
     pub nested: bool,
@@ -158,7 +158,7 @@ pub fn is_contradicted(profile: &Profile) -> bool {
     !contradictions(profile, 0).is_empty()
 }
 
-/// What recording cost in each process, as [`Summary::probes`] says it. Reads all calls.
+/// The cost of recording in each process, as in [`Summary::probes`]. Reads all calls.
 pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
     one(profile, &Options::default()).0.probes
 }

@@ -17,7 +17,7 @@ pub(crate) use fill::Table;
 pub use places::Counts;
 pub(crate) use places::{Places, Selection, devices};
 
-/// What a row of the table stands for.
+/// The thing that a row of the table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// One exported function; [`profile::ops`] says when two functions are the same.
@@ -77,7 +77,7 @@ impl Key {
 /// outermost calls: those that no other call of the row is around.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What the row stands for.
+    /// The thing that the row stands for.
     pub key: Key,
     /// The first call of each thread.
     pub first: FirstCalls,
@@ -128,7 +128,7 @@ pub struct Row {
     pub sampled: Option<Box<SampledRow>>,
 }
 
-/// What brackets took of the times of a row, in ticks.
+/// The time that brackets took of the times of a row, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Taken {
     /// Of the total: the durations of empty calls, and all of the brackets of calls inside.

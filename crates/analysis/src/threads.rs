@@ -34,7 +34,7 @@ pub struct ThreadTime {
     /// Time in calls, which is the sum of their own times, without what the recorder added unless the
     /// summary is one of recorded values. In a run with a budget, an estimate.
     pub dispatch_ns: f64,
-    /// What was taken of that time. It is a part of the time in no call.
+    /// The time that was subtracted from `dispatch_ns`. It is a part of the time in no call.
     pub recorder_ns: f64,
     /// Whether the time in dispatches is known. False in a run with a budget if only some calls were
     /// timed and some are nested; `dispatch_ns` is then that of the timed calls.

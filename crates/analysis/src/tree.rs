@@ -60,7 +60,7 @@ pub struct TreeNode {
     pub values: Vec<Option<u128>>,
 }
 
-/// What the nodes of a tree are.
+/// The kind of the nodes of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Detailed {
     /// Calls on different threads have different nodes.

@@ -34,7 +34,7 @@ use model::metric::{Bound, Metric, Operand};
 use shapes::{Dimensions, Pattern, in_name};
 pub use shapes::{Number, Tensor, tensors};
 
-/// What one call does.
+/// The operations and bytes of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
     /// Floating-point operations. `None`: not known.
@@ -82,7 +82,7 @@ pub struct Rules {
 pub struct RuleError {
     /// The number of the line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The mistake.
     pub what: String,
 }
 

@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-/// What has to be added to the moments of a rank to have those of the first rank.
+/// The number that is added to the moments of a rank to convert them to those of the first rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
     /// The smallest possible offset, in ns.

@@ -36,7 +36,7 @@ pub struct RankAcross {
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct OpAcross {
-    /// What identifies the op.
+    /// The identity of the op.
     pub key: String,
     pub name: String,
     pub about: About,

@@ -36,7 +36,7 @@ pub(super) struct Graph {
     pub links: Links,
 }
 
-/// What a graph is built from, before its nodes are in order.
+/// The input of a graph, before its nodes are in order.
 struct Builder<'a> {
     calls: &'a Calls,
     steps: &'a [Step],

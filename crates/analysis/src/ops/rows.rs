@@ -15,7 +15,7 @@ use crate::table::compensate;
 /// The device of calls that run on no device.
 const HOST: &str = "cpu0";
 
-/// What a row describes.
+/// The kind of a row.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpRowKind {
     /// Calls of one op with these arguments on this device.
@@ -32,7 +32,7 @@ pub enum OpRowKind {
     },
     /// Book-keeping calls, all of one device.
     Bookkeeping {
-        /// What the names of the row's calls have in common: `vm.builtin.*`.
+        /// The common part of the names of the row's calls: `vm.builtin.*`.
         names: String,
         /// As above. `cpu0` for calls without tensors, in which the machine itself works.
         device: String,
@@ -49,7 +49,7 @@ pub enum OpRowKind {
 /// values.
 #[derive(Clone, Debug)]
 pub struct OpRow {
-    /// What the row describes.
+    /// The kind of the row.
     pub kind: OpRowKind,
     /// The rank of the op's processes; `None` if the table does not tell ranks apart, or without one.
     pub rank: Option<u32>,
@@ -87,7 +87,7 @@ pub struct CounterSum {
     /// Sum of the values.
     pub total: u128,
     pub calls: u64,
-    /// What empty calls would have read, over the calls for which that is known.
+    /// The values of empty calls, over the calls for which they are known.
     pub empty: Estimate,
     /// Number of those calls.
     pub calibrated: u64,

@@ -32,7 +32,7 @@ struct Node {
     drawn: Drawn,
     /// The class of the node's bracket.
     class: Option<u32>,
-    /// What the recorder added to the node's duration, in parts of a tick.
+    /// The time that the recorder added to the node's duration, in parts of a tick.
     taken: u64,
 }
 
@@ -65,7 +65,7 @@ impl Arena {
         self.last_end = 0;
     }
 
-    /// What the recorder added to a call with these children, as [`crate::forest`] explains.
+    /// The time that the recorder added to a call with these children, as [`crate::forest`] explains.
     fn taken(&self, trees: &OpTrees<'_>, class: Option<u32>, duration: u64, from: usize) -> u64 {
         let children = || self.children[from..].iter().map(|child| &self.nodes[*child]);
         let inner = children().map(Node::duration).fold(0, u64::saturating_add);

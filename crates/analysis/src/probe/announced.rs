@@ -1,4 +1,4 @@
-//! What a host pays to announce ops to the recorder, and what other threads pay meanwhile.
+//! The cost of announcing ops to the recorder: of the host, and of other threads that wait meanwhile.
 //!
 //! As soon as PyTorch has an observer, it makes an object for each op, looks up whom to call, and calls
 //! us before and after the op. No bracket can contain this. The recorder measures it in the program: it has
@@ -35,7 +35,8 @@ const OF_MEASURED: Estimate = Estimate { value: 1.1, low: 0.8, high: 1.5 };
 /// The least part of its waiting that a thread may have spent because of the recorder.
 const LEAST_WAITING: f64 = 0.5;
 
-/// What PyTorch took to announce all ops of a process, in ns. `None` if too few times are known, as in
+/// The time that PyTorch took to announce all ops of a process, in ns. `None` if too few times are known, as
+/// in
 /// recordings of earlier versions.
 pub(super) fn announcing(
     profile: &Profile,

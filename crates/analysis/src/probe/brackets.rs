@@ -1,4 +1,4 @@
-//! What a bracket costs: the calibration with empty calls, corrected by the times of brackets around
+//! The cost of a bracket: the calibration with empty calls, corrected by the times of brackets around
 //! the program's own calls.
 //!
 //! ```text
@@ -30,7 +30,7 @@ const COLD: f64 = 2.0;
 /// the clock for the time itself. Measured: 20 ns.
 const NEVER_TIMED_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
-/// What a bracket costs in a process, in ticks.
+/// The cost of a bracket in a process, in ticks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bracket {
     pub ticks: Estimate,

@@ -1,11 +1,11 @@
-//! What hits of instrumented loops cost.
+//! The cost of hits of instrumented loops.
 
 use profile::loops::Loops;
 
 use crate::estimate::Estimate;
 use crate::loops::estimate::{COST_UNCERTAINTY, Overhead};
 
-/// What the hits of one process cost, in ns of processor time.
+/// The cost of the hits of one process, in ns of processor time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hits {
     /// Hits whose cost is known.

@@ -1,4 +1,4 @@
-//! What recording cost, of several processes together.
+//! The cost of recording, of several processes together.
 
 use super::{Hits, ProbeCost, sum};
 use crate::estimate::Estimate;
@@ -10,29 +10,29 @@ pub struct Price {
     pub calls: u64,
     /// All calls of these processes.
     pub of_calls: u64,
-    /// What the brackets took.
+    /// The time that brackets took.
     pub probes: Estimate,
     /// The time of brackets as the calibration alone says it.
     pub calibrated_ns: f64,
     /// Calls that were only counted.
     pub only_counted: u64,
-    /// What counting the calls took.
+    /// The time that counting the calls took.
     pub counting: Estimate,
-    /// What the program's code took longer after readings.
+    /// The additional time of the program's code after readings.
     pub after: Estimate,
-    /// What hosts did to announce calls; `None` if that is not known of any process.
+    /// The time that hosts took to announce calls; `None` if it is not known of any process.
     pub way: Option<Estimate>,
     /// Whether some of that follows from steps of the program with and without announced ops.
     pub way_by_steps: bool,
-    /// What threads took that waited meanwhile; `None` likewise.
+    /// The time that waiting threads took meanwhile; `None` if it is not known of any process.
     pub waiting: Option<Estimate>,
-    /// Whether threads waited of which it is not known what that took.
+    /// Whether some threads waited for a time that is not known.
     pub waits_unknown: bool,
     /// Hits of instrumented loops.
     pub hits: Hits,
     /// Context switches with counters.
     pub switches: u64,
-    /// What counters added to them; `None` if it is not known of some process.
+    /// The time that counters added to the context switches; `None` if it is not known of some process.
     pub switched: Option<Estimate>,
     /// Writing records.
     pub flush_ns: f64,
@@ -43,7 +43,7 @@ pub struct Price {
     pub total: Estimate,
     /// The cost as a part of the processor time that the program would have used without it.
     pub of_program: Option<Estimate>,
-    /// What the calls cost as a part of that time, without what recording costs even if nothing is timed.
+    /// The cost of the calls as a part of that time, without costs that recording has even if nothing is timed.
     pub of_program_by_calls: Option<f64>,
     /// The cost as a part of all processor time, with what recording took.
     pub of_used: Option<f64>,
@@ -104,12 +104,12 @@ impl Price {
         })
     }
 
-    /// What the bracket of one call took, on average.
+    /// The average time that the bracket of one call took.
     pub fn per_call_ns(&self) -> f64 {
         self.probes.value / self.calls.max(1) as f64
     }
 
-    /// What the bracket of one call takes according to the calibration alone.
+    /// The time that the bracket of one call takes according to the calibration alone.
     pub fn calibrated_per_call_ns(&self) -> f64 {
         self.calibrated_ns / self.calls.max(1) as f64
     }

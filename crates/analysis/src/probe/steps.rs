@@ -21,7 +21,7 @@ const ERROR: f64 = 1.2533 * 1.4826;
 /// Two-sided 95 % of the normal distribution.
 const Z: f64 = 1.96;
 
-/// What announcing ops cost beside `others`, in ns. `None` if too few steps tell.
+/// The cost of announcing ops besides `others`, in ns. `None` if there are too few steps for an estimate.
 pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
     let of = steps.filter(|of| of.seen_timed.min(of.away_timed) >= FEWEST)?;
     let each = of.seen_ns as f64 - of.away_ns as f64;

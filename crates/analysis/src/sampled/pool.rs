@@ -8,8 +8,7 @@
 //! | known | what is said |
 //! | every value | the sum, exactly |
 //! | at least [`FEWEST_WITH_INTERVAL`] drawn calls of equal weight | the estimate and its interval |
-//! | at least nine tenths of the values, and [`FEWEST`] of them | the estimate and its interval, which allows
-//! the other values to be twice as large |
+//! | at least nine tenths of the values, and [`FEWEST`] of them | the estimate and its interval, which allows the other values to be twice as large |
 //! | at least [`FEWEST`] drawn calls of equal weight | the estimate, and that nobody knows how far off it is |
 //! | less | nothing: the calls were only counted |
 //!

@@ -59,12 +59,12 @@ pub(super) struct Part {
     pub recorder: Recorder,
 }
 
-/// What the recorder added to some calls.
+/// The time that the recorder added to some calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
     /// Number of other calls of the op, inside of these.
     pub inner: u64,
-    /// What was taken of the durations, in parts of a tick.
+    /// The time that was subtracted from the durations, in parts of a tick.
     pub taken: u128,
     pub brackets: BracketCounts,
 }

@@ -24,7 +24,7 @@ pub(super) enum Kind {
 pub(super) struct Weights<'a> {
     timed: ColumnSlice<'a>,
     counted: ColumnSlice<'a>,
-    /// A weight of so much is one call.
+    /// The weight that stands for one call.
     scale: u64,
 }
 

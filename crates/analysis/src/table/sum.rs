@@ -25,7 +25,7 @@ pub struct Sum {
     pub unplaced: bool,
     pub total: u128,
     pub own: u128,
-    /// What was taken of the total and of the own times.
+    /// The times that were subtracted from the total and from the own times.
     pub taken: u128,
     pub own_taken: u128,
     pub brackets: BracketCounts,

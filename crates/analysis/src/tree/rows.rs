@@ -11,7 +11,7 @@ use crate::loops::ops::OpsAround;
 use crate::loops::{LoopNode, LoopTable, LoopTree};
 use crate::table::{By, Key};
 
-/// What a row stands for.
+/// The thing that a row stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreePart {
     /// The calls of a node of the [`CallTree`].
@@ -27,7 +27,7 @@ pub struct TreeRow {
     pub parent: Option<usize>,
     /// The number of rows above.
     pub depth: u32,
-    /// What the row stands for.
+    /// The thing that the row stands for.
     pub what: TreePart,
     /// The number of calls or hits. `None`: the passes cannot have had the same number.
     pub calls: Option<u128>,
