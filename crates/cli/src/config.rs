@@ -36,7 +36,7 @@ pub struct Setting {
     pub place: String,
 }
 
-/// What the files say.
+/// The settings in the files.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// At most one for each key, the project's before the user's.
@@ -54,7 +54,7 @@ pub fn load() -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the files say.
+/// The settings in the files.
 pub fn read() -> Result<Config, Failure> {
     let mut config = Config::default();
     let project = std::env::current_dir().ok().and_then(|folder| project(&folder));

@@ -87,7 +87,7 @@ impl From<PathFormat> for terminal::Kind {
     }
 }
 
-/// What is printed.
+/// The content of the output.
 struct View<'a> {
     profile: &'a Profile,
     path: &'a CriticalPath,

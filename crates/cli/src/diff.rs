@@ -172,7 +172,7 @@ const FAILED: u8 = 3;
 /// Number of rows of a table for people, unless the user gives one.
 const ROWS: usize = 30;
 
-/// What the formats print.
+/// The content of the output.
 struct View<'a> {
     args: &'a Args,
     inputs: &'a Inputs,

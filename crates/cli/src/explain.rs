@@ -91,7 +91,7 @@ impl From<ExplainFormat> for terminal::Kind {
     }
 }
 
-/// What is printed.
+/// The content of the output.
 struct View<'a> {
     profile: &'a Profile,
     summary: &'a Summary,
@@ -215,7 +215,7 @@ impl View<'_> {
         labels(self.profile, &explained.keys[..1]).concat()
     }
 
-    /// What is said once below all.
+    /// The note below all sentences.
     fn ending(&self) -> Option<String> {
         let found = self.ops.iter().any(|one| !one.answer.findings.is_empty());
         found.then(|| "What goes with slow calls need not be why they are slow.".to_owned())

@@ -28,7 +28,7 @@ impl Failure {
         Self { messages, hints: Vec::new(), quiet: false, code: 2 }
     }
 
-    /// What failed, without the advice.
+    /// The message, without the advice.
     pub fn messages(&self) -> &[String] {
         &self.messages
     }
