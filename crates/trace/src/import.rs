@@ -1,6 +1,6 @@
 //! Makes profiles from traces.
 //!
-//! | module | what it reads |
+//! | module | input |
 //! |---|---|
 //! | `any` | finds out which format a file has |
 //! | [`trace`] | a trace of any program: its events become calls, tracks and activities |

@@ -73,7 +73,7 @@ pub struct Slice {
     pub submission: u64,
     /// The slice's arguments.
     pub args: Map<String, Value>,
-    /// Of rows with the same name, the one that it is on.
+    /// The number of the slice's row among rows with the same name.
     lane: usize,
     /// Whether the slice is already in the profile that the bundle is added to, and so is no call.
     pub is_known: bool,

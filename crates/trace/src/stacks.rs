@@ -45,7 +45,7 @@ pub struct StackFrame {
     pub line: u32,
 }
 
-/// A node of the tree, and what belongs to it alone.
+/// A node of the tree, and the values that belong to it alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackNode {
     /// Index of the node above, which comes before this one.
@@ -58,7 +58,7 @@ pub struct StackNode {
     pub values: Vec<u64>,
 }
 
-/// What the writers write.
+/// The input of the writers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stacks {
     /// The frames, each once.
@@ -66,11 +66,11 @@ pub struct Stacks {
     pub nodes: Vec<StackNode>,
     /// Each kind of value with its name.
     pub kinds: Vec<(String, StackUnit)>,
-    /// Which of them is shown first, and is the one of [`folded`].
+    /// Index of the kind that is shown first, which is the only one in [`folded`].
     pub main: usize,
-    /// The name of the whole.
+    /// The name of the whole profile.
     pub title: String,
-    /// What a reader should know.
+    /// Notes for a reader.
     pub comments: Vec<String>,
     /// When the recording began, in ns since 1970; 0 if it is not known.
     pub begin_unix_ns: u64,

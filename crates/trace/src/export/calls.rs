@@ -243,7 +243,7 @@ struct ProcessExport<'a, 'r> {
     /// The kind of arrows to what plugins recorded.
     launch: &'a FlowKind,
     launches: &'a Launches,
-    /// Whether ticks are not nanoseconds, so that they must be shown, too.
+    /// Whether ticks are not nanoseconds, so that they must be shown in addition.
     ticks: bool,
     /// Names and categories of exports, and the index of each export's.
     names: Vec<(Cow<'a, str>, &'a str)>,
@@ -340,7 +340,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// What viewers show next to the name of the process. If only some calls were timed, it says so,
+    /// The text that viewers show next to the name of the process. If only some calls were timed, it says so,
     /// because an empty place in a row then does not mean that the thread was idle.
     fn label(&self) -> Cow<'static, str> {
         if !self.profile.is_sampled() {
@@ -400,7 +400,7 @@ impl<'a> ProcessExport<'a, '_> {
             counters: values,
         };
         let known = columns.knows_workgroup(i);
-        // A sample has only some workgroups of a dispatch, so it does not say how long that took.
+        // A sample has only some workgroups of a dispatch, so the length of the dispatch is not known.
         let whole = known && !columns.sampled;
         let placed = if whole { dispatches.add(&workgroup) } else { None };
 

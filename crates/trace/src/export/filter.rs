@@ -1,12 +1,12 @@
 //! Selects a part of a timeline: some categories, and a window of time.
 //!
-//! What extends into the window is kept unchanged:
+//! Items that extend into the window are kept unchanged:
 //!
 //! | item | it is kept if |
 //! |---|---|
 //! | slice | its category is wanted, and some of it is in the window |
 //! | moment | its category is wanted, and it is in the window |
-//! | point of a time series | the same; the last one before the window is moved to the window's start, because its value still holds there |
+//! | point of a time series | its category is wanted, and it is in the window; the last one before the window is moved to the window's start, because its value still holds there |
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
@@ -26,7 +26,7 @@ use crate::timeline::{
     TimelineSink,
 };
 
-/// What is wanted. Times are nanoseconds since 1970.
+/// The wanted part. Times are nanoseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Filter {
     /// Patterns for categories, one of which must match. Empty for all categories.
@@ -37,7 +37,7 @@ pub struct Filter {
     pub to_ns: Option<i64>,
 }
 
-/// What is wanted, with times relative to the first moment of a timeline.
+/// The wanted part, with times relative to the first moment of a timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
     /// The categories that are kept, as in [`Filter`].
@@ -78,7 +78,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// The sum of both.
+    /// The number of slices, moments and points.
     pub fn and(self, other: Self) -> Self {
         Self {
             slices: self.slices + other.slices,
@@ -209,7 +209,7 @@ pub struct Ends<'a> {
 }
 
 impl<'a> Ends<'a> {
-    /// Keeps what a timeline with this filter shows.
+    /// Notes the ends of arrows in a timeline that this filter keeps.
     pub fn new(filter: &'a Filter) -> Self {
         Self { filter, started: HashSet::new(), finished: HashSet::new() }
     }
@@ -254,8 +254,8 @@ impl TimelineSink for Ends<'_> {
     }
 }
 
-/// Passes the wanted part of a timeline to another sink. What only imports need is left out,
-/// because a part of a profile is not a profile.
+/// Passes the wanted part of a timeline to another sink. Items that only imports need are left out, because a
+/// part of a profile is not a profile.
 #[derive(Debug)]
 pub struct Part<'a, S> {
     sink: &'a mut S,

@@ -1,6 +1,6 @@
-//! What an export calls the activities that are not Kineto's: the kinds that the hosts of a profile
-//! describe ([`profile::Host::kinds`]). An exported trace lists them, and an export of an imported trace
-//! reads them from that list.
+//! The names of activities that are not Kineto's in an export: the kinds that the hosts of a profile describe
+//! ([`profile::Host::kinds`]). An exported trace lists them, and an export of an imported trace reads them
+//! from that list.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use model::activity::{Generic, Kind, Label, RegisterError, Registry, Vocabulary}
 use profile::{Host, Profile, Role};
 use serde_json::{Value, json};
 
-/// Kinds that are read from the list of an imported trace, at most.
+/// At most this many kinds are read from the list of an imported trace.
 const MOST_LISTED: usize = 1_000;
 
 /// The kind of the calls of a role that have no kind of their own, and whose name Kineto has for those that
@@ -20,8 +20,8 @@ fn usual(role: Role) -> Generic {
     }
 }
 
-/// Registers a kind that Kineto calls like this one. A name that another producer has already gets the
-/// producer in front. `None`: the name cannot be a kind.
+/// Registers a kind, with Kineto's name for it. If another producer has registered the kind's name, the
+/// producer's name is put in front. `None` if the name cannot be a kind.
 fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic) -> Option<Label> {
     let kineto = Some(usual.kineto_name());
     let number = registry.producer(producer).ok()?;
@@ -47,7 +47,7 @@ pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
     }
 }
 
-/// What a list says that Kineto calls a kind. It must be one of the names that Kineto has.
+/// Kineto's name for a kind, from a list. It must be one of the names that Kineto has.
 fn listed_kineto(name: &Value) -> Generic {
     let registry = Registry::new();
     let known = name.as_str().and_then(|name| registry.parse(name));

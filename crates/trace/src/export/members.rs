@@ -1,9 +1,8 @@
-//! The timelines of several profiles as one: each keeps rows and arrows of its own.
+//! The timelines of several profiles as one. Each profile keeps its own rows and arrows.
 //!
-//! A process keeps its id if no profile before has one with it. Otherwise it gets a number above all
-//! process ids of Linux, because viewers draw processes of equal numbers as one. Rows that are no
-//! processes, such as devices, get such a number, too, so that each of them is a process with the name of
-//! its profile.
+//! A process keeps its id if no profile before has one with it. Otherwise it gets a number above all process
+//! ids of Linux, because viewers draw processes of equal numbers as one. Rows that are not processes, such as
+//! devices, also get such numbers, so that each becomes a process with the name of its profile.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -27,7 +26,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// A number for this one that no profile has yet.
+    /// A number for this process that no other profile has yet.
     fn take(&mut self, number: i64) -> i64 {
         if REAL_IDS.contains(&number) && self.used.insert(number) {
             return number;
@@ -51,7 +50,7 @@ pub struct OfMember<'a, S> {
 }
 
 impl<'a, S: TimelineSink> OfMember<'a, S> {
-    /// The profile is in this place among the profiles, from 0. `label` is put before the names of its
+    /// Adds the profile in this place among the profiles, from 0. `label` is put before the names of its
     /// processes. `shift_ns` is added to its times.
     pub fn new(
         sink: &'a mut S,
@@ -111,7 +110,7 @@ impl<S: TimelineSink> TimelineSink for OfMember<'_, S> {
     fn process(&mut self, process: &ProcessRow<'_>) -> io::Result<()> {
         self.learn(process.id);
         let id = Self::id(&self.of_number, &self.of_text, process.id);
-        // A process may say its own rank.
+        // The name of a process may already contain its rank.
         let name = match process.name.starts_with("rank ") {
             true => process.name.to_owned(),
             false => format!("{}: {}", self.label, process.name),

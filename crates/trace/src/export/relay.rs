@@ -26,7 +26,7 @@ const MOST_SLICES: usize = 1024;
 /// Number of batches: one is filled, one is written, and the others are between.
 const BATCHES: usize = 4;
 
-/// What is sent to the other thread at once.
+/// A batch, which is sent to the other thread as a whole.
 #[derive(Debug, Default)]
 struct Batch<'a> {
     slices: Vec<Kept<'a>>,

@@ -48,7 +48,7 @@ pub use recorded::Added;
 use recorded::{Recorded, moment};
 use spans::Spans;
 
-/// The ticks of the time 0 of a foreign trace, so that earlier times are ticks, too.
+/// The ticks of the time 0 of a foreign trace. They are so large that earlier times are also ticks.
 pub const EPOCH_TICKS: u64 = 1 << 61;
 /// Most slices without an end that one row may have at a time.
 const MOST_OPEN: usize = 1 << 16;
@@ -89,7 +89,7 @@ pub struct OneTrace<'a> {
     numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
-    /// The row of the previous event, which is often the row of the next one, too.
+    /// The row of the previous event. The next event often has the same row.
     last: Option<(Ids, usize)>,
     /// The export of the calls with a certain name and category, for each process, and whether they
     /// belong to a profiler's own work.
@@ -535,7 +535,7 @@ impl OneTrace<'_> {
         Ok((row, category, name))
     }
 
-    /// Makes of an event what views compute with: a call, the name of a row, values of a counter.
+    /// Turns an event into data that views compute with: a call, the name of a row, values of a counter.
     fn understand(
         &mut self,
         event: &Event<'_>,

@@ -3,7 +3,7 @@
 /// Appends fields.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// What was appended so far.
+    /// The bytes so far.
     pub bytes: Vec<u8>,
 }
 

@@ -33,7 +33,7 @@ pub struct Sequence {
     /// The current time of the sequence's clock.
     now_ns: i64,
     started: bool,
-    /// Slices whose ends wait.
+    /// Open slices, whose ends are written later.
     nest: Nest,
     categories: Interner,
     names: Interner,
@@ -380,9 +380,8 @@ fn intern(p: &mut Encoder, fresh: &Fresh) {
     });
 }
 
-/// Writes an argument. Three numbers are written as `key.x`, `key.y` and `key.z`, without those
-/// that are
-/// 0. An unknown value is not written. `known` has the numbers of these keys, or 0.
+/// Writes an argument. Three numbers are written as `key.x`, `key.y` and `key.z`; `known` has the numbers
+/// of these keys, or 0 for a key without a number. An unknown value is not written.
 #[inline]
 fn annotate(
     e: &mut Encoder,

@@ -95,7 +95,7 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
         all.uint(field::DEFAULT_SAMPLE_TYPE, texts.number(name));
     }
     texts.all.iter().for_each(|text| all.bytes(field::STRING_TABLE, text.as_bytes()));
-    // Neither a time nor a name: the same stacks make the same file.
+    // Neither a time nor a name is written: the same stacks make the same file.
     let mut gzip = GzBuilder::new().mtime(0).write(out, Compression::default());
     gzip.write_all(&all.bytes)?;
     gzip.finish()?;

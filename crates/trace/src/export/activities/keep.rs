@@ -14,18 +14,18 @@ use super::categories::Categories;
 use super::visit;
 use crate::export::filter::{Filter, LeftOut};
 
-/// What is kept of a trace.
+/// The kept part of a trace.
 #[derive(Debug, Default)]
 pub struct Keep {
     /// A bit for each event, in the order of the file.
     events: Vec<u64>,
     /// Points that are moved to the start of the window, with that moment in the trace's time.
     moved: HashMap<usize, i64>,
-    /// What is not kept.
+    /// The events that are not kept.
     pub left_out: LeftOut,
 }
 
-/// Something that has begun.
+/// An open slice.
 struct Begun {
     event: usize,
     at_ns: Option<i64>,

@@ -32,7 +32,7 @@ struct Row {
 const NO_LANE: u8 = u8::MAX;
 const _: () = assert!(MOST_LANES <= NO_LANE as usize);
 
-/// What is known of a row before it is clear whether it needs lanes.
+/// The facts about a row before it is clear whether it needs lanes.
 #[derive(Debug, Default)]
 struct Seen {
     last: Option<i64>,
@@ -59,8 +59,8 @@ struct Span {
 }
 
 impl Lanes {
-    /// Reads what is kept of the trace, twice if there are rows that need lanes. `same` returns the
-    /// row in which the events of a row are written.
+    /// Reads the kept part of the trace, twice if there are rows that need lanes. `same` returns the row in
+    /// which the events of a row are written.
     pub fn of(
         trace: &Activities,
         keep: Option<&Keep>,

@@ -33,7 +33,7 @@ struct Arrows {
     first: u64,
 }
 
-/// What is known of the calls of such hosts in a process.
+/// The ops and regions of the calls of such hosts in a process.
 #[derive(Debug)]
 pub struct Machines {
     arrows: HashMap<u64, Arrows>,
@@ -41,12 +41,12 @@ pub struct Machines {
     exports: HashMap<u32, Export>,
 }
 
-/// What is known of an export.
+/// The facts about an export.
 #[derive(Debug)]
 struct Export {
     /// `Input Dims` and `Input type`, as JSON.
     inputs: (String, String),
-    /// Whether the host's key for the library is not a key of something else that calls have.
+    /// Whether the name of the host's key for the library is not used for another argument of calls.
     own_key: bool,
 }
 

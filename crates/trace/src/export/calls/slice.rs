@@ -20,7 +20,7 @@ pub(super) struct Times {
     ticks: u64,
 }
 
-/// What a slice shows of a call.
+/// The content of the slice of a call.
 pub(super) struct What<'a> {
     pub category: &'a str,
     pub name: Cow<'a, str>,

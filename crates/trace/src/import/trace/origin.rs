@@ -1,4 +1,4 @@
-//! What a trace says about where it comes from.
+//! The origin of a trace.
 
 use profile::Job;
 use serde_json::Value;

@@ -29,7 +29,7 @@ pub struct Added {
     pub counts: Imported,
     /// What was lost, of all traces.
     pub losses: Vec<LossCount>,
-    /// What a reader should know.
+    /// Notes for a reader.
     pub notes: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ impl Import {
         self.epoch = monotonic_ns;
     }
 
-    /// Writes the rest of what is added to a recorded profile.
+    /// Writes the rest of the data that is added to a recorded profile.
     ///
     /// # Errors
     /// The disk is full.
@@ -97,7 +97,7 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// Keeps an event as it is and makes nothing of it, because the profile has the call already.
+    /// Keeps an event, but makes no call of it, because the profile has the call already.
     ///
     /// # Errors
     /// The disk is full.
@@ -113,7 +113,7 @@ impl OneTrace<'_> {
         }
     }
 
-    /// Says that the process with this id in the trace is called by a number that another one has, too.
+    /// Notes that the process with this id in the trace has a number that another process has as well.
     pub fn place_again(&mut self, id: i64, number: u32) {
         self.numbers.insert(id, number);
     }

@@ -15,7 +15,7 @@ use crate::chrome::event::{Event, Raw};
 /// Most spans that may be open at a time.
 const MOST_OPEN: u64 = 1 << 20;
 
-/// What identifies both ends of a span.
+/// The identity of a span, which both of its ends have.
 type Key = (Option<NameId>, Option<NameId>, Box<str>);
 
 /// Spans that have begun and not ended.
