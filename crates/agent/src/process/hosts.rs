@@ -11,7 +11,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 /// A host, with what is needed to write its description once into each part.
 #[derive(Debug)]
 pub struct Described {
-    /// What the host says about itself.
+    /// The description of the host.
     pub host: Host,
     /// The name of the host's op whose arguments say how much storage it allocates; empty if it has none.
     pub allocates: &'static [u8],

@@ -26,7 +26,7 @@ type Start = unsafe extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// What is to be done before `main`: one function, or null.
+/// The function that is called before `main`, or null.
 static WORK: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// The program's `main`, for the jump below.
 static MAIN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());

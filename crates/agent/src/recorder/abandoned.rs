@@ -43,7 +43,8 @@ impl Thread {
 
     /// Forgets the calls that were abandoned if a new call has this frame.
     fn forget_left(&mut self, frame: usize, ending: Ending) {
-        // Only functions that we replace can be called from a frame that the host puts above the op's.
+        // Only functions that we replace can be called from a frame that the host puts above the frame of the
+        // op.
         let allows = if ending == Ending::Here { WRAPPERS } else { 0 };
         let frame = if ending == Ending::Held { stack_address() } else { frame };
         self.forget_abandoned(|open| {

@@ -32,7 +32,7 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// An adapter that does nothing and measures nothing: what a real one does not say.
+    /// An adapter that does nothing and measures nothing: the defaults for the fields of real ones.
     pub const NOTHING: Self = Self {
         prepare: || {},
         constructed: || {},

@@ -1,4 +1,4 @@
-//! The guard that says that the recorder is busy: it is in the middle of changing a thread's state.
+//! The guard that marks the recorder as busy: it is changing a thread's state.
 //!
 //! ```text
 //!  idle ──── set ────► busy    the state may be half changed; a call from a signal handler is not recorded
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 pub(crate) struct Busy(AtomicU32);
 
 impl Busy {
-    /// That of a state that is being created.
+    /// The guard of a state that is being created.
     pub(super) fn while_made() -> Self {
         Self(AtomicU32::new(1))
     }
@@ -52,9 +52,9 @@ impl Busy {
     }
 }
 
-/// `while_busy!(thread, change)`: runs `change` as the recorder, so that what a signal handler calls
-/// meanwhile is not recorded. The caller has checked that the guard is not set, where a handler of the
-/// program may have interrupted the recorder. `change` must not return; it may break out of a labelled block.
+/// `while_busy!(thread, change)` runs `change` as the recorder, so that calls that a signal handler makes
+/// meanwhile are not recorded. Where a handler of the program may have interrupted the recorder, the caller
+/// has checked that the guard is not set. `change` must not return; it may break out of a labelled block.
 ///
 /// It is a macro because a closure is not certain to be inlined, and a bracket is to be one short function.
 macro_rules! while_busy {

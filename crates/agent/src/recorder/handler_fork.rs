@@ -94,7 +94,7 @@ extern "C" fn in_parent() {
     }
 }
 
-/// What an adapter does in a forked child, on the thread that forked: one function, or null.
+/// The function of an adapter that runs in a forked child, on the thread that forked, or null.
 static ADAPTERS_OWN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Has `function` called in forked children, before anything else runs there. At most one adapter
@@ -128,7 +128,7 @@ extern "C" fn in_child() {
             PRIVATE[page / 64 % PRIVATE.len()].fetch_or(1 << (page % 64), Ordering::Relaxed);
         }
         for page in (*saved).counter_pages.iter().filter(|page| **page != 0) {
-            // Zeros say that the counter is not on the CPU.
+            // Zeros mean that the counter is not on the CPU.
             let _ = sys::map_zeros_at(*page, 4096);
         }
     }

@@ -1,8 +1,8 @@
-//! Brackets empty calls, to find out what a bracket costs. An adapter says what it calls and what
-//! brackets that.
+//! Brackets empty calls, to measure the cost of a bracket. An adapter provides the empty call and its
+//! bracket.
 //!
-//! For adapters that have no calls of their own to bracket there are plain calls: a thread that attaches
-//! in order to read counters measures what all brackets have in common.
+//! For adapters without calls of their own to bracket, there are plain calls: a thread that attaches in order
+//! to read counters measures the part that all brackets have in common.
 
 use record::Call;
 use record::clock::ClockKind;

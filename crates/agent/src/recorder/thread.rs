@@ -62,18 +62,18 @@ pub struct Thread {
     pub(crate) one_group: u8,
     /// Whether calls may take the short way ([`crate::recorder::short`]): they are only timed, with its clock.
     pub(crate) short_calls: bool,
-    /// Whether ops may.
+    /// Whether ops may take the short way.
     pub(crate) short_ops: bool,
     /// The clock of `run`.
     pub(crate) clock: ClockKind,
-    /// How many calls until the next one whose bracket is timed, for each half of a bracket.
+    /// For each half of a bracket: the number of calls until the next one whose bracket is timed.
     pub(crate) until_timed: [u16; 2],
     /// Serial number of `process`, which stays the same as long as the state is attached.
     pub(crate) serial: u32,
-    /// Which op's announcement is timed.
+    /// Which op's announcement is timed next.
     pub(crate) announcing: Announcing,
     pub(crate) run: &'static Run,
-    /// Ticks from which on a call is followed by a record of the thread's clocks.
+    /// The first call that ends at these ticks or later is followed by a record of the thread's clocks.
     pub(crate) next_clock: u64,
     /// The halves of brackets in progress whose times are taken.
     pub(super) halves: Halves,
@@ -101,8 +101,8 @@ pub struct Thread {
     pub(super) process: Process,
 }
 
-/// Number of pages of a thread that can be offered to `run` at a time. With one, a thread with short
-/// calls would often wait in vain for it to come back.
+/// A thread can have offered this many pages to `run` at a time. With one, a thread with short calls would
+/// often wait in vain for the page to come back.
 pub(super) const SPARES: usize = 2;
 /// Stands for a page's number where there is no page.
 pub(super) const NO_PAGE: usize = usize::MAX;

@@ -1,4 +1,4 @@
-//! What IREE says about itself in a profile.
+//! The description of IREE in a profile.
 
 use record::host::Host;
 use record::meta::Role;

@@ -37,7 +37,7 @@ mod stubs;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
 
-/// What IREE says about itself in a profile.
+/// The description of IREE in a profile.
 pub static HOST: Described = Described::new(description::HOST);
 
 /// This adapter's interface to the recorder.

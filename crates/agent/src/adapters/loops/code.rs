@@ -47,7 +47,7 @@ type Piece = (u64, u64);
 /// An object in memory.
 #[derive(Default)]
 struct Object {
-    /// What addresses of the object's file have to be increased by.
+    /// The difference between an address in memory and the one in the object's file.
     base: u64,
     /// What is loaded and not writable, at addresses in memory.
     pieces: Vec<Piece>,

@@ -60,7 +60,7 @@ pub fn find(number: u32) -> Option<&'static Known> {
 pub struct Place {
     /// The module's file; empty for anonymous memory.
     pub object: String,
-    /// What an address of the module's ELF file has to be increased by.
+    /// The difference between an address in memory and the one in the module's ELF file.
     pub base: u64,
 }
 

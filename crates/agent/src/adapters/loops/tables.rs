@@ -72,7 +72,7 @@ impl Piece {
     }
 }
 
-/// What a thread owns. A forked child has a copy.
+/// The tables of a thread. A forked child has a copy.
 pub struct Owned {
     process: Process,
     run: &'static Run,
@@ -204,7 +204,7 @@ impl Owned {
         let buckets = match known.mode {
             Mode::Log => 0,
             _ if options.trips => TRIP_BUCKETS as u32,
-            // What was random and what was first is told apart by it.
+            // The words about single hits keep the iterations of the first hits apart from those of random ones.
             Mode::Sampled => 1,
             Mode::Timed | Mode::Count => 0,
         };
@@ -327,7 +327,7 @@ impl Owned {
 fn write(piece: &Piece, process: &Process) -> Result<(), AppendError> {
     // SAFETY: mapped, and only this thread writes to it, which is here.
     let bytes = unsafe { std::slice::from_raw_parts(piece.at, piece.bytes()) };
-    // What is damaged stays where it is; the reader says so.
+    // Damaged tables stay where they are; the reader reports them.
     let damaged = |_| AppendError::Errno(libc::EIO);
     let run = record::loops::Run::parse(bytes).map_err(damaged)?;
     let mut chunk = modules::moment();

@@ -1,4 +1,4 @@
-//! What the adapters for hosts that call ops have in common: TVM's virtual machine and PyTorch.
+//! The common part of the adapters for hosts that call ops: TVM's virtual machine and PyTorch.
 //!
 //! | module | purpose |
 //! |---|---|

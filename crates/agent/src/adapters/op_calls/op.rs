@@ -44,7 +44,7 @@ pub const NO_SHAPE: u64 = 0xFF;
 
 /// All calls of one op with the same tensor types, shapes and devices.
 ///
-/// What every call needs comes first and shares a cache line.
+/// The fields that every call needs come first and share a cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Entry {

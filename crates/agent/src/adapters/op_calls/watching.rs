@@ -23,9 +23,10 @@ pub struct Watching {
     /// The thread whose run is in progress, and its process's part.
     thread: AtomicUsize,
     serial: AtomicU32,
-    /// The run in progress is one of so many; 0 or 1 if each is watched.
+    /// The run in progress is one in this many runs, of which the others are not watched; 0 or 1 if each run
+    /// is watched.
     one_in: AtomicU32,
-    /// What the run in progress has called so far.
+    /// A hash of the calls of the run in progress so far.
     hash: AtomicU64,
     told: AtomicU32,
     /// The calls themselves, while the recorder learns; otherwise null.
@@ -115,7 +116,7 @@ impl Watching {
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Says that the claimed run is one of so many.
+    /// Says that the claimed run is one in `runs` runs, of which the others are not watched.
     pub fn set_one_in(&self, runs: u32) {
         self.one_in.store(runs, Ordering::Relaxed);
     }
@@ -130,7 +131,7 @@ impl Watching {
         self.state.store(UNWATCHED, Ordering::Relaxed);
     }
 
-    /// The run in progress is one of so many, of which the others are not watched.
+    /// Returns the number of runs of which the run in progress is the one that is watched; 1 if each is.
     #[inline(always)]
     pub fn one_in(&self) -> u32 {
         self.one_in.load(Ordering::Relaxed).max(1)

@@ -1,4 +1,4 @@
-//! What PyTorch says about itself in a profile.
+//! The description of PyTorch in a profile.
 
 use record::host::Host;
 use record::meta::Role;

@@ -36,7 +36,7 @@ mod steps;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
 
-/// What PyTorch says about itself in a profile.
+/// The description of PyTorch in a profile.
 pub static HOST: Described = Described::new(description::HOST);
 
 /// This adapter's interface to the recorder.

@@ -31,7 +31,7 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{self, Thread};
 use crate::state::{epoch, run};
 
-/// So many steps are all seen.
+/// The first this many steps are all seen.
 const ALL_SEEN: u64 = 8;
 /// After this many of them, the others are in the sample: the first steps make calls that later ones do not.
 const WARM: u64 = 4;
@@ -39,15 +39,15 @@ const WARM: u64 = 4;
 const UNSURE: f64 = 3.0;
 /// The longest period.
 const LONGEST: u32 = 16;
-/// So many steps that were away must have ended before their durations say what announcing costs. Until then, it
-/// is assumed.
+/// Before the durations of steps say what announcing costs, at least this many steps without the observer
+/// must have ended. Until then, the cost is assumed.
 const FEWEST: usize = 5;
-/// What announcing an op is assumed to cost, in ns. Measured: 280 to 580 with what counting it costs.
+/// The assumed cost of announcing an op, in ns. Measured: 280 to 580, including the cost of counting it.
 const ASSUMED_NS: f64 = 500.0;
 /// How often the name of a range must occur that is inside of others, so that it is taken for the start of a
 /// step. The ranges of a model's layers occur several times in each step, which often is a range itself.
 const INSIDE: u32 = 32;
-/// What taking the observer away or giving it back costs, in ns: PyTorch tells each of its threads.
+/// The cost of taking the observer away or giving it back, in ns: PyTorch tells each of its threads.
 const SWITCH_NS: f64 = 2_000.0;
 /// A step is overdue that takes longer than this many times the longest one so far, and than this time.
 const TIMES_LONGEST: u64 = 4;
@@ -108,7 +108,7 @@ struct Marker {
     thread: usize,
 }
 
-/// What is known of the steps of the process.
+/// The state of the steps of the process.
 struct State {
     /// The process's part; 0 for none.
     serial: u32,

@@ -1,4 +1,4 @@
-//! What TVM's Relax virtual machine says about itself in a profile.
+//! The description of TVM's Relax virtual machine in a profile.
 
 use record::host::Host;
 use record::meta::Role;

@@ -37,7 +37,7 @@ mod watch;
 use crate::process::hosts::Described;
 use crate::recorder::adapter::Adapter;
 
-/// What TVM says about itself in a profile.
+/// The description of TVM in a profile.
 pub static HOST: Described = Described::new(description::HOST).allocating(ALLOC_STORAGE);
 
 /// TVM's function that allocates storage. The arguments are context, shape, device, type and scope.

@@ -1,4 +1,4 @@
-//! What recording costs one thread, and how many calls it may time within a budget.
+//! The cost of recording one thread, and how many calls the thread may time within a budget.
 //!
 //! ```text
 //!  measured in place    cost of a timed call, of one with counters, of a clock record, of a flush
@@ -6,14 +6,14 @@
 //!  at each drawn call   share, mean duration of the export so far ─► period
 //! ```
 //!
-//! Every export pays for itself: timing may take `share` of the time of its calls, so it is timed
-//! with the period cost / (share · mean duration). The share is the budget minus everything that
-//! costs without being drawn (calls that are only counted, clock records, flushes), and minus a part of what was
-//! spent too much so far, for example on starting the thread. It depends only on the past, so
-//! estimates stay unbiased.
+//! Every export pays for itself: timing may take `share` of the time of its calls, so it is timed with the
+//! period cost / (share · mean duration). The share is the budget minus everything that costs without being
+//! drawn (calls that are only counted, clock records, flushes), and minus a part of the debt: the time by
+//! which recording has exceeded the budget so far, for example for starting the thread. The share depends
+//! only on the past, so estimates stay unbiased.
 //!
-//! All costs are in ticks of the run's clock. They are estimates: the recorder's own path through cold
-//! caches is measured, what it evicts from the program's caches is not. So the share aims below the
+//! All costs are in ticks of the run's clock. They are estimates: the recorder's own path through cold caches
+//! is measured, but not the cost of evicting the program's data from its caches. So the share aims below the
 //! budget ([`MARGIN`]).
 
 /// Calls of each export and thread that are timed before the first is drawn.
@@ -27,13 +27,13 @@ const MARGIN: f64 = 0.8;
 /// The least part of the budget that goes to timing, so that a thread that has spent too much still
 /// learns something about its calls.
 const LEAST: f64 = 1.0 / 32.0;
-/// The part of what is left of the budget that goes to watching runs of models.
+/// The part of the remaining budget that is used to watch runs of models.
 const WATCHING: f64 = 0.5;
-/// The least part of the time of a model's runs that goes to watching them.
+/// The least part of the time of a model's runs that is used to watch them.
 const LEAST_WATCHING: f64 = 1e-4;
-/// The most runs for each that is watched.
+/// At most this many runs are made for each one that is watched.
 pub const MOST_RUNS: u32 = 1 << 14;
-/// A debt is paid back within this processor time, or a quarter of what the thread has had.
+/// A debt is paid back within this processor time, or within a quarter of the thread's processor time so far.
 const SHORTEST_HORIZON_NS: f64 = 20e6;
 /// Weight of a measurement in a running mean.
 const WEIGHT: f64 = 1.0 / 16.0;
@@ -45,7 +45,8 @@ const WEIGHT: f64 = 1.0 / 16.0;
 /// 42 were seen; a warm one takes 35.
 const UNSEEN: f64 = 3.0;
 
-/// A cost that is measured again and again: the mean, and the least, which is that of a warm bracket.
+/// A cost that is measured again and again: the mean, and the least value, which is the cost of a warm
+/// bracket.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     mean: f64,
@@ -89,12 +90,12 @@ pub struct Account {
     pub clock: Cost,
     /// Spent on timed calls.
     timing: f64,
-    /// Spent on everything that is not drawn, except for `counting` and `attaching`.
+    /// Spent on everything that is not drawn, except for the time in `counting` and `attaching`.
     fixed: f64,
     /// Spent on calls that are only counted.
     counting: f64,
-    /// Spent on calls that are only counted, and that no stub counts: ops, whose host tells us of each, and those in runs that
-    /// are not watched.
+    /// Spent on calls that are only counted, and that no stub counts: ops, which the host announces one by
+    /// one, and calls in runs that are not watched.
     telling: f64,
     /// Number of these calls. They are not in `counting`.
     told: u64,
@@ -104,12 +105,12 @@ pub struct Account {
     share: f64,
     /// The part of the time of its calls that reading the counters of an export may take.
     counter_share: f64,
-    /// What recording may take of the time from now on.
+    /// The part of the time from now on that recording may take.
     left: f64,
 }
 
 impl Account {
-    /// Opens the account of a thread whose attaching took so much processor time.
+    /// Opens the account of a thread; attaching took this much processor time.
     pub fn new(budget: f64, ticks_per_ns: f64, attach_ns: u64, counts: bool) -> Self {
         let ns = |ns: f64| Cost::new(ns * ticks_per_ns);
         let mut account = Self {
@@ -155,7 +156,7 @@ impl Account {
         self.told += 1;
     }
 
-    /// Does the same in a run of which it is measured what watching it costs.
+    /// Adds such an op in a run for which the cost of watching is measured.
     #[inline(always)]
     pub fn add_told_in_watched(&mut self) {
         self.told += 1;

@@ -91,9 +91,9 @@ impl Thread {
         is_wanted && self.open_drawn(call)
     }
 
-    /// Called for a call that is not recorded, while others are open. Its end must not be taken
-    /// for theirs. So calls that were abandoned are forgotten, and a call of an export within a call of
-    /// the same export is recorded in any case.
+    /// Called for a call that is not recorded, while others are open. The end of this call must not be taken
+    /// for the end of an open one. So calls that were abandoned are forgotten, and a call of an export within
+    /// a call of the same export is recorded in any case.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin_within(&mut self, call: &NewCall) -> bool {
@@ -108,9 +108,9 @@ impl Thread {
             && self.open_drawn(&NewCall { how: How::Within, ..*call })
     }
 
-    /// Draws a call that was counted and is to be recorded, and opens it. Returns false if it is not drawn, or
-    /// cannot be recorded. Empty calls for calibration are not drawn, but take the same way, so that they count
-    /// what it costs.
+    /// Draws a call that was counted and is to be recorded, and opens it. Returns false if it is not drawn,
+    /// or cannot be recorded. Empty calls for calibration are not drawn, but take the same path, so that they
+    /// measure its cost.
     #[inline(always)]
     pub(super) fn open_drawn(&mut self, call: &NewCall) -> bool {
         // The recorder was interrupted by a signal handler that makes calls. They are only counted.
@@ -223,7 +223,7 @@ impl Thread {
         let Some((open, _)) = self.draws.draw(export, How::Always, self.run.clock) else {
             return false;
         };
-        // The recorder's work for it is not measured.
+        // The time that the recorder needs for it is not measured.
         self.draws.open[self.depth as usize] = DrawnCall { begun: 0, ..open };
         true
     }
@@ -271,7 +271,7 @@ impl Thread {
         account.clock.measured(self.run.clock.begin().wrapping_sub(ticks));
         account.add_fixed(account.clock.ticks() + flushed as f64);
         account.update_share(cpu_ns, self.draws.counts);
-        // The call after which this happens did not cost it.
+        // This work is not part of the cost of the call that it follows.
         self.draws.open[self.depth as usize % DEEPEST].begun = 0;
         self.store_spent(cpu_ns);
     }

@@ -14,17 +14,17 @@
 //! | [`ops`] | ops of virtual machines and PyTorch, which the host ends even if they are only counted |
 //! | [`table`] | the thread's counts, in pages of the pool |
 //! | [`random`] | random numbers and gaps |
-//! | [`steps`] | steps of a program in some of which a host's ops are announced |
+//! | [`steps`] | steps of a program; a host's ops are announced in some of them only |
 //! | [`watch`] | runs of a model whose calls are known, so that the host need not tell us of them |
 //! | [`account`] | what recording costs, and what it may cost |
 //! | `replay` | tests: draws from recorded programs |
 //!
-//! # What is done, as in a paper
+//! # The algorithm
 //!
-//! Each thread has one entry for each export *e*: `calls` and `next` (all that a call reads which is only
-//! counted), `drawn` (the number of the last drawn call), `period` (calls for each that is drawn), and `timed`
-//! and `ticks` (the drawn calls so far, and their time). Its account says which share of the time of its calls
-//! timing may take.
+//! Each thread has one entry for each export *e*: `calls` and `next` (the only fields that are read for a
+//! call that is only counted), `drawn` (the number of the last drawn call), `period` (calls for each that is
+//! drawn), and `timed` and `ticks` (the drawn calls so far, and their time). The thread's account says which
+//! share of the time of its calls timing may take.
 //!
 //! ```text
 //!  begin(call of e):                                                calls::begin_in_budget, ops::begin_op_in_budget
@@ -48,13 +48,12 @@
 //!      share ← budget − (what is not drawn, and a part of the debt) / processor time      account::update_share
 //! ```
 //!
-//! A period depends only on calls before the one that it is used for, so estimates stay unbiased; a gap has no
-//! memory, so a periodic program cannot hide from it. A call that was drawn and cannot be recorded is given
-//! back: the next drawn one stands for it as well.
+//! A period depends only on calls before the one that it is used for, so estimates stay unbiased; a gap has
+//! no memory, so a periodic program cannot hide from it. A call that was drawn and cannot be recorded is
+//! given back: the next drawn call then stands for it.
 //!
-//! Counting and deciding are one increment and
-//! one comparison, and the count is exact at every instruction. How many calls were only counted
-//! before a drawn one follows from their numbers.
+//! Counting and deciding are one increment and one comparison, and the count is exact at every instruction.
+//! The number of calls that were only counted before a drawn one follows from the numbers of the drawn calls.
 //!
 //! A counter that is open slows down each context switch of its thread, even while it is disabled
 //! (measured with Linux 6.18: 2.1 µs for a switch without, 3.1 with one counter, 2.8 with one that is

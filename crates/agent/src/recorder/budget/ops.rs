@@ -48,8 +48,8 @@ impl Thread {
         false
     }
 
-    /// Forgets ops that were left by an exception before this one began. The end of a later op with the
-    /// same address would otherwise be taken for theirs.
+    /// Forgets ops that were left by an exception before this one began. The end of a later op with the same
+    /// address would otherwise be taken for the end of such an op.
     #[inline(always)]
     fn forget_left_ops(&mut self, op: &NewCall) {
         let is_held = op.ending == Ending::Held;
@@ -93,8 +93,8 @@ impl Thread {
         })
     }
 
-    /// Adds to the account what one of the host's two calls for an op that is only counted took, if that
-    /// was measured.
+    /// Adds to the account the time of one of the host's two calls for an op that is only counted, if that
+    /// time was measured.
     #[inline(always)]
     fn bill_counted_half(&mut self, half: usize) {
         if let Some(ticks) = self.counted_half_ends(half) {

@@ -1,6 +1,6 @@
-//! Replays calls that a program made, and draws from them as a thread does in a run with a budget. So
-//! the intervals of totals can be compared with what all calls took, without the differences between
-//! one process and the next.
+//! Replays calls that a program made, and draws from them as a thread does in a run with a budget. So the
+//! intervals of totals can be compared with the true totals of all calls, without the differences between one
+//! process and the next.
 //!
 //! ```text
 //!  recording ─► calls of each thread ─► Draws, with another seed each time ─► Strata ─► interval
@@ -36,7 +36,8 @@ const KEPT: [(&str, &str); 2] = [
 const BUDGETS: [(&str, f64); 4] = [("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.1)];
 /// How often a kept recording is replayed with each budget.
 const REPLAYS: u64 = 100;
-/// A gap that is longer than this counts as so long only: the thread waited, which takes no processor
+/// A gap that is longer than this is shortened to this length: the thread waited, which takes no processor
+/// time.
 /// time.
 const LONGEST_GAP: u64 = 50_000;
 /// What attaching a thread takes, in ns.
@@ -77,7 +78,7 @@ impl Recording {
         it
     }
 
-    /// What all calls of an op took, or counted. `None` if there is no counter.
+    /// The total time or count of all calls of an op. `None` if there is no counter.
     fn truth(&self, op: usize, value: impl Fn(&Made) -> Option<u64>) -> Option<u64> {
         self.threads.iter().flatten().filter(|made| made.op == op).map(value).sum()
     }
@@ -87,7 +88,7 @@ impl Recording {
     }
 }
 
-/// What is known of an op on a thread.
+/// The drawn calls of an op on a thread.
 #[derive(Clone, Default)]
 struct Unit {
     calls: u64,
@@ -98,7 +99,7 @@ struct Unit {
     values: [Weighted; 2],
 }
 
-/// Replays a thread. Returns what is known of each op.
+/// Replays a thread. Returns the drawn calls of each op.
 fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Vec<Unit> {
     // SAFETY: an entry consists of integers.
     let mut entries: Vec<Entry> = (0..ops).map(|_| unsafe { std::mem::zeroed() }).collect();

@@ -1,4 +1,4 @@
-//! What a thread has for drawing: its entries, its account, and its drawn calls in progress.
+//! The data of a thread for drawing: its entries, its account, and its drawn calls in progress.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::state::run::Run;
 /// Maximum depth of calls in progress.
 pub(crate) const DEEPEST: usize = 32;
 
-/// Every how many timed calls the recorder measures what timing costs. A power of two.
+/// Each time after this many timed calls, the recorder measures the cost of timing. A power of two.
 const MEASURE_EVERY: u64 = 64;
 
 /// How it is decided whether a call is timed, after it was counted.
@@ -47,7 +47,7 @@ pub enum How {
 }
 
 impl How {
-    /// Whether a call is to be recorded that was counted, and `is_due` or not.
+    /// Whether a counted call is to be recorded. `is_due` says whether its number is due.
     #[inline(always)]
     pub(super) fn wants(self, is_due: bool) -> bool {
         match self {
@@ -58,14 +58,14 @@ impl How {
     }
 }
 
-/// What drawing said about a call that is open.
+/// The result of drawing for an open call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DrawnCall {
     pub(super) export: u32,
     pub(super) drawn: Drawn,
     /// When the recorder began to work for the call, in ticks; 0 if that is not measured.
     pub(super) begun: u64,
-    /// Whether what counting costs was added to the account call by call.
+    /// Whether the cost of counting was added to the account call by call.
     pub(super) is_billed: bool,
 }
 
@@ -96,7 +96,7 @@ impl CountedOp {
     pub(crate) const NONE: Self = Self { frame: 0, subject: std::ptr::null(), depth: 0 };
 }
 
-/// What a thread keeps of the steps of the program ([`super::steps`]).
+/// The data of a thread about the steps of the program ([`super::steps`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnSteps {
     /// The step in which it has counted since its counts were last looked at, and its weight.
@@ -227,9 +227,9 @@ impl Draws {
         (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })
     }
 
-    /// Draws the call that was just counted: says how likely it was that it is timed, whether its
-    /// counters are read, and which call is the next. Returns `None` if a later call was drawn
-    /// meanwhile, by a signal handler.
+    /// Draws the call that was just counted. Returns the probability with which it is timed, whether its
+    /// counters are read, and which call is the next. Returns `None` if a later call was drawn meanwhile, by
+    /// a signal handler.
     #[inline(always)]
     pub(super) fn draw(
         &mut self,

@@ -1,16 +1,17 @@
-//! Steps of a program whose host announces its ops in some steps only, in a run with a budget.
+//! Steps of a program whose host announces its ops only in some steps, in a run with a budget.
 //!
 //! Where announcing ops alone exceeds the budget, the host's adapter takes the observer away for whole steps
-//! of the program, which are drawn at random. No call of such a step is counted. Here, each thread finds out
-//! how many calls of each export there are in a step that is seen, and adds as many for each one that was not:
+//! of the program, which are drawn at random. Calls in a step without observer (a step that is *away*) are
+//! not counted. In this module, each thread computes how many calls of each export there are in a seen step,
+//! and adds as many for each step that was away:
 //!
 //! ```text
 //!  adapter   step ends, next one drawn ─► Totals, number and weight of the step that begins
 //!  thread    first call in another step ─► its counts of the last step ─► sums ─► calls of steps away
 //! ```
 //!
-//! A thread looks at its own counts only, so no thread waits for another. [`record::counts::steps`] says what
-//! is estimated.
+//! A thread reads only its own counts, so no thread waits for another. [`record::counts::steps`] describes
+//! the estimate.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -23,7 +24,7 @@ use super::sampling::{Draws, OwnSteps, count_unwatched};
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// The weight of the step in progress in the sample; 0: it is not in the sample.
 static WEIGHT: AtomicU32 = AtomicU32::new(0);
-/// In place of the weight: the rest of a step that was cut.
+/// In place of the weight: the step was cut, and this is the rest of it.
 const OF_CUT: u32 = u32::MAX;
 /// Whether the host does not announce its ops now.
 static IS_AWAY: AtomicU32 = AtomicU32::new(0);
@@ -44,7 +45,8 @@ pub enum Step {
     Sampled(u32),
     /// The step's ops are not announced.
     Away,
-    /// The step's ops are announced from now on, because the step takes too long. Until now they were not.
+    /// The step's ops are announced from now on, because the step takes too long. They were not announced
+    /// before.
     Cut,
 }
 
@@ -63,7 +65,8 @@ pub fn weight() -> u32 {
     }
 }
 
-/// Notes that a step has ended, which was like this, and how the next one is. Only one thread does so at a time.
+/// Notes how the step that has ended was seen, and how the next one is seen. Only one thread calls this at a
+/// time.
 pub fn next(ended: Step, begins: Step) {
     if let Step::Sampled(weight) = ended {
         let weight = u64::from(weight);
@@ -75,7 +78,7 @@ pub fn next(ended: Step, begins: Step) {
     set(begins);
 }
 
-/// Notes that what follows is like this, and belongs to no step that has ended.
+/// Notes how ops are seen from now on, without counting a step that has ended.
 pub fn set(now: Step) {
     let weight = match now {
         Step::Sampled(weight) => weight,
@@ -119,12 +122,12 @@ impl Draws {
         self.steps.number = NUMBER.load(Ordering::Acquire);
         self.steps.weight = WEIGHT.load(Ordering::Relaxed);
         let totals = self.totals();
-        // How many calls of a step that is cut are not counted is known when it has ended.
+        // The number of calls in a cut step that are not counted is known when the step has ended.
         self.add_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
     }
 
-    /// Adds the calls of a step that had this weight. In the steps of the sample until then there are `totals`.
-    /// The last `for_later` steps that were away are left for later.
+    /// Adds the calls of a step that had this weight. `totals` is the sample up to then. The last `for_later`
+    /// steps that were away are left for later.
     fn add_step(&mut self, ended: u32, totals: [u64; 3], for_later: u64) {
         let [sampled, weight, squared_weight] = totals;
         let away = AWAY.load(Ordering::Relaxed);
@@ -172,13 +175,13 @@ impl Draws {
         }
     }
 
-    /// Stores what only the thread knows whose ranges are the program's steps.
+    /// Stores the numbers that only one thread knows: the thread whose ranges are the program's steps.
     pub(crate) fn tell_of_steps(&mut self, change: impl FnOnce(&mut Steps)) {
         self.table.change_steps(change);
     }
 
-    /// How many steps there are from now on for each that is seen. One that is seen takes `more` than one
-    /// that is away, which takes `without`; `own` is what a step costs in any case. All are in ns.
+    /// Returns how many steps there are from now on for each that is seen. A seen step takes `more` longer
+    /// than a step that is away, which takes `without`; `own` is the cost of any step. All are in ns.
     pub(crate) fn steps_per_seen(&self, more: f64, without: f64, own: f64, current: u32) -> u32 {
         self.account.runs_per_watched(more, without, own, current)
     }

@@ -175,7 +175,7 @@ impl Table {
         Steps::from_words(self.header().steps.each_ref().map(|word| word.load(Ordering::Relaxed)))
     }
 
-    /// Changes what is known of steps.
+    /// Changes the data about steps.
     pub fn change_steps(&self, change: impl FnOnce(&mut Steps)) {
         if self.exists() {
             let mut steps = self.steps();
@@ -198,7 +198,7 @@ impl Table {
     pub fn part(&mut self) {
         let bytes = std::mem::take(&mut self.pages) * PAGE_BYTES;
         if bytes > 0 && sys::map_private_at(self.base as usize, bytes).is_err() {
-            // Nothing of somebody else's may be counted in.
+            // Calls must not be counted in memory of another process.
             crate::state::epoch::switch_off();
         }
     }

@@ -1,8 +1,8 @@
 //! Runs of a model that are not watched, in a run with a budget.
 //!
-//! A virtual machine tells us of each op, also of one that is only counted. If ops are short, that alone
-//! takes more than the budget. But many functions of models make the same calls in each run. For such a
-//! function, the adapter can stop watching for a whole run, and count its calls all the same:
+//! A virtual machine announces each op, including those that are only counted. If ops are short, the
+//! announcements alone take more than the budget. But many functions of models make the same calls in each
+//! run. For such a function, the adapter can stop watching for a whole run, and count its calls all the same:
 //!
 //! ```text
 //!  run 1 2 3        watched: do they make the same calls?
@@ -10,7 +10,7 @@
 //!                   all others: the run is counted and drawn, and the known calls are counted with it
 //! ```
 //!
-//! A run that is watched takes longer, because the host tells us of each op. So its own duration is not
+//! A run that is watched takes longer, because the host announces each op. So its own duration is not
 //! recorded, unless all runs are watched.
 //!
 //! A function that once made other calls is watched from then on, and so is one whose ops are long
@@ -23,19 +23,19 @@ use crate::recorder::thread::Thread;
 
 /// How many runs in a row must make the same calls before one is not watched.
 const ALIKE: u32 = 3;
-/// After so many runs that differ, all are watched.
+/// After this many runs that differ, all runs are watched.
 const MOST_DIFFERENT: u32 = 8;
-/// Every how many unwatched runs one is timed. A power of two.
+/// One in this many unwatched runs is timed. A power of two.
 const TIME_EVERY: u32 = 16;
-/// How many of the unwatched runs are timed at first.
+/// The first this many unwatched runs are all timed.
 const FIRST_TIMED: u32 = 4;
 /// Weight of a new duration in the running mean.
 const WEIGHT: f64 = 1.0 / 8.0;
 
-/// What is known of the runs of one function.
+/// The facts about the runs of one function.
 #[derive(Debug, Default)]
 pub struct Pattern {
-    /// The part of the profile for which the rest was found; 0 for none.
+    /// The number of the part of the profile that the other fields belong to; 0 for none.
     serial: u32,
     /// The number of the last runs that made the same calls, up to [`ALIKE`].
     alike: u32,
@@ -49,8 +49,8 @@ pub struct Pattern {
     /// Runs for each that is watched, and how many are left until the next.
     period: u32,
     left: u64,
-    /// In ticks: the mean duration of a run that is not watched, how much longer a watched run takes, and what a
-    /// run that is not watched costs us.
+    /// In ticks: the mean duration of a run that is not watched, how much longer a watched run takes, and the
+    /// recorder's cost of a run that is not watched.
     run_ticks: Mean,
     more_ticks: Mean,
     own_ticks: Mean,
@@ -77,7 +77,7 @@ impl Mean {
 /// How the next run is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Like runs of a function of which nothing is known.
+    /// The run is recorded like a run of an unknown function.
     Ordinary,
     /// The run is watched, and its calls are to be reported to [`Pattern::learn`].
     Learn,

@@ -20,10 +20,11 @@ use super::Thread;
 
 /// The first ops of a thread find cold caches in a way that later ones do not.
 const FIRST: u16 = 8;
-/// So many announcements are timed soon, so that short programs have some; the others are rare.
+/// The first this many announcements are timed soon after one another, so that short programs have some;
+/// later ones are timed rarely.
 const SOON: u32 = 48;
 
-/// How long the host took.
+/// The times that the host took for announcements.
 pub(crate) struct Times {
     /// How many ops were drawn.
     drawn: u32,
@@ -60,12 +61,12 @@ impl Times {
     }
 }
 
-/// What is kept about announcements in the first cache line of a thread.
+/// The data about announcements in the first cache line of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Announcing {
     /// How many ops until the one that is drawn.
     until: u16,
-    /// How many times an op shall be announced; 0: none is due.
+    /// How many times an op shall be announced; 0 if no announcement is due.
     due: u8,
     /// Whether the last thing that was announced was a start.
     has_begun: bool,

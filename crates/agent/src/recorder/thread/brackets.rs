@@ -1,12 +1,12 @@
-//! Takes the time of brackets around the program's own calls, of a few calls that are drawn at
-//! random ([`record::brackets`] says why).
+//! Times brackets around the program's own calls, for a few calls that are drawn at random
+//! ([`record::brackets`] says why).
 //!
 //! ```text
 //!  enter(BEFORE) ··· read counters ··· start │ call │ end ··· read counters ··· record ··· bracket_ends
 //! ```
 //!
-//! Where a call ends in another function of ours, what the first half and the end of the call found is kept
-//! with the thread ([`Halves`]):
+//! If a call ends in another function of ours, the results of the first half and of the end of the call are
+//! kept with the thread ([`Halves`]):
 //!
 //! ```text
 //!  enter_and_keep(BEFORE) ··· kept_first_half_ends │ call │ second_half_begins ··· kept_bracket_ends
@@ -29,11 +29,11 @@ pub(crate) const AFTER: usize = 1;
 
 /// A thread's first calls find cold caches in a way that later ones do not.
 pub(crate) const FIRST: u16 = 8;
-/// So many brackets are timed soon, so that short programs have some; the others are rare.
+/// The first this many brackets are timed soon after one another, so that short programs have some; later
+/// ones are timed rarely.
 const SOON: u32 = 48;
 
-/// The halves in progress whose times are taken. They are apart from [`BracketTimes`], because each call
-/// reads them.
+/// The halves in progress that are timed. They are apart from [`BracketTimes`], because each call reads them.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves {
     /// For hosts that call us before and after a call: when the half in progress began, if it is
@@ -49,7 +49,7 @@ pub(crate) struct Halves {
 }
 
 impl Halves {
-    /// None is timed.
+    /// Neither half is timed.
     pub(crate) const NONE: Self =
         Self { entered: 0, before: 0, before_counted: false, counted: false };
 }
@@ -81,9 +81,9 @@ impl BracketTimes {
 }
 
 impl Thread {
-    /// Begins a half of a bracket: the first thing that the recorder does in it. Returns when that
-    /// was if the half is timed, and otherwise 0. If nothing comes of a timed half, because the call is
-    /// not recorded, the next one is timed instead.
+    /// Begins a half of a bracket. This must be the first thing that the recorder does in the half. Returns
+    /// the time if the half is timed, and otherwise 0. If a timed half is lost because the call is not
+    /// recorded, the next half is timed instead.
     #[inline(always)]
     pub(crate) fn enter(&mut self, half: usize) -> u64 {
         let until = &mut self.until_timed[half];
@@ -107,7 +107,7 @@ impl Thread {
         self.halves.entered = self.enter(half);
     }
 
-    /// Returns the time. Writes nothing: this lies inside of the bracket of the counters, and after a
+    /// Returns the time. Writes nothing: this is called inside of the bracket of the counters, and after a
     /// fork the first write to a page is a page fault, which would be counted.
     #[cold]
     #[inline(never)]
@@ -130,7 +130,7 @@ impl Thread {
         times.timed[half] = times.timed[half].saturating_add(1);
     }
 
-    /// The first half ends, at the moment `start` when the call begins. It began with
+    /// Ends the first half at the moment `start`, when the call begins. The half began with
     /// [`Thread::enter_and_keep`].
     #[inline(always)]
     pub(crate) fn kept_first_half_ends(&mut self, start: u64, counted: bool) {
@@ -142,8 +142,8 @@ impl Thread {
         }
     }
 
-    /// A half ends that [`Thread::enter_and_keep`] began, of a call that is only counted. Returns how long it
-    /// took, in ticks, if it was timed.
+    /// Ends a half of a call that is only counted. The half began with [`Thread::enter_and_keep`]. Returns
+    /// how long it took, in ticks, if it was timed.
     #[inline(always)]
     pub(crate) fn counted_half_ends(&mut self, half: usize) -> Option<u64> {
         let entered = std::mem::take(&mut self.halves.entered);
@@ -163,8 +163,8 @@ impl Thread {
         }
     }
 
-    /// The second half ends, which began with the end of the call: the last thing that the recorder does.
-    /// `entered` is what [`Thread::enter`] returned, and the call took from `start` to `end`.
+    /// Ends the second half, which began with the end of the call. This must be the last thing that the
+    /// recorder does. `entered` is the result of [`Thread::enter`], and the call took from `start` to `end`.
     #[inline(always)]
     pub(crate) fn bracket_ends(&mut self, entered: u64, (start, end): (u64, u64), counted: bool) {
         let after = self.timed_end(end);
@@ -174,7 +174,7 @@ impl Thread {
     }
 
     /// Returns `end`, when the call ended, if the second half is timed, and otherwise 0. Called when the
-    /// counters have been read: nothing that differs between calls may be done before.
+    /// counters have been read: code that differs between calls must not run before.
     #[inline(always)]
     fn timed_end(&mut self, end: u64) -> u64 {
         let until = &mut self.until_timed[AFTER];
@@ -200,7 +200,7 @@ impl Thread {
     fn count_whole(&mut self, entered: [u64; 2], start: u64, counted: bool) {
         let now = self.run.clock.begin();
         if entered[AFTER] != 0 {
-            // What flushing a page takes is known for each page.
+            // The time of flushing a page is known for each page.
             let flushed = entered[AFTER] <= self.start.base_ticks;
             let took = (!flushed).then(|| now.wrapping_sub(entered[AFTER]));
             match took {
@@ -223,9 +223,9 @@ impl Thread {
         }
     }
 
-    /// The second half begins, of a call that ended at `end`, for [`Thread::kept_bracket_ends`]; `counted` says
-    /// whether its counters were read. Called when they have been: after a fork, the first write to a page
-    /// is a page fault. In a run with a budget, [`Thread::enter_and_keep`] has begun it.
+    /// Begins the second half of a call that ended at `end`, for [`Thread::kept_bracket_ends`]; `counted`
+    /// says whether its counters were read. Called when they have been read: after a fork, the first write to
+    /// a page is a page fault. In a run with a budget, [`Thread::enter_and_keep`] has begun the half.
     #[inline(always)]
     pub(crate) fn second_half_begins(&mut self, end: u64, counted: bool) {
         if !self.short_ops && self.draws.is_on() {
@@ -254,7 +254,7 @@ impl Thread {
         self.until_timed = [FIRST; 2];
     }
 
-    /// Returns the times so far, without and with counters. What has no time is left out.
+    /// Returns the times so far, without and with counters. Buckets without times are left out.
     pub(crate) fn bracket_times(&self, rehearsed: bool) -> impl Iterator<Item = Brackets> {
         let kinds = self.brackets.counts.iter().zip([0, self.run.counter_mask]);
         let thread_uid = self.start.thread_uid;

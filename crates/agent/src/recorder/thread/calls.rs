@@ -1,8 +1,9 @@
 //! The calls of a thread that are open: they have begun and not ended. [`crate::recorder::bracket`] draws
 //! their states.
 //!
-//! What each call needs is one cache line, [`OpenCall`]. What only some calls need is beside it, in arrays of
-//! the thread's state with the same index; a bit of the call's [`State`] says whether it is there.
+//! The fields that each call needs are one cache line, [`OpenCall`]. The fields that only some calls need are
+//! in arrays of the thread's state with the same index; a bit of the call's [`State`] says whether they are
+//! valid.
 
 use std::ffi::c_void;
 
@@ -20,12 +21,12 @@ pub(crate) struct OpenCall {
     /// Stack address that lies above the frames of calls that begin later, or the result of
     /// [`crate::recorder::bracket::held`].
     pub(crate) frame: usize,
-    /// What is called. Only set if the call has [`State::SPLIT`].
+    /// The called export. Only set if the call has [`State::SPLIT`].
     pub(crate) export: u32,
     pub(crate) state: State,
     /// When the call began. Only set if it has [`State::SPLIT`].
     pub(crate) start: u64,
-    /// Only set if the call has [`State::SLOT`].
+    /// The index of the call's slot. Only set if the call has [`State::SLOT`].
     pub(crate) slot: Slot,
 }
 
@@ -36,14 +37,14 @@ impl OpenCall {
         Self { frame: 0, export: 0, state: State::PLAIN, start: 0, slot: Slot::EMPTY };
 }
 
-/// What is special about an open call: a set of bits. A place that is free has none of them, except for
+/// What is special about an open call: a set of bits. A free place has no bits set, except for
 /// [`State::WORKERS`] of the call that was there last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct State(u32);
 
 impl State {
-    /// Nothing: one function of ours makes the call, and all counters of the run are read for it.
+    /// No bit: one function of ours makes the call, and all counters of the run are read for it.
     pub(crate) const PLAIN: Self = Self(0);
     /// The call begins and ends in two separate calls of the host. `export` and `start` are set.
     pub(crate) const SPLIT: Self = Self(1);
@@ -74,7 +75,7 @@ impl State {
         Self(self.0 & !less.0)
     }
 
-    /// What is left of it when the call has ended.
+    /// The bits that stay when the call has ended.
     #[inline(always)]
     pub(crate) const fn after_end(self) -> Self {
         Self(self.0 & Self::WORKERS.0)

@@ -9,7 +9,7 @@ use super::Thread;
 #[repr(C)]
 pub(crate) struct Local {
     pub(crate) thread: *mut Thread,
-    /// Nonzero while the thread is attaching: a signal handler must then not attach it, too.
+    /// Nonzero while the thread is attaching: a signal handler must then not attach the thread again.
     pub(crate) attaching: u8,
     /// Number of times that this thread's exit destructor has run.
     pub(crate) lives: u8,
