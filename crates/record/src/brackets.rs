@@ -18,7 +18,8 @@ use crate::wire::wire;
 const PER_OCTAVE: u64 = 16;
 /// The number of buckets. The last one counts everything that is longer than the others hold.
 pub const BUCKETS: usize = 16 * 15 + 1;
-/// In ticks: 2^18. With any clock that is longer than a bracket that nothing interrupted.
+/// Times from this one on, in ticks, are counted in the last bucket: 2^18. With any clock, this is longer than
+/// an uninterrupted bracket.
 const LONGEST: u64 = 1 << 18;
 
 /// Returns the index of the bucket that counts this many ticks.

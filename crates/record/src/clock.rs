@@ -47,8 +47,7 @@ impl ClockKind {
     /// Returns the best clock of this machine. `kernel_clocksource` is the kernel's own clock
     /// source (the content of `/sys/devices/system/clocksource/clocksource0/current_clocksource`).
     pub fn choose(kernel_clocksource: &str) -> Self {
-        // The paravirtual clocks are scaled time-stamp counters; kernels that use them trust the
-        // counter, too.
+        // The paravirtual clocks are scaled time-stamp counters, so kernels that use them trust the counter.
         let kept_by_tsc = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"]
             .contains(&kernel_clocksource.trim());
         if kept_by_tsc && tsc_is_invariant() { Self::Tsc } else { Self::Monotonic }
@@ -97,7 +96,7 @@ wire!(Granularity { smallest_ticks, typical_ticks });
 
 /// Number of readings that [`ClockKind::granularity`] makes.
 const READINGS: usize = 128;
-/// A coarse clock is read at most so often until it has shown its steps: 0.4 ms at 20 ns each.
+/// A coarse clock is read at most this many times until it has shown its steps: 0.4 ms at 20 ns each.
 const MOST_READINGS: usize = 20_000;
 
 impl ClockKind {
@@ -115,7 +114,7 @@ impl Granularity {
         let (mut found, mut last) = (0, read());
         for _ in 0..MOST_READINGS {
             let now = read();
-            // A step backwards is not one of the clock's own.
+            // A step backwards is not a step of the clock.
             let step = now.checked_sub(last).filter(|step| *step > 0);
             last = now;
             if let (Some(step), Some(place)) = (step, steps.get_mut(found)) {

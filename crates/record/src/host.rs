@@ -1,5 +1,5 @@
-//! What a kind of host says about itself. Its adapter writes this once into the metadata of a process,
-//! and everything that shows or exports calls reads it from there; nothing else knows hosts by name.
+//! The description of a kind of host. The host's adapter writes it once into the metadata of a process, and
+//! everything that shows or exports calls reads it from there; no other code knows hosts by name.
 //!
 //! ```text
 //!  number u8 · flags u8 · 3 × u32 thousandths · name · title · ops · library key · without calls ·
@@ -16,7 +16,8 @@ use std::borrow::Cow;
 use crate::role::Role;
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
-/// A text of a description: of the program in an adapter, or read from a file.
+/// A text of a description. In an adapter, it is a constant of the program; in a reader, it comes from a
+/// file.
 pub type Text = Cow<'static, str>;
 
 /// Bytes of the longest text of a description.
@@ -43,15 +44,15 @@ pub struct Host {
     /// Whether the program itself runs between two ops. The time in between is then not the host's
     /// own, and what it takes to announce an op is measured apart (the frame `Announced`).
     pub program_between_ops: bool,
-    /// Whether the kind's ops are told apart by the shapes of their arguments only if the user asks for that
+    /// Whether the kind's ops are distinguished by the shapes of their arguments only if the user asks for it
     /// (`run --shapes`).
     pub shapes_if_asked: bool,
-    /// What a bracket costs more than in the calibration, in thousandths of what the times of brackets
-    /// in the program show: the value, and the low and the high end of its range. The low end is kept for
-    /// readers of the file; the cost's own low end is what was timed. 1,000 for a host
-    /// whose brackets' times leave nothing out.
+    /// A bracket costs more in the program than in the calibration, and the times of brackets show only a part
+    /// of that. This is the factor from that part to the whole, in thousandths: the value, and the low and the
+    /// high end of its range. The low end is kept for readers of the file; the low end of the cost itself is
+    /// the timed value. 1,000 for a host whose times of brackets are complete.
     pub unseen: [u32; 3],
-    /// What `counterpoint ops` shows of it: `the ops of PyTorch`. Empty if it calls no ops.
+    /// The words for its ops in `counterpoint ops`: `the ops of PyTorch`. Empty if it calls no ops.
     pub ops: Text,
     /// The argument of exported calls that names the library: `machine`, for example.
     pub library_key: Text,
@@ -63,9 +64,9 @@ pub struct Host {
     /// The name of the kind's own profiler, whose recordings a process may contain: `torch.profiler`. Empty
     /// if it has none.
     pub profiler: Text,
-    /// What the kind calls its calls of some roles. Other roles have the published names of kinds.
+    /// The kind's own names for calls of some roles. Other roles have the published names of kinds.
     pub kinds: Cow<'static, [(Role, Text)]>,
-    /// How the names of ranges begin that end in a number and are all one row: `ProfilerStep#`.
+    /// The prefixes of names of ranges that end in a number and share one row: `ProfilerStep#`.
     pub numbered: Cow<'static, [Text]>,
     /// What one does to see the loops inside of one of its functions, in the imperative: `compile …, record it with
     /// …, and look at …`. Empty if its functions cannot be instrumented.
@@ -73,8 +74,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host that says nothing: one whose description is missing. A constant, so that an adapter's
-    /// description names only what differs.
+    /// A host without a description. It is a constant, so that an adapter's description names only what
+    /// differs.
     pub const UNKNOWN: Self = Self {
         name: Cow::Borrowed(""),
         title: Cow::Borrowed("an unknown host"),
@@ -94,7 +95,7 @@ impl Host {
         inside: Cow::Borrowed(""),
     };
 
-    /// Returns what the host calls its calls of this role, if it has a name for them.
+    /// Returns the host's name for calls of this role, if it has one.
     pub fn kind(&self, role: Role) -> Option<&str> {
         self.kinds.iter().find(|(of, _)| *of == role).map(|(_, name)| &**name)
     }
@@ -219,7 +220,7 @@ fn text(d: &mut Decoder<'_>) -> Result<Text, Truncated> {
     Ok(String::from_utf8_lossy(d.bytes()?).into_owned().into())
 }
 
-/// As much of a text as is kept, without control characters.
+/// The part of a text that is kept, without control characters.
 fn clean(text: &str) -> String {
     let kept = text.chars().filter(|c| !c.is_control());
     let mut bytes = 0;

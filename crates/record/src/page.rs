@@ -31,8 +31,8 @@
 //!  later kinds   tag even, length, payload: skipped by readers that do not know them
 //! ```
 //!
-//! The header of `context.rs` says what is remembered of earlier calls and what is predicted. At the
-//! start of a page, nothing is remembered, and location and worker are zero. A call that is only
+//! The header of `context.rs` describes the memory of earlier calls and the prediction. At the start of a
+//! page, the memory is empty, and location and worker are zero. A call that is only
 //! timed typically takes 3 to 5 bytes, and one with two counters 9 to 15.
 //!
 //! Keys: 0 is a correlation number, 1 the bytes of storage allocated, 2 the bytes of workspace
@@ -110,8 +110,8 @@ pub struct Call {
     /// The exported function. Functions are numbered from 0 in the order in which the process first
     /// saw them. A module that is unloaded and loaded again keeps its numbers.
     pub export: u32,
-    /// Number of workgroups of the dispatch in x, y, z. No dispatch has 0,0,0; it means that the
-    /// runtime did not report the count. Then `workgroup` and `worker` are unknown, too.
+    /// Number of workgroups of the dispatch in x, y, z. No dispatch has 0,0,0; it means that the runtime did
+    /// not report the count. Then `workgroup` and `worker` are also unknown.
     pub count: [u32; 3],
     /// This workgroup's id; each component is below that of `count`.
     pub workgroup: [u32; 3],

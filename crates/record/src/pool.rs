@@ -69,11 +69,11 @@ struct Header {
     pages: u32,
     rows: u32,
     next_row: AtomicU32,
-    /// 1 if somebody takes full pages ([`full`]).
+    /// 1 if some process takes full pages ([`full`]).
     drained: AtomicU32,
     /// Number of full pages that were offered so far.
     offers: AtomicU32,
-    /// 1 while that somebody waits for `offers` to change (futex).
+    /// 1 while that process waits for `offers` to change (futex).
     waits: AtomicU32,
     reserved: [u32; 7],
     /// The first field of [`Owner`].
@@ -97,7 +97,7 @@ pub struct Row {
     /// Number of calls in pages that were flushed or released. Calls in claimed pages are not
     /// included.
     pub calls: AtomicU64,
-    /// Only in the run's own row: what the user wants of the plugins now ([`PluginControl`]).
+    /// Only in the run's own row: the state of the plugins that the user asks for ([`PluginControl`]).
     /// Processes with plugins wait for its change (futex).
     pub plugin_control: AtomicU32,
     reserved1: AtomicU32,
@@ -112,7 +112,7 @@ const _: () = assert!(size_of::<Row>() == 1024 && size_of::<Header>() <= RUN_ROW
 const _: () = assert!(std::mem::offset_of!(Header, id) == owner::OFFSET);
 const _: () = assert!(RUN_ROW_OFFSET + size_of::<Row>() <= CLAIMS_OFFSET);
 
-/// What the user wants of the plugins of a recording that goes on.
+/// The user's request to the plugins of a recording in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PluginControl {
     /// Plugins that can pause are to pause.
@@ -122,7 +122,7 @@ pub struct PluginControl {
 }
 
 impl PluginControl {
-    /// The state that a word of [`Row::plugin_control`] says.
+    /// The state that a word of [`Row::plugin_control`] stands for.
     pub fn of_word(word: u32) -> Self {
         Self { paused: word & 1 != 0, flushes: word >> 1 }
     }
@@ -134,7 +134,7 @@ impl PluginControl {
 }
 
 impl Row {
-    /// Changes what the user wants of the plugins, and wakes everybody who waits for it.
+    /// Changes the request to the plugins, and wakes everybody who waits for it.
     pub fn control_plugins(&self, change: impl Fn(PluginControl) -> PluginControl) {
         let next = |word| Some(change(PluginControl::of_word(word)).word());
         let _ = self.plugin_control.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
@@ -243,7 +243,7 @@ impl Pool {
         let known = header.magic == MAGIC
             && header.version == VERSION
             && header.pages as usize == layout.pages();
-        // One of another size stays where it is. Nobody but a thread that is mistaken looks at it.
+        // A pool of another size stays where it is. Only a thread that accesses it by mistake would notice.
         if known && let Some(old) = old.filter(|old| old.layout() == layout) {
             let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
             // SAFETY: both mappings are ours and have this length. The new one replaces the old one

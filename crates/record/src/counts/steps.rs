@@ -1,4 +1,4 @@
-//! What a thread knows of the steps of a program whose host announces its ops in some steps only.
+//! The numbers of a thread about the steps of a program whose host announces its ops only in some steps.
 //!
 //! ```text
 //!  step   1 2 3 4 5 6 7 8 · · · 12 · 14 · · · · · 20 · …      · away: no op is announced, none is counted
@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The calls of an export in the steps that are away are estimated from its calls in the steps of the
-//! *sample*: `away · Σ w·c / Σ w`, where c is the number of its calls in a step and w is the step's weight. Of a step
-//! that was away and took too long, the rest is counted, and not estimated.
-//! Calls outside of steps, and those in steps that are seen, are counted.
+//! *sample*: `away · Σ w·c / Σ w`, where c is the number of its calls in a step and w is the step's weight.
+//! If a step that was away took too long, the rest of it was announced, and is counted and not estimated.
+//! Calls outside of steps, and calls in steps that are seen, are counted.
 
 use crate::wire::wire;
 
@@ -18,7 +18,7 @@ pub const STEPS_WORDS: usize = 16;
 
 macro_rules! steps {
     ($($(#[$doc:meta])* $field:ident,)*) => {
-        /// What one thread knows of the steps of its process.
+        /// The numbers of one thread about the steps of its process.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Steps {
             $($(#[$doc])* pub $field: u64,)*
@@ -53,17 +53,18 @@ steps! {
     away_before,
     /// Steps that were away when this was last written.
     away,
-    /// 0; [`Steps::ENDED`] if the thread has ended, so that no later step concerns it; [`Steps::ENDED_AWAY`] if the
-    /// step was away in which it has ended.
+    /// 0; [`Steps::ENDED`] if the thread has ended, so that no later step concerns it; [`Steps::ENDED_AWAY`]
+    /// if the thread ended in a step that was away.
     has_ended,
-    /// The rest is known to the thread whose ranges are the program's steps. All steps that have begun.
+    /// All steps that have begun. Only the thread whose ranges are the program's steps knows this number and
+    /// those below.
     steps,
     /// Steps during which ops were announced although they were to be away, because they took too long.
     cut,
     /// Not 0 while the step in progress is away.
     is_away,
-    /// The processor time that steps took of their thread that were seen: the median, in ns, of the last so
-    /// many, and their median distance from it.
+    /// The processor time that seen steps took on their thread: the median, in ns, of the latest ones, and
+    /// their median distance from it.
     seen_ns,
     /// See [`Self::seen_ns`].
     seen_timed,
@@ -84,7 +85,7 @@ impl Steps {
     pub const ENDED_AWAY: u64 = 2;
 }
 
-/// What the steps of the sample tell about one export.
+/// The sums of one export over the steps of the sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledCalls {
     pub export: u32,
@@ -94,13 +95,14 @@ pub struct SampledCalls {
     pub squares: u64,
     /// The part of the export's number of calls that was estimated.
     pub unseen: u64,
-    /// Calls that were counted in steps that were away at first and cut later, of each at most the mean.
+    /// Calls that were counted in steps that were away at first and cut later; of each such step, at most the
+    /// mean.
     pub in_cut: u64,
 }
 
 wire!(SampledCalls { export, sum, squares, unseen, in_cut });
 
-/// What one thread knows by steps.
+/// The sums of one thread over steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSteps {
     pub steps: Steps,

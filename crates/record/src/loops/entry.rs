@@ -1,4 +1,4 @@
-//! What a block consists of: the words of an entry, and the records of mode log.
+//! The contents of a block: the words of an entry, and the records of mode log.
 
 pub const ENTRY_WORDS: usize = 16;
 /// Bytes of a record of mode log.
@@ -31,11 +31,11 @@ pub mod word {
     pub const FIRST_SQUARES: usize = 12;
     /// Hits whose iterations are known.
     pub const ITERATED: usize = 14;
-    /// The address of what is known of single hits; mode log: the runtime's.
+    /// The address of the iterations of single hits; in mode log, a pointer of the runtime.
     pub const TRIPS: usize = 15;
 }
 
-/// What is known of the iterations of single hits: `counterpoint_loops_trips_t`.
+/// The iterations of single hits: `counterpoint_loops_trips_t`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trips {
     /// The smallest number of iterations of a hit.
@@ -54,17 +54,17 @@ pub struct Trips {
 pub struct Event {
     pub id: u32,
     pub end: bool,
-    /// When.
+    /// The time of the event.
     pub ticks: u64,
     /// The return address of the handler's call, less the address of its object.
     pub address: u64,
 }
 
-/// Bit of an event's first word: it is an end.
+/// Bit of an event's first word: the event is an end.
 const END: u64 = 1 << 63;
 
 impl Event {
-    /// The three words that the event is in a block.
+    /// The three words of the event in a block.
     #[inline(always)]
     pub fn to_words(self) -> [u64; 3] {
         [u64::from(self.id) | if self.end { END } else { 0 }, self.ticks, self.address]

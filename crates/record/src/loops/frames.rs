@@ -8,13 +8,12 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire, last, raw, wire};
 /// Bit of a row's mask: sums of counters follow.
 const HAS_SUMS: u32 = 1 << ENTRY_WORDS;
 
-/// What empty hits of a module cost, in ticks: 10th percentile, median and 90th percentile each.
+/// The costs of empty hits of a module, in ticks: 10th percentile, median and 90th percentile each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// What a timed hit measures although there is nothing inside. Missing in a mode that times
-    /// nothing.
+    /// The time that a timed hit measures although it is empty. Missing in a mode that times nothing.
     pub inside: Option<[f64; 3]>,
-    /// What a timed hit takes as a whole.
+    /// The time of a timed hit as a whole.
     pub timed: Option<[f64; 3]>,
     /// The time of a hit that is only counted. Missing in a mode that times every hit.
     pub counted: Option<[f64; 3]>,
@@ -41,14 +40,14 @@ pub struct ModuleFrame {
     pub object: String,
     /// The side table; empty: not embedded, or in the frame of another process.
     pub table: Vec<u8>,
-    /// What empty hits cost; `None` without a rehearsal.
+    /// The costs of empty hits; `None` without a rehearsal.
     pub costs: Option<Costs>,
     /// The first of the ids that the exports of its library have, if it is in a library of IREE.
     pub export: Option<u32>,
 }
 
-/// What a thread counted for one id: the words of its entry (those that are not counts are zero),
-/// and how many hits counters were read for, followed by what each counter added.
+/// The counts of a thread for one id: the words of its entry (those that are not counts are zero), and the
+/// number of hits for which counters were read, followed by the sum of each counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub id: u32,
@@ -58,7 +57,7 @@ pub struct Row {
     pub sums: Vec<u64>,
 }
 
-/// What one thread counted for one module, or a part of it.
+/// The counts of one thread for one module, or a part of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsFrame {
     /// Number of the run of pages that the table was in.
@@ -180,7 +179,7 @@ impl Wire for RowsFrame {
         let mut rows = Vec::new();
         for _ in 0..count {
             let (id, mask) = (d.u32()?, d.u32()?);
-            // No row says nothing: so none takes many times its bytes of memory.
+            // A row without numbers is refused, so that few bytes of a file cannot take much memory.
             if mask == 0 {
                 return Err(Truncated { at: 0 });
             }

@@ -1,5 +1,5 @@
-//! Runs of pages in the pool, and the blocks in them: written in place by their thread, read by
-//! whoever comes later.
+//! Runs of pages in the pool, and the blocks in them. Their thread writes them in place; collectors and
+//! readers read them.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,7 +72,7 @@ pub struct BlockHeader {
     pub base: u64,
     /// First hits of each id that are recorded in mode log.
     pub logged_first: u64,
-    /// The module's identity: what it is can be told even where its frame could not be written.
+    /// The module's identity: it identifies the module even if the module's frame could not be written.
     pub id: [u8; 16],
     /// How hits are recorded.
     pub mode: u32,
@@ -95,7 +95,7 @@ const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 const TRIP_WORDS: usize = 4;
 const MOST_BUCKETS: u32 = 64;
 
-/// What a block has room for.
+/// The sizes of the parts of a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
     /// See [`BlockHeader::ids`].
@@ -120,12 +120,12 @@ impl Shape {
         sums_offset(self.ids) + self.ids as usize * sums
     }
 
-    /// Where the part of the run begins that says what is known of single hits.
+    /// Where the part of the run begins that has the iterations of single hits.
     pub fn trips_offset(&self) -> usize {
         self.events_offset() + self.events as usize * EVENT_BYTES
     }
 
-    /// Bytes of what is known of single hits of one id.
+    /// Bytes of the iterations of single hits of one id.
     pub fn trip_bytes(&self) -> usize {
         if self.buckets == 0 { 0 } else { 8 * (TRIP_WORDS + self.buckets as usize) }
     }
@@ -196,8 +196,8 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// A run of which only the header is there: it has no blocks. Whether it is one, [`Run::pages`]
-    /// says.
+    /// A run of which only the header was read: it has no blocks. [`Run::pages`] tells whether the bytes are
+    /// a run at all.
     pub fn header_of(first: &'a [u8]) -> Self {
         Self { bytes: first }
     }
@@ -265,7 +265,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What one thread counted for one module.
+/// The counts of one thread for one module.
 #[derive(Clone, Copy, Debug)]
 pub struct Block<'a> {
     run: Run<'a>,
@@ -298,7 +298,7 @@ impl<'a> Block<'a> {
         word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
     }
 
-    /// What the run's header says about the module: neither its file nor its side table.
+    /// The data about the module in the run's header: neither its file nor its side table is there.
     pub fn module_frame(&self) -> ModuleFrame {
         let (number, ids) = (self.module(), self.shape.ids);
         let short = |at: usize| word32(self.bytes, at).unwrap_or(0);
@@ -321,7 +321,7 @@ impl<'a> Block<'a> {
         self.number
     }
 
-    /// What was counted, by id; what was never entered is left out.
+    /// The counts by id; ids that were never entered are left out.
     pub fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
         let Shape { ids, counters, .. } = self.shape;
         let (bytes, sums_at) = (self.bytes, sums_offset(ids));
@@ -332,7 +332,7 @@ impl<'a> Block<'a> {
             for (i, word) in words.iter_mut().enumerate() {
                 *word = word64(bytes, at + 8 * i)?;
             }
-            // What a new entry has, and what is the runtime's, is not a count.
+            // The initial values of an entry, and the runtime's own fields, are not counts.
             (words[word::NEXT], words[word::RANDOM], words[word::TRIPS]) = (0, 0, 0);
             let at = sums_at + id * 8 * (1 + counters);
             let mut sums = Vec::new();
@@ -352,7 +352,7 @@ impl<'a> Block<'a> {
             let at = shape.trips_offset() + id as usize * shape.trip_bytes();
             let word = |i: usize| word64(bytes, at + 8 * i);
             let (least, most, first) = (word(0)?, word(1)?, word(2)?);
-            // As the runtime has made it: no hit.
+            // The state that the runtime made: no hit.
             if least > most {
                 return None;
             }
@@ -380,8 +380,8 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// The frames that say what it holds; none if nothing was counted. Calls `write` with each, until
-    /// that fails.
+    /// The frames with the block's contents; none if nothing was counted. Calls `write` with each, until that
+    /// fails.
     ///
     /// # Errors
     /// As `write`.
@@ -422,7 +422,7 @@ impl<'a> Block<'a> {
 }
 
 impl RunHeader {
-    /// Whether this run is one that somebody writes.
+    /// Whether a thread has begun to write this run, and has not given it back.
     pub fn is_begun(&self) -> bool {
         self.magic.load(Ordering::Acquire) == RUN_MAGIC
     }

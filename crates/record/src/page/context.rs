@@ -1,6 +1,5 @@
-//! What the records of a page need not repeat. The writer and the reader keep the same memory of a
-//! page's earlier calls and predict the next call from it. A record contains only what differs from
-//! the prediction.
+//! The memory of earlier calls that the writer and the reader of a page both keep, and from which both
+//! predict the next call. A record contains only what differs from the prediction.
 //!
 //! ```text
 //!                    ┌─ export ─ count x y z ─ next workgroup ─ successor ─┐
@@ -25,7 +24,7 @@ use super::{Call, TAG_CONTEXT, TAG_EXPORT, TAG_PLACE, TAG_WORKGROUP};
 /// Number of exports that are remembered. Exports with the same remainder share a slot.
 const SLOTS: usize = 64;
 
-/// What is remembered of one export. A slot has the size of half a cache line.
+/// The memory of one export. A slot has the size of half a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C, align(32))]
 struct Slot {
@@ -54,7 +53,7 @@ pub(super) struct Contexts {
     slots: [Slot; SLOTS],
 }
 
-/// The fields of a call that [`Contexts`] remembers, as a record tells them.
+/// The fields of a call that [`Contexts`] remembers, as a record has them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     /// The export and its count, if the tag has [`TAG_CONTEXT`].
@@ -115,7 +114,7 @@ impl Contexts {
         tag
     }
 
-    /// Completes what a record tells of a call, and remembers the call. Returns it without its times.
+    /// Completes a call from the fields in its record, and remembers the call. Returns it without its times.
     /// Returns `None` if the record refers to an export that is not remembered; no writer writes such a
     /// record.
     #[inline(always)]

@@ -10,7 +10,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// That of a pool of [`PAGES`] pages.
+    /// The layout of a pool of [`PAGES`] pages.
     pub const USUAL: Self = Self { pages: PAGES };
 
     /// The layout of a pool with exactly this many pages.
@@ -23,7 +23,7 @@ impl Layout {
         Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
     }
 
-    /// That of a pool file of this size; `None`: no pool has it.
+    /// The layout of a pool file of this size; `None` if no pool has it.
     pub fn of_size(bytes: u64) -> Option<Self> {
         let bytes = usize::try_from(bytes).ok()?;
         // What is before the pages is smaller than 64 of them.
