@@ -123,7 +123,8 @@ pub trait Sink {
     fn doing(&mut self, _what: &[u8]) {}
     /// Something to tell the user about the plugin.
     fn message(&mut self, _message: &Message<'_>) {}
-    /// So many more are missing: [`abi::kineto::MISSING_OVERFLOW`] or [`abi::kineto::MISSING_TIMES`].
+    /// `count` more of `what` are missing: [`abi::kineto::MISSING_OVERFLOW`] or
+    /// [`abi::kineto::MISSING_TIMES`].
     fn missing(&mut self, _what: u32, _count: u64) {}
     /// A field of a whole trace: its name, and one JSON value.
     fn field(&mut self, _key: &[u8], _json: &[u8]) {}

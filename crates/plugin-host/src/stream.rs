@@ -473,7 +473,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// So many bytes, at most `most`.
+    /// A length, at most `most`, and that many bytes.
     fn block(&mut self, most: usize) -> Result<Vec<u8>, Stop> {
         let length = self.number()? as usize;
         if length > most {
