@@ -18,9 +18,6 @@ pub enum CodeError {
         /// The size of what is too large.
         bytes: u64,
     },
-    /// The module is not in this code.
-    #[error("the code has no descriptor of module {0}")]
-    NoDescriptor(String),
     /// Nothing in the code uses the module's descriptor.
     #[error("no instrumented function was found in the code")]
     NoFunction,
