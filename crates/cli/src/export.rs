@@ -199,7 +199,7 @@ struct Rows<'a> {
     profile: &'a Profile,
     /// Definitions of the metric columns, as JSON.
     metrics: Option<String>,
-    /// What an empty call reads, as JSON.
+    /// The values of an empty call, as JSON.
     compensation: Option<String>,
     schema: SchemaRef,
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,

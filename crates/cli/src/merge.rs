@@ -136,7 +136,7 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     }
     drop(copying);
     manifest.write_in(&root).map_err(Failure::new)?;
-    // What was copied is read once more, as it will be read.
+    // The copy is read once more, as readers will read it.
     let merged = Profile::open_at(&root).map_err(Failure::new)?;
     let before: u64 = found.iter().map(|one| one.profile.calls()).sum();
     if merged.calls() != before {

@@ -51,7 +51,7 @@ const DETAILED: usize = 200;
 /// How many rows of a table are in the page.
 const ROWS: usize = 2_000;
 
-/// What a page is made from.
+/// The input of a page.
 pub struct Wanted<'a> {
     pub overview: &'a Overview<'a>,
     /// The forms of the report. The first one is that of ops.
@@ -76,7 +76,7 @@ pub struct Form {
     pub keys: Vec<Option<Key>>,
     /// Sentences above the table.
     pub lead: Vec<String>,
-    /// What columns mean.
+    /// The meanings of columns.
     pub explained: Vec<String>,
 }
 
@@ -145,12 +145,12 @@ pub fn write(path: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
     write_to(path, &make(wanted)?)
 }
 
-/// What stands above the tables of a page without a profile.
+/// The text above the tables of a page without a profile.
 pub struct About {
     /// The program that was recorded, for the title.
     pub program: String,
     pub about: String,
-    /// What matters most, in words.
+    /// The most important findings, in words.
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
     /// Label and text.

@@ -23,14 +23,14 @@ use sha2::{Digest, Sha256};
 use crate::failure::Failure;
 use crate::whole::random;
 
-/// The version of the document.
+/// The schema of the JSON that `roofline` prints.
 pub const SCHEMA: &str = "counterpoint.roofline/1";
 /// The most bytes of a document that are read.
 const MOST_BYTES: u64 = 1 << 20;
 /// The most rows of a list in it.
 const MOST_ROWS: usize = 4096;
 
-/// What was measured on a machine.
+/// The measurements of a machine.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Document {
     pub schema: String,
@@ -206,7 +206,7 @@ impl MachineOut {
     }
 }
 
-/// What is kept of this machine; `None` if nothing is.
+/// The measurements that are kept of this machine; `None` if there are none.
 pub fn kept(cpus: &Cpus) -> Option<Document> {
     let machine = MachineOut::of(cpus);
     let path = folder(false).ok()?.join(machine.file_name());

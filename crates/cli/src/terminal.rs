@@ -186,7 +186,7 @@ impl Style {
     }
 }
 
-/// What [`Screen`] does with a hidden character.
+/// The treatment of a hidden character by [`Screen`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Pass,

@@ -1,4 +1,5 @@
-//! What a command line of clang asks for: the source files, the output, and what makes a second step impossible.
+//! Reads a command line of clang: the source files, the output, and options that make a second step
+//! impossible.
 //! Only what is understood for certain is compiled in two steps: options that `options.rs` knows, and regular files.
 
 use std::ffi::{OsStr, OsString};
@@ -10,7 +11,7 @@ use super::options::{
     CANNOT, COMPILES_NOTHING, FIRST_ONLY, INNER, JOINED, LTO, UNKNOWN, VARIABLES, WHOLE, WITH_VALUE,
 };
 
-/// What a word is.
+/// The kind of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// An option, with its value if that is the next word.
@@ -331,7 +332,7 @@ impl Line {
     }
 }
 
-/// What a file is, by `-x` or by its name.
+/// The language of a file, by `-x` or by its name.
 fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     if let Some(language) = language.and_then(OsStr::to_str) {
         return match language {

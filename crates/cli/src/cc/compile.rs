@@ -62,7 +62,7 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
     Ok(Done::Ended(passed_on(status(linker).map_err(|e| failed(compiler, &e))?)))
 }
 
-/// What became of a source file.
+/// The result for a source file.
 enum Object {
     /// The object was made. Has what clang said.
     Made(Vec<u8>),

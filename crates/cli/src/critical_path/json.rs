@@ -10,7 +10,7 @@ use crate::view::head::ProfileHead;
 use crate::view::labels::{op_of, process_label, thread_label};
 use crate::view::losses::losses_out;
 
-/// The version of the document.
+/// The schema of the JSON that `critical-path` prints.
 const SCHEMA: &str = "counterpoint.critical-path/1";
 
 /// Prints the document.

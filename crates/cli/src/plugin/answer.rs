@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How often a child that has answered is asked whether it has ended. It ends at once.
 const EACH: Duration = Duration::from_millis(2);
 
-/// What came of a question.
+/// The result of a question.
 pub enum Answer {
     /// What the child wrote until the end of the first line, or until it closed its pipe, and how it ended.
     Said { line: Vec<u8>, status: ExitStatus },

@@ -54,7 +54,7 @@ enum Format {
     Json,
 }
 
-/// What came of one question.
+/// The result of one question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     /// Nothing was found.
@@ -84,7 +84,7 @@ struct Asked {
     outcome: Outcome,
 }
 
-/// What was found, and in answer to which questions.
+/// The findings, and the questions that they answer.
 struct Finding {
     level: Level,
     clause: &'static Clause,

@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 model::named! {
-    /// What is wanted of the plugins.
+    /// The request to the plugins.
     pub enum Wish {
         Pause = "pause",
         Resume = "resume",

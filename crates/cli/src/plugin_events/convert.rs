@@ -43,7 +43,7 @@ const MOST_NOTES: usize = 100;
 /// The beginning of a trace file in which the time is looked for that its times count from.
 const HEAD: u64 = 1 << 20;
 
-/// What a conversion did.
+/// The result of a conversion.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Converted {
     /// Events, counter values included.
@@ -342,7 +342,7 @@ fn window_of(profile: &Profile) -> Option<Window> {
     })
 }
 
-/// What a process is called: `python3 4711`.
+/// The name of a process: `python3 4711`.
 fn name_of(process: &Process) -> String {
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
     match program.rsplit('/').next().unwrap_or_default() {

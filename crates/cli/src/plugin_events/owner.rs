@@ -79,7 +79,7 @@ struct Row {
     name: Option<Name>,
 }
 
-/// What a row is called.
+/// The name of a row.
 #[derive(Debug)]
 pub enum Name {
     /// As a plugin calls a device. Other rows may be called the same.

@@ -19,7 +19,7 @@ pub struct Window {
     pub first_ns: i64,
     /// End, ns since 1970.
     pub last_ns: i64,
-    /// What is added to `CLOCK_MONOTONIC` for ns since 1970.
+    /// The number that is added to `CLOCK_MONOTONIC` to get ns since 1970.
     pub offset_ns: i64,
 }
 

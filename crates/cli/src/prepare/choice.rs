@@ -16,7 +16,7 @@ use crate::advice;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// What a recording counts. Each counter was opened once to check that it works.
+/// The counters of a recording. Each was opened once to check that it works.
 pub struct Choice {
     /// Counters that the recorder reads in each call.
     pub counters: Vec<Counter>,

@@ -41,7 +41,7 @@ use crate::prepare::{
 /// The counter that every pass includes if possible.
 const ANCHOR: &str = "task-clock";
 
-/// What all passes need.
+/// The settings that all passes share.
 struct Work {
     sets: Vec<Vec<Counter>>,
     beside: Vec<Counter>,

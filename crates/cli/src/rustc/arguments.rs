@@ -1,4 +1,4 @@
-//! What a command line of rustc asks for.
+//! Reads a command line of rustc.
 
 use std::ffi::OsString;
 use std::io;

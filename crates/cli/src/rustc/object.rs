@@ -14,7 +14,7 @@ use crate::selection::Selection;
 /// The end of the name of a crate's only object, if it has one unit of code generation.
 const OBJECT: &str = "-cgu.0.rcgu.o";
 
-/// What rustc says about itself.
+/// The LLVM version and the host, as rustc prints them.
 pub struct Llvm {
     version: u32,
     host: String,

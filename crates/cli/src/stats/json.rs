@@ -20,7 +20,7 @@ use crate::view::price::empty_out;
 use crate::view::sampled::{EstimatedOut, SampledOut};
 use crate::view::variables::{Subtracted, name_and_unit, scale};
 
-/// The version of the document.
+/// The schema of the JSON that `stats` prints.
 const STATS_SCHEMA: &str = "counterpoint.stats/1";
 
 /// A value of a variable. Counters are integers and can exceed 2⁵³; durations are converted from

@@ -1,4 +1,4 @@
-//! What `plugin check` prints for people.
+//! The text that `plugin check` prints for people.
 
 use std::io::{self, Write};
 
