@@ -341,7 +341,7 @@ fn access(word: u32, insn: &mut Insn) {
     }
 }
 
-/// What a register of a vector load or store counts as.
+/// The kind that a register of a vector load or store counts as.
 fn vector_class(bytes: u16) -> u16 {
     if bytes == 16 { Class::VECTOR_128 } else { Class::SCALAR }
 }

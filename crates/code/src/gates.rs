@@ -3,7 +3,7 @@
 //! The text of a hook says which id it is of: it counts in the entry `table + id × 128`. The table is
 //! what the call of the descriptor's `enter` returned, so that following this one value (see
 //! [`crate::values`]) finds each access to an entry, and its offset says the id and the field.
-//! Nothing has to be added to the code for that, and it works in code without symbols, too.
+//! Nothing has to be added to the code for that, and it also works in code without symbols.
 //!
 //! ```text
 //!   begin: the block that adds to `hits`      end: the block that adds to `ended`

@@ -47,7 +47,7 @@ pub struct Code {
     pub reversed: Graph,
     pub dominators: Dominators,
     pub loops: Loops,
-    /// What is known at the beginning of each block; `None`: control does not reach it.
+    /// The values that are known at the start of each block; `None` if control does not reach it.
     pub states: Vec<Option<State>>,
     /// Jumps whose targets are not known.
     pub unknown_jumps: usize,

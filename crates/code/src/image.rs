@@ -362,13 +362,13 @@ impl Image {
         self.functions.binary_search_by_key(&address, |f| f.start).is_ok()
     }
 
-    /// The bytes from an address to the end of what is known.
+    /// The bytes from an address to the end of the known bytes.
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segment_at(address)?;
         segment.bytes.get((address - segment.address) as usize..)
     }
 
-    /// The bytes of code from an address to the end of what is known.
+    /// The bytes of code from an address to the end of the known code.
     pub fn code(&self, address: u64) -> Option<&[u8]> {
         if self.is_code(address) { self.bytes(address) } else { None }
     }

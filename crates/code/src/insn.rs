@@ -14,13 +14,13 @@ pub struct Insn {
     pub length: u8,
     /// Where control goes next.
     pub flow: Flow,
-    /// What the instruction does with general registers and the stack.
+    /// The effect of the instruction on general registers and the stack.
     pub op: Op,
     /// The general registers that the instruction writes, as bits.
     pub writes: u32,
     /// The instruction's memory operand.
     pub memory: Option<Memory>,
-    /// What the instruction is counted as.
+    /// The kinds that the instruction is counted as.
     pub class: Class,
 }
 
@@ -50,7 +50,7 @@ pub enum Flow {
     End,
 }
 
-/// What an instruction does, where it is simple enough to be followed.
+/// The effect of an instruction, where it is simple enough to be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     /// Something else: the registers in `writes` have unknown values afterwards.
@@ -92,7 +92,7 @@ pub struct Memory {
     pub base: Option<Register>,
     /// The index register and its factor.
     pub index: Option<(Register, u8)>,
-    /// What is added.
+    /// The operand that is added.
     pub displacement: i64,
     /// The address cannot be followed: a thread-local segment, or a vector of addresses.
     pub strange: bool,
@@ -100,11 +100,11 @@ pub struct Memory {
     pub read: bool,
     /// Whether the instruction writes the memory.
     pub written: bool,
-    /// What the base register is increased by, and whether that happens before the access.
+    /// The number that the base register is increased by, and whether that happens before the access.
     pub adjust: Option<(i64, bool)>,
 }
 
-/// What an instruction is counted as: any number of these bits.
+/// The kinds of an instruction for counting: any number of these bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     pub bits: u16,

@@ -164,7 +164,7 @@ pub struct Region {
     pub unknown_jumps: usize,
 }
 
-/// What was found of a module.
+/// The regions of a module.
 #[derive(Clone, Debug, Default)]
 pub struct Regions {
     /// The ids whose code was found.

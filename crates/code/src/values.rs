@@ -13,10 +13,10 @@ use crate::insn::{Flow, Insn, Memory, Op, Register};
 
 /// Bytes of an entry of a table.
 const ENTRY: i64 = size_of::<Entry>() as i64;
-/// The field of an entry that has the address of what is known of single hits.
+/// The field of an entry that has the address of the iterations of single hits.
 const TRIPS: i64 = std::mem::offset_of!(Entry, trips) as i64;
 
-/// What a register or slot holds.
+/// The value of a register or slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Value {
     /// Anything.
@@ -28,7 +28,7 @@ pub enum Value {
     Table(i64),
     /// The stack pointer when the function was entered, plus this many bytes.
     Stack(i64),
-    /// The address of what is known of single hits (or null), and any number of bytes: of the entry that is
+    /// The address of the iterations of single hits (or null), and any number of bytes: of the entry that is
     /// this many bytes after the table's address.
     Trips(i64),
     /// The descriptor's `enter`.
@@ -46,7 +46,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What is known where two ways join.
+    /// The value that is known where two ways join.
     fn join(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,
@@ -94,14 +94,14 @@ impl Value {
 /// Slots whose values are remembered, at most.
 const MOST_SLOTS: usize = 512;
 
-/// What is known before or after an instruction.
+/// The values that are known before or after an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
     registers: [Value; 32],
     slots: BTreeMap<i64, Value>,
 }
 
-/// What the interpretation needs to know of the code as a whole.
+/// The facts about the code as a whole that the interpretation needs.
 #[derive(Clone, Copy, Debug)]
 pub struct World {
     /// The architecture.
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// What the pointer at an address of the image is.
+    /// The meaning of the pointer at an address of the image.
     fn pointer_at(&self, address: u64) -> Value {
         let field = address.wrapping_sub(self.descriptor) as usize;
         match field {
@@ -351,7 +351,7 @@ impl State {
         }
     }
 
-    /// What a call calls; `None`: it is not a call.
+    /// The target of a call; `None` if the instruction is not a call.
     pub fn callee(&self, world: &World, insn: &Insn) -> Option<Value> {
         match insn.flow {
             Flow::CallTo(Some(register)) => Some(self.of(register)),

@@ -1,4 +1,4 @@
-//! What a loop of the machine code does, in words. `docs/loops.md` states the rules.
+//! Describes in words what a loop of the machine code does. `docs/loops.md` states the rules.
 //!
 //! Only the instructions are looked at, those of hooks left out. What follows from values at run time (whether
 //! data is in a cache, how long a chain of loads is) is not said.
@@ -285,7 +285,7 @@ fn instructions(image: &Image, region: &Region, l: &MachineLoop) -> Vec<(Insn, D
     all
 }
 
-/// What an iteration does to general registers.
+/// The effect of an iteration on general registers.
 #[derive(Debug, Default)]
 struct Steps(BTreeMap<Register, Stride>);
 

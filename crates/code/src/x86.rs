@@ -319,7 +319,7 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
     class
 }
 
-/// What an arithmetic instruction does.
+/// The operation of an arithmetic instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arithmetic {
     /// `a * b + c` in one instruction.
@@ -438,7 +438,7 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
     Some(detail)
 }
 
-/// What an instruction on vectors or scalar floating point computes, by its name without `v`.
+/// The operation of an instruction on vectors or scalar floating point, by its name without `v`.
 fn vector_kind(name: &str) -> Option<Arithmetic> {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
