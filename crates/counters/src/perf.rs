@@ -103,7 +103,7 @@ impl KernelAttr {
     }
 }
 
-/// What is counted: a thread, a CPU, or a thread while it runs on one CPU.
+/// The scope of a counter: a thread, a CPU, or a thread while it runs on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Kernel thread id; 0 is the calling thread, −1 is every thread.

@@ -70,7 +70,7 @@ const _: () = {
 
 /// `cap_user_rdpmc`: the counter can be read in user mode.
 pub(crate) const CAP_USER_READ: u64 = 1 << 2;
-/// `cap_user_time`: the time since the page was written can be read in user mode, too.
+/// `cap_user_time`: the time since the page was written can also be read in user mode.
 pub(crate) const CAP_USER_TIME: u64 = 1 << 3;
 /// `cap_user_time_short`: the time-stamp counter is shorter than 64 bits.
 pub(crate) const CAP_USER_TIME_SHORT: u64 = 1 << 5;

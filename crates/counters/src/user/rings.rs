@@ -23,7 +23,7 @@
 //! - Events with period 1 are never throttled: only the second sample of one event of the kernel could be.
 //! - A ring buffer that is mapped read-only is overwritten. So no sample is ever lost for want of room, and
 //!   `data_head` never stands still.
-//! - Nobody is woken up: nobody waits.
+//! - Nobody is woken up, because no process waits for records.
 //!
 //! The time for which the group was enabled is the thread's time on a processor. The kernel writes page 0 each
 //! time that it schedules the thread in (`perf_swevent_add`). While `lock` is unchanged, the thread has stayed
@@ -92,7 +92,7 @@ fn written(page: &Page) -> u64 {
     page.data_head.load(Ordering::Relaxed) / SAMPLE
 }
 
-/// What is known of a group from its last reading by the kernel.
+/// The state of a group at its last reading by the kernel.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Last {
