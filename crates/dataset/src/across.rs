@@ -50,7 +50,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     let mut all = Gathered::default();
     for part in &dataset.parts {
         for member in part.members.iter().filter(|of| only.has(&of.run, of.rank)) {
-            // Ranks without any call are ranks as well.
+            // Ranks without any call are also ranks.
             all.place(&member.run, member.rank);
         }
     }

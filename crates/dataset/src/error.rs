@@ -1,4 +1,4 @@
-//! What can go wrong with a dataset.
+//! The errors of datasets.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ pub enum Error {
     /// A file cannot be read or written.
     #[error("{what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation that was tried.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
     /// A Parquet file cannot be read or written.
@@ -28,7 +28,7 @@ pub enum Error {
     Parquet {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The defect.
         source: Box<parquet::errors::ParquetError>,
     },
     /// The directory is something else.
@@ -37,7 +37,7 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory has files of somebody else, and is not a dataset yet.
+    /// The directory has files that are not of a dataset, and is not a dataset yet.
     #[error("{} is not a dataset, and not empty: it has {}", dir.display(), found.display())]
     Foreign {
         /// The directory.

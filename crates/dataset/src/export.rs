@@ -25,13 +25,13 @@ pub struct Options {
     pub part: String,
     /// The number of ranks of the run, if it is known.
     pub world_size: Option<u32>,
-    /// Whether to write calls as well.
+    /// Whether calls are also written.
     pub calls: bool,
     /// Whether to replace names of ops, programs and machines.
     pub redacted: bool,
 }
 
-/// What was done.
+/// The result of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exported {
     /// The part was written.

@@ -37,13 +37,13 @@ pub(crate) struct Fresh {
 }
 
 impl Fresh {
-    /// Makes one in this directory, which is made as well.
+    /// Makes a file in this directory, which is created if necessary.
     pub fn create(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).map_err(Error::io("make directory", directory))?;
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let path = directory.join(format!(".part-{}-{number}.tmp", std::process::id()));
-        // What a process with the same number has left there is replaced.
+        // A file that another process with the same number has left there is replaced.
         let _ = fs::remove_file(&path);
         let file = File::options().write(true).create_new(true).open(&path);
         let file = file.map_err(Error::io("create", &path))?;

@@ -1,4 +1,4 @@
-//! Checks what a Parquet file says of itself, before anybody relies on it.
+//! Checks what a Parquet file says about itself, before its contents are used.
 //!
 //! A part says which rows a file has and of whom. The footer must say the same: the columns and types of
 //! the table, the number of rows, and, in its statistics, no run, rank or recording that the part does not
@@ -19,7 +19,8 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
-/// Why a file of a table is not what its part says. A panic of the library is an answer as well.
+/// Why a file of a table does not match the description in its part. A panic of the library counts as such a
+/// reason.
 pub fn problem(path: &Path, table: Table, file: &layout::File, part: &Part) -> Option<String> {
     let found = catch_unwind(AssertUnwindSafe(|| check(path, table, file, part)));
     match found.unwrap_or_else(|_| Err("its footer cannot be read".to_owned())) {
@@ -94,7 +95,7 @@ fn is_of(column: &ColumnDescriptor, kind: Kind, nullable: bool) -> bool {
     is_kind && column.self_type().get_basic_info().repetition() == repetition
 }
 
-/// Checks that no row is before the first or after the last member. Statistics that are missing say nothing.
+/// Checks that no row is before the first or after the last member. Missing statistics are not an error.
 fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     let range = |of: &dyn Fn(&Member) -> Vec<u8>| -> Option<RangeInclusive<Vec<u8>>> {
         let all = || part.members.iter().map(of);

@@ -1,4 +1,4 @@
-//! What is incomplete in a dataset, in words. Ranks are counted and named as ranges: a run may lack a million.
+//! The gaps in a dataset, in words. Ranks are counted and named as ranges: a run may lack a million.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,19 +8,19 @@ use crate::layout::Member;
 /// Ranges of ranks that are named one by one.
 const MOST_NAMED: usize = 16;
 
-/// What is missing in a dataset, or would be misread.
+/// Something that is missing in a dataset, or that would be misread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// Ranks of a run of which nothing is there, although the run had this many ranks.
+    /// Ranks of a run without any recording, although the run had this many ranks.
     NoPart {
         run: String,
         /// The number of its ranks.
         size: u32,
         ranks: Ranks,
     },
-    /// Ranks of which several recordings are in one run: sums over a rank add them up.
+    /// Ranks with several recordings in one run: sums over a rank add them up.
     Several { run: String, ranks: Ranks },
-    /// A part that is left out, because one of its files is not what the part says.
+    /// A part that is left out, because one of its files does not match the part's description.
     Broken {
         run: String,
         rank: u32,
@@ -29,7 +29,7 @@ pub enum Gap {
         /// The file, and what is wrong with it.
         why: String,
     },
-    /// A file of the directory of parts that says nothing.
+    /// A file of the directory of parts that is not a part.
     Unreadable {
         /// The file, and why.
         why: String,
@@ -37,7 +37,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// Whether something is in the dataset that nobody can read.
+    /// Whether the dataset has something that cannot be read.
     pub fn is_left_out(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
     }

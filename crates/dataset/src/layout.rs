@@ -33,7 +33,7 @@ pub const MOST_RANKS: u32 = 1 << 20;
 /// recording has 32 at most; a merged part has those of all its ranks.
 pub const MOST_COUNTERS: usize = 1024;
 
-/// What was recorded of one rank at a time, or of several ranks in files that they share.
+/// A recording of one rank, or of several ranks in files that they share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
@@ -74,7 +74,7 @@ impl Part {
     }
 }
 
-/// What was recorded of one rank. Run, rank and part identify it.
+/// A recording of one rank. Run, rank and part identify it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
@@ -95,7 +95,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// What identifies the member.
+    /// The identity of the member.
     pub fn id(&self) -> (&str, u32, &str) {
         (&self.run, self.rank, &self.part)
     }

@@ -18,7 +18,7 @@
 //! | `keys` | what is the same op in all ranks |
 //! | [`merge`](mod@merge) | unites datasets, each part once |
 //! | `file` | writes files that are whole or not there |
-//! | `footer` | checks what a Parquet file says of itself |
+//! | `footer` | checks what a Parquet file says about itself |
 //! | [`gaps`] | what is incomplete, in words |
 //! | [`own`] | which files are a dataset's own |
 //! | [`steps`] | places at which tests kill a writer |

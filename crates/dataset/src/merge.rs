@@ -39,18 +39,18 @@ const BATCH: usize = 8192;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// What is in the result, sorted.
+    /// The contents of the result, sorted.
     pub members: Vec<Member>,
     /// The number of members that were found more than once.
     pub repeated: usize,
-    /// What was incomplete in the datasets, and is therefore missing in the result.
+    /// The gaps of the datasets, which are therefore missing in the result.
     pub gaps: Vec<Gap>,
 }
 
 /// Unites these datasets in a directory that exists and is empty.
 ///
 /// # Errors
-/// A file cannot be read or written, or is not what its part says.
+/// A file cannot be read or written, or does not match the description in its part.
 pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     let mut merged = Merged::default();
     let mut chosen: BTreeMap<(&str, u32, &str), (&Member, &Dataset, &Part)> = BTreeMap::new();
@@ -304,7 +304,7 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Reads the rest, which nobody wants, so that it is checked as well.
+    /// Reads the remaining rows, which no caller needs, so that they are checked as well.
     fn finish(mut self) -> Result<()> {
         while self.next()?.is_some() {}
         Ok(())

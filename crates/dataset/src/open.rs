@@ -21,11 +21,12 @@ pub struct Dataset {
     pub dir: PathBuf,
     /// The dataset's parts whose files are all there, sorted by their first member.
     pub parts: Vec<Part>,
-    /// What is missing.
+    /// The gaps in the dataset.
     pub gaps: Vec<Gap>,
 }
 
-/// Says why a file of a table is not what its part says, of a file that has the size that the part says.
+/// Says why a file of a table does not match the description in its part. The file has the size that the part
+/// says.
 pub type Check<'a> = &'a dyn Fn(&Path, Table, &File, &Part) -> Option<String>;
 
 impl Dataset {
@@ -195,7 +196,7 @@ pub(crate) fn is_there(dir: &Path, table: &str, file: &File) -> bool {
     problem(dir, table, file).is_none()
 }
 
-/// Why a file is not what its part says.
+/// Why a file does not match the description in its part.
 fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     let Some(path) = place(dir, table, file) else {
         return Some(format!("{:?} is not a place inside of the dataset's {table}", file.path));

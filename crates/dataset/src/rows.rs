@@ -307,7 +307,7 @@ impl Made<'_> {
         }
     }
 
-    /// What each op is.
+    /// The identity of each op.
     pub fn ops(&self, out: &mut Rows) {
         let mut seen = BTreeSet::new();
         for (process, op, _) in self.rows() {
