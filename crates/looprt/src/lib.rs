@@ -64,7 +64,7 @@ fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
 /// Passes the module on to Counterpoint; 1 if that is not in the process.
 ///
 /// # Safety
-/// As `include/counterpoint/loops.h` says.
+/// See `include/counterpoint/loops.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
     let own: Register = counterpoint_loops_register;
