@@ -202,7 +202,7 @@ impl Registry {
     /// list has no kinds.
     ///
     /// # Errors
-    /// Returns the first name that is not a kind. An empty name between commas is an error, too.
+    /// Returns the first name that is not a kind. An empty name between commas is also an error.
     pub fn parse_list(&self, list: &str) -> Result<Vec<Label>, UnknownKind> {
         let mut labels = Vec::new();
         if list.trim().is_empty() {

@@ -29,7 +29,7 @@ pub struct Bound {
     pub expression: String,
     /// The unit of the metric's values.
     pub unit: MetricUnit,
-    /// Whether the metric is a built-in metric, which nobody asked for.
+    /// Whether the metric is a built-in metric, which the user did not ask for.
     pub builtin: bool,
     /// The counters that the metric uses, as ascending indices into the run's list. All belong to one group.
     /// Empty if it only uses the duration.
@@ -132,7 +132,7 @@ impl Bound {
     }
 }
 
-/// What an expression is computed from.
+/// The inputs of an expression.
 struct Sums<'a> {
     calls: f64,
     dispatches: Option<f64>,

@@ -85,7 +85,7 @@ macro_rules! zen4 {
     };
 }
 
-/// Top-down metrics by vendor: of which slots for operations nothing came, and why.
+/// Top-down metrics by vendor: the slots for operations that stayed empty, by reason.
 ///
 /// Sources: for Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 3B, section
 /// "Performance Metrics" (PERF_METRICS), and `tools/perf/Documentation/topdown.txt` of Linux 6.12, which
