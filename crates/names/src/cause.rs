@@ -66,7 +66,7 @@ pub enum NameCause {
     ChoosingCode(String),
     /// The file has the function in these versions.
     Versions(Vec<String>),
-    /// The name means several versions, of which none is the default.
+    /// The name means several versions, and none of them is the default.
     NoDefaultVersion(Vec<String>),
     /// The name means functions at these offsets of the file.
     Places(Vec<String>),
@@ -81,7 +81,7 @@ pub enum NameCause {
 
     /// The list of presets has no name that is spelled like this one.
     NoSuchPreset,
-    /// What comes nearest to the PAPI preset, in words.
+    /// The nearest thing to the PAPI preset, in words.
     NearestPreset(&'static str),
     /// Only the vendor has a counter for it.
     VendorOnly,

@@ -153,7 +153,7 @@ fn join(set: &mut Defaults, more: Defaults) {
         if set.counters.iter().any(|c| c.name == counter.name) {
             continue;
         }
-        // A group of which no counter is added gets no number.
+        // A group without any added counter gets no number.
         let (from, to) = match number {
             None => (counter.group, first),
             Some((from, to)) if from == counter.group => (from, to),

@@ -23,7 +23,7 @@ pub struct DeviceKind {
     pub defaults: &'static [&'static str],
 }
 
-/// What counts a device.
+/// The interface that counts the events of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedBy {
     /// The counters of the processor that runs the work.

@@ -1,4 +1,4 @@
-//! Makes [`model::Counter`]s of what a person types. Not used inside other people's programs.
+//! Turns the names that a person types into [`model::Counter`]s. Not used inside other people's programs.
 //!
 //! ```text
 //!  "{cycles,instructions}:u,page-faults"

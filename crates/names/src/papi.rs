@@ -49,7 +49,7 @@ fn rows(word: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// What a row says of the name, whose case does not matter.
+/// The description of the name in a row. The case of the name does not matter.
 fn row(word: &str, name: &str) -> Option<&'static str> {
     rows(word).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, rest)| rest)
 }

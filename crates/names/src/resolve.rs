@@ -84,7 +84,7 @@ impl Resolver {
         self.sources.iter().flat_map(|s| s.entries()).collect()
     }
 
-    /// Names of which there are thousands: tracepoints, and a vendor's names. Reads files, and may
+    /// Names that exist in thousands: tracepoints, and a vendor's names. Reads files, and may
     /// run perf.
     pub fn bulk(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.bulk()).collect()

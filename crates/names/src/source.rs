@@ -16,14 +16,14 @@ pub trait NameSource {
     /// The names that `list` shows and that are suggested. Must be quick.
     fn entries(&self) -> Vec<Entry>;
 
-    /// Further names, of which there may be thousands ([`Entry::bulk`]). They are read only when
-    /// somebody searches for a name.
+    /// Further names, possibly thousands of them ([`Entry::bulk`]). They are read only when the user searches
+    /// for a name.
     fn bulk(&self) -> Vec<Entry> {
         Vec::new()
     }
 }
 
-/// What a name stands for, before modifiers and grouping.
+/// The thing that a name stands for, before modifiers and grouping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
     /// The source of the counter's values.

@@ -68,7 +68,7 @@ pub enum Head {
         returns: bool,
         /// The file, as typed.
         path: String,
-        /// Byte offset in the list of what follows the path and its colon.
+        /// Byte offset in the list of the text after the path and its colon.
         at: usize,
         /// The function. `None`: only an offset was typed, which is from the beginning of the file.
         symbol: Option<String>,

@@ -32,7 +32,7 @@ impl NameSource for Tables {
     }
 }
 
-/// [`NameSource`] of what an installed perf lists. It is asked last.
+/// The [`NameSource`] of the events that an installed perf lists. It is asked last.
 pub(crate) struct PerfList(pub Machine, pub Rc<Vendor>);
 
 impl NameSource for PerfList {

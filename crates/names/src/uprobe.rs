@@ -115,7 +115,7 @@ fn wrong(text: impl Into<String>, problem: impl Into<String>) -> Trouble {
     Trouble::new(NameErrorKind::Value { text: text.into(), problem: problem.into() })
 }
 
-/// What was asked about one file.
+/// A question about one file.
 struct Asked<'a> {
     machine: &'a Machine,
     path: &'a Path,
