@@ -43,7 +43,7 @@ impl Level {
     /// All levels, the worst one first.
     pub const ALL: [Self; 3] = [Self::Violation, Self::Fragile, Self::Style];
 
-    /// What the level is called.
+    /// The name of the level.
     pub fn name(self) -> &'static str {
         match self {
             Self::Violation => "violation",
@@ -63,7 +63,7 @@ impl Level {
 pub struct Finding {
     /// How bad the finding is.
     pub level: Level,
-    /// What the finding rests on.
+    /// The basis of the finding.
     pub clause: &'static Clause,
     /// What the plugin did.
     pub what: String,
@@ -106,7 +106,7 @@ impl Findings {
 /// One thing that is asked of a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// What is asked, as a sentence goes on after "while".
+    /// The question, as a sentence goes on after "while".
     pub name: &'static str,
     /// The clause that a plugin violates, or that advises against it, if it does not survive this.
     pub clause: &'static Clause,
@@ -188,7 +188,7 @@ struct Plugin {
     is_json: fn(&[u8]) -> bool,
 }
 
-/// What a plugin has registered.
+/// The registrations of a plugin.
 #[derive(Default)]
 struct Kept {
     interfaces: Vec<ProfilerInterface>,

@@ -17,7 +17,7 @@ pub enum Value<'a> {
     Unsigned(u64),
     /// A text: any bytes.
     Text(&'a [u8]),
-    /// One JSON value, at which nobody has looked yet.
+    /// One JSON value, which was not checked yet.
     Json(&'a [u8]),
 }
 

@@ -59,7 +59,7 @@ impl Asked {
 /// All builders of this process.
 static BUILDERS: Known<Builder> = Known::new();
 
-/// What a builder's handle points to.
+/// The object behind a builder's handle.
 #[derive(Debug)]
 pub struct Builder {
     state: Lock<State>,
@@ -243,7 +243,7 @@ fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
 unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     const CALL: &str = "addEvent";
     enter(handle, CALL, |builder, state| {
-        // What follows is about this event, also if it is refused.
+        // Later calls are about this event, even if it is refused.
         builder.finish(state);
         state.any = true;
         state.name.clear();
@@ -376,7 +376,7 @@ pub(crate) unsafe extern "C" fn add_counter(
         if !raw.value.is_finite() {
             return Err(Some(Problem::NotFinite));
         }
-        // What was added before stays before.
+        // Values that were added before stay before.
         builder.finish(state);
         sink(state)?.counter(&Counter {
             time_ns: raw.time_ns,

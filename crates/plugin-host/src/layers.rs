@@ -15,13 +15,13 @@ pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// The variable with the file that NVTX loads when a program marks its first range.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
-/// The name of what a layer exports, as in its table of names.
+/// The name of the function that a layer exports, as in its table of names.
 const LAYER: &[&[u8]] = &[b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
 
-/// What CUDA's driver calls in the file that it loads.
+/// The function that CUDA's driver calls in the file that it loads.
 const INJECTION: &[&[u8]] = &[b"\0InitializeInjection\0"];
 
-/// What NVTX calls in the file that it loads.
+/// The function that NVTX calls in the file that it loads.
 const NVTX: &[&[u8]] = &[b"\0InitializeInjectionNvtx2\0"];
 
 /// The value of [`OPENCL_LAYERS`] with which a program loads those of `files` that are layers, besides

@@ -23,7 +23,7 @@
 //! | [`lineage`] | tells a forked child from its parent, whose sessions it must not use |
 //! | [`conformance`] | drives a plugin through everything, to find out what it does wrong |
 //! | [`stream`] | events as bytes, from the process of the plugins to the one that makes a profile |
-//! | [`problem`] | everything that a plugin can do wrong, said with its name |
+//! | [`problem`] | everything that a plugin can do wrong, in messages with its name |
 //!
 //! A plugin is somebody else's code in our process. Every pointer and size that it gives is checked
 //! before it is used, as far as that is possible: a size that lies about readable memory, or a wild

@@ -16,7 +16,7 @@ use crate::known::Known;
 use crate::platform::Library;
 use crate::problem::{Problem, Problems};
 
-/// Lines that plugins say to the user: level (as KINETO_LOG_LEVEL has them), text.
+/// Messages of plugins for the user: level (as KINETO_LOG_LEVEL has them), text.
 pub type Say = fn(level: u32, text: &str);
 
 /// Where a host's lines go.
@@ -33,8 +33,8 @@ const MOST_OWN_TYPES: usize = 1024;
 /// All hosts of this process.
 static HOSTS: Known<Host> = Known::new();
 
-/// What plugins get from their host. It lives as long as the process. Plugins may share one, or have
-/// one each.
+/// The interface that plugins get from their host. It lives as long as the process. Plugins may share one, or
+/// have one each.
 #[derive(Debug)]
 pub struct Host {
     types: Mutex<Vec<(String, u32)>>,
@@ -185,7 +185,7 @@ pub struct Profiler {
     pub types: Vec<u32>,
     /// Bytes of the profiler's interface, as it states them.
     pub interface_bytes: usize,
-    /// What the profiler uses of the extension.
+    /// The functions of the extension that the profiler uses.
     pub extension: Option<Extension>,
     pub(crate) interface: ProfilerInterface,
     pub(crate) builder: &'static Builder,
@@ -199,7 +199,7 @@ unsafe impl Send for Profiler {}
 // SAFETY: as above.
 unsafe impl Sync for Profiler {}
 
-/// What the handles of registries stand for.
+/// The objects behind the handles of registries.
 static REGISTRIES: Known<Mutex<Collecting>> = Known::new();
 
 /// What `registerProfiler` collects during one call of `KinetoPlugin_register`.

@@ -21,7 +21,7 @@ use crate::load::Profiler;
 use crate::problem::{Problem, Problems};
 use crate::sink::Sink;
 
-/// What a recording asks of a profiler.
+/// The settings of a recording for a profiler.
 #[derive(Clone, Debug, Default)]
 pub struct Setup<'a> {
     /// The types that the user wants; of these the profiler gets those that it supports.
@@ -30,7 +30,7 @@ pub struct Setup<'a> {
     pub configuration: &'a CStr,
     /// Planned time between create and start, ns.
     pub warmup_ns: i64,
-    /// What the plugin may keep; 0: no limit.
+    /// The number of bytes that the plugin may keep; 0 for no limit.
     pub max_buffer_bytes: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct Correlation {
     home: u32,
 }
 
-/// What create made.
+/// The result of `create`.
 #[derive(Clone, Copy, Debug)]
 struct Handle(*mut c_void);
 

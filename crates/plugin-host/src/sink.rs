@@ -60,7 +60,7 @@ impl Metadata {
         true
     }
 
-    /// Keys and values. A value should be JSON; nobody has looked at it yet.
+    /// Keys and values. A value should be JSON; it was not checked yet.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let begins = std::iter::once(0).chain(self.ends.iter().map(|ends| ends.1 as usize));
         begins.zip(&self.ends).map(|(begin, ends)| {
@@ -98,7 +98,7 @@ pub struct Counter<'a> {
     pub value: f64,
 }
 
-/// Something to tell the user about a plugin.
+/// A message for the user about a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// As KINETO_LOG_LEVEL has them: 0 verbose, 1 information, 2 warning, 3 stage, 4 error.
@@ -119,9 +119,9 @@ pub trait Sink {
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
     /// The plugin whose events follow: its file, or another name.
     fn plugin(&mut self, _name: &[u8]) {}
-    /// What the plugin is doing from now on, to be said if the stream ends here: `in profilerStop`.
+    /// The activity of the plugin from now on. It is reported if the stream ends here: `in profilerStop`.
     fn doing(&mut self, _what: &[u8]) {}
-    /// Something to tell the user about the plugin.
+    /// A message for the user about the plugin.
     fn message(&mut self, _message: &Message<'_>) {}
     /// `count` more of `what` are missing: [`abi::kineto::MISSING_OVERFLOW`] or
     /// [`abi::kineto::MISSING_TIMES`].

@@ -1,4 +1,4 @@
-//! What plugins handed over, as bytes: from the process in which a plugin runs to the one that makes
+//! The events of plugins as bytes: from the process in which a plugin runs to the one that makes
 //! a profile of it, through a pipe or a file.
 //!
 //! ```text

@@ -259,7 +259,7 @@ unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Ends an exception and says what it was.
+/// Ends an exception and returns its description.
 fn caught(exception: NonNull<RawException>) -> String {
     let raw = exception.as_ptr();
     // SAFETY: an exception that was thrown, caught by us and not yet ended.

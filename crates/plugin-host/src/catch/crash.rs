@@ -23,7 +23,7 @@ const SIGNALS: [c_int; 7] = [
     libc::SIGSYS,
 ];
 
-/// What each of these signals did before. Never freed, because a handler may be reading it.
+/// The actions of these signals before ours. Never freed, because a handler may be reading them.
 static BEFORE: [AtomicPtr<libc::sigaction>; SIGNALS.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS.len()];
 

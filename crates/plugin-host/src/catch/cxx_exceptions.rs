@@ -61,7 +61,7 @@ impl Runtime {
         let symbol = |name: &CStr| {
             // SAFETY: an open handle and a C string.
             let address: *const c_void = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            // The handle finds symbols of the libraries below it as well.
+            // The handle also finds symbols of the libraries that this one needs.
             module(address).filter(|of| of.0 == base && !address.is_null()).map(|_| address)
         };
         let all = (|| {
@@ -85,7 +85,7 @@ impl Runtime {
         all
     }
 
-    /// Catches the exception, ends it, and says what it was.
+    /// Catches the exception, ends it, and returns its description.
     pub(super) fn end(self, exception: *mut RawException) -> String {
         type Plain = unsafe extern "C" fn() -> *const TypeInfo;
         type Catch = unsafe extern "C" fn(*mut RawException) -> *mut c_void;

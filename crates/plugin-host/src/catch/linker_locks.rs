@@ -62,7 +62,7 @@ fn object() -> Option<(*mut c_void, usize)> {
 }
 
 impl Held {
-    /// What this thread holds now.
+    /// The locks that this thread holds now.
     pub(super) fn now() -> Self {
         let mut held = Vec::new();
         let Some((object, size)) = object() else { return Self(held) };

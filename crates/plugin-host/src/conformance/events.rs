@@ -1,4 +1,4 @@
-//! Probes of what a plugin hands over.
+//! Probes of the events that a plugin hands over.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::path::Path;
