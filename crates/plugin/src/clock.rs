@@ -18,7 +18,7 @@ const WINDOW_NS: u64 = 1_000_000_000;
 /// Windows that are kept: a day and a bit.
 const MOST_ANCHORS: usize = 100_000;
 
-/// What is known about the difference at one moment, ns.
+/// The limits of the difference at one moment, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Anchor {
     device_ns: u64,
@@ -67,7 +67,7 @@ impl Clock {
         self.anchors.last().is_none_or(|last| device_ns.saturating_sub(last.device_ns) >= WINDOW_NS)
     }
 
-    /// What to add to the device's time at this moment. `None`: it was never compared.
+    /// The number to add to the device's time at this moment. `None` if the clocks were never compared.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         let index = self.anchors.partition_point(|anchor| anchor.device_ns <= device_ns);
         let after = self.anchors.get(index);

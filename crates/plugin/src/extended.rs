@@ -1,10 +1,10 @@
-//! What a plugin knows about the host that loaded it.
+//! The facts that a plugin knows about the host that loaded it.
 
 use abi::kineto::Host;
 
 use crate::kind::Kind;
 
-/// What is known about the host, for the whole shared object.
+/// The facts about the host, for the whole shared object.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
     /// A host with Counterpoint's extension.

@@ -116,7 +116,7 @@ impl FlushRequests {
 
 /// A source of events.
 pub trait Profiler: 'static {
-    /// What the user sees; the first 31 bytes count.
+    /// The name that the user sees; the first 31 bytes count.
     const NAME: &'static str;
     /// The kinds of events that it can give, up to 24. Hosts start a profiler only if one of them was
     /// asked for; PyTorch asks for [`Kind::CPU_OP`] and [`Kind::PRIVATEUSE1_RUNTIME`] among others,
@@ -167,7 +167,7 @@ pub trait Session: Send + Sync + 'static {
     /// The range ends.
     fn pop_user_correlation(&self) {}
 
-    /// What the user says to plugins, before `start`. Hosts with Counterpoint's extension only.
+    /// The user's settings for plugins, passed before `start`. Hosts with Counterpoint's extension only.
     ///
     /// # Errors
     /// Logged; the recording goes on.
@@ -192,7 +192,7 @@ pub trait Session: Send + Sync + 'static {
     }
 }
 
-/// What the user says to plugins.
+/// The user's settings for plugins.
 #[derive(Clone, Copy, Debug)]
 pub struct Configuration<'a> {
     /// The text of `--plugin-config`; empty if there is none.

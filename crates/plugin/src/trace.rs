@@ -149,7 +149,7 @@ fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
     Ok(())
 }
 
-/// What can be missing although a plugin works as it should.
+/// Events that can be missing although a plugin works as it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Missing {
