@@ -19,7 +19,7 @@ use crate::terminal::say;
 /// compiler's options.
 pub const VARIABLE: &str = "COUNTERPOINT_LOOPS";
 
-/// The functions and loops that are instrumented.
+/// What is instrumented.
 #[derive(Args)]
 pub struct Selection {
     /// How hits are recorded. `sampled` counts every hit and times the first 100 and then random

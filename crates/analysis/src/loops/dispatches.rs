@@ -28,13 +28,13 @@ pub struct Dispatch {
     /// Calls with the workgroup id 0,0,0: one for each dispatch. `None` if the workgroup of some
     /// call is not known.
     pub dispatches: Option<u64>,
-    /// Sum of the durations of these calls, in ticks of the profile's clock. In a run with a budget,
-    /// an estimate.
+    /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with a budget, an
+    /// estimate.
     pub ticks: u128,
 }
 
 impl Dispatch {
-    /// Sum of the durations of these calls.
+    /// Sum of the durations of the workgroup calls, in ns.
     pub fn total_ns(&self, profile: &Profile) -> f64 {
         self.ticks as f64 * profile.timeline.ns_per_tick()
     }
@@ -44,7 +44,7 @@ impl Dispatch {
 /// whose export is not known, or of which no call was recorded, are not there.
 pub type Dispatches = BTreeMap<[u8; 16], BTreeMap<String, Dispatch>>;
 
-/// What was recorded of one op.
+/// The recorded calls of one op.
 #[derive(Clone, Copy, Debug, Default)]
 struct Calls {
     workgroups: u64,
@@ -141,8 +141,8 @@ fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
     all
 }
 
-/// In a run with a budget, replaces what was timed by exact numbers of calls and estimated times. An
-/// op of which the time is not known is removed.
+/// In a run with a budget, replaces the sums over timed calls by exact numbers of calls and estimated times.
+/// An op without a known time is removed.
 fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
     let places = Places::new(profile, &Selection::default());
     let sample = Sample::read(profile, &places, workers, &Brackets::new(profile, true));

@@ -1,4 +1,4 @@
-//! How long all hits of a loop took, although only some were timed, and how far off that may be.
+//! How long all hits of a loop took, although only some were timed, and the interval of that time.
 //!
 //! **Sampled hits.** A thread times the first hits of an id, and from then on hits at random
 //! distances. When the first random one begins, it notes what had ended so far. So the hits of a
@@ -30,11 +30,11 @@
 //!   third moment of T  ≤  (N/m)³ · Q₀ · e       because Σ|x − x̄|³ ≤ e · Σ(x − x̄)²
 //! ```
 //!
-//! Slow hits of which the sample has none are in no formula. `numbers` says where an interval holds all
-//! the same, and states no other ones.
+//! Slow hits of which the sample has none are in no formula. `numbers` says where an interval is right
+//! nevertheless, and states no other intervals.
 //!
-//! A timed hit that did not end (an exception, `longjmp`, a loop that still runs) is one of the m
-//! with a time of 0: T is the time of the hits that ended, whatever the others took.
+//! A timed hit that did not end (an exception, `longjmp`, a loop that still runs) is one of the m with a time
+//! of 0: T is the time of the hits that ended, and the time of the others is not in it.
 //!
 //! With fewer than two random hits there is no s². The strata are then one sample: n₁ = 0,
 //! N = hits, m = begun. That is also what the formula says before the first random hit, when
@@ -51,8 +51,9 @@
 //! delta method), the variance (V(c) + (c/p)² V(p)) / p². The time of a loop is part of its
 //! parent's, so that the two vary together and the true interval is narrower.
 //!
-//! **Compensation.** [`HitCost`] says what an empty hit costs. A timed hit measures `inside` of
-//! that itself; the rest, and all of a hit that is only counted, is part of what is around it:
+//! **Compensation.** [`HitCost`] has the cost of an empty hit. A timed hit measures the part `inside` of that
+//! cost itself; the rest, and all of the cost of a hit that is only counted, is part of the time of the loop
+//! around it:
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
@@ -74,14 +75,14 @@ use super::Mode;
 use crate::interval::Sum;
 use crate::interval::student::t95;
 
-/// How far the costs of an empty hit in two processes are from each other, as a part of it: the largest
-/// difference that was seen (29 to 35 %).
+/// The largest relative difference that was seen between the costs of an empty hit in two processes: 29 % to
+/// 35 %.
 pub const COST_UNCERTAINTY: f64 = 0.35;
-/// A loop whose mean hit takes less than this many times what timing it costs is only good for
-/// samples: what timing changes about it is as large as itself.
+/// A loop whose mean hit takes less than this many times the cost of timing it is only good for samples: the
+/// change by timing is as large as its time.
 pub const SAMPLED_ONLY: f64 = 10.0;
 
-/// A number, and how far off it may be.
+/// A number and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
@@ -114,7 +115,7 @@ impl Sum {
         self.compensated(&Overhead::default())
     }
 
-    /// The number and its interval, without what measuring has added.
+    /// The number and its interval, without the time that measuring has added.
     pub fn compensated(&self, overhead: &Overhead) -> Estimate {
         let sampling = match self.variance > 0.0 {
             true => {
@@ -136,7 +137,7 @@ impl Sum {
     }
 }
 
-/// What measuring added to a time, in ticks: each part of [`HitCost`] as often as it is in there.
+/// The time that measuring added to another time, in ticks: each part of [`HitCost`] as often as it occurs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overhead {
     inside: f64,
@@ -146,13 +147,13 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// What hits measure although nothing is inside of them.
+    /// The time that hits measure although nothing is inside of them.
     pub fn of_own(cost: &HitCost, hits: f64) -> Self {
         Self { inside: cost.inside * hits, ..Self::default() }
     }
 
-    /// What hits add to what is around them: so many timed ones, only counted ones, and hits with readings
-    /// of counters.
+    /// The time that hits add to the loop or function around them: this many timed ones, only counted ones,
+    /// and hits with readings of counters.
     pub fn of_inner(cost: &HitCost, timed: f64, counted: f64, read: f64) -> Self {
         Self {
             inside: 0.0,
@@ -172,7 +173,8 @@ impl Overhead {
         }
     }
 
-    /// One without the other. Parts of the same kind go with one another, also their errors.
+    /// One overhead without another one. Parts of the same kind are subtracted from one another, and so are
+    /// their errors.
     pub fn minus(self, other: &Self) -> Self {
         Self {
             inside: self.inside - other.inside,
@@ -182,7 +184,7 @@ impl Overhead {
         }
     }
 
-    /// All of it, in ticks.
+    /// The whole overhead, in ticks.
     pub fn total(&self) -> f64 {
         self.inside + self.timed + self.counted + self.reading
     }
@@ -192,12 +194,12 @@ impl Overhead {
     }
 }
 
-/// What the hits of one thread took.
+/// The time of the hits of one thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Total {
     /// The time of the hits that ended.
     pub time: Sum,
-    /// How many these were; an estimate where not all hits were timed.
+    /// The number of these hits; an estimate where not all hits were timed.
     pub ended: f64,
 }
 
@@ -213,7 +215,7 @@ pub enum NoTime {
 /// The time of all hits of a row.
 ///
 /// # Errors
-/// None was timed, or the row is damaged.
+/// No hit was timed, or the row is damaged.
 pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     if row.first_ended > row.ended
         || row.first_ticks > row.ticks

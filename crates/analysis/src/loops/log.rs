@@ -1,8 +1,9 @@
-//! Mode log: begins and ends, matched.
+//! Mode log: matches the starts and ends of hits.
 //!
-//! Each thread has a stack for each module, because only their order is known. An end belongs to the innermost start of the same id that is still
-//! open; what was begun within that and not ended was left by an exception or `longjmp`. An end without
-//! a start (its start was not written down) is counted and otherwise left out.
+//! Each thread has a stack for each module, because only the order of events of one thread and module is
+//! known. An end belongs to the innermost start of the same id that is still open; hits that began after that
+//! start and have not ended were left by an exception or `longjmp`. An end without a start (its start was not
+//! written down) is counted and otherwise left out.
 
 use std::collections::HashMap;
 
@@ -63,7 +64,7 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
     (hits, lonely)
 }
 
-/// What the hits that were written down add up to.
+/// The sums of the hits that were written down.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Logged {
     sums: HashMap<(usize, u32, u32), LoopRow>,
@@ -85,7 +86,7 @@ impl Logged {
         Self { sums }
     }
 
-    /// The row with what was written down for it. Without any record it has no time.
+    /// The row with the sums of its hits that were written down. Without any record it has no time.
     pub(super) fn row(&self, row: &LoopRow) -> LoopRow {
         let none = LoopRow::default();
         let sum = self.sums.get(&(row.module, row.tid, row.id)).unwrap_or(&none);

@@ -1,4 +1,4 @@
-//! What all threads and all registrations of one module counted, added up.
+//! Adds up the counts of all threads and all registrations of one module.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -130,7 +130,7 @@ fn imbalance(values: &[f64]) -> Option<f64> {
     (mean > 0.0).then(|| most / mean)
 }
 
-/// What is added up.
+/// The sums of rows while they are added up.
 struct Sums<'a> {
     mode: Mode,
     ids: u32,
@@ -166,7 +166,7 @@ impl<'a> Sums<'a> {
         self.all.entry(row.id).or_insert_with(Cell::empty).add(&cell);
     }
 
-    /// What the counters of a row added, by the profile's counters.
+    /// The sums of the counters of a row, by the profile's counters.
     fn counters_of(&self, module: &LoopModule, row: &LoopRow) -> Vec<Option<CounterSum>> {
         let mut sums = Vec::new();
         let places = self.counters.get(module.process).map_or(&[][..], Vec::as_slice);
@@ -219,7 +219,7 @@ impl<'a> Sums<'a> {
 }
 
 impl Cell {
-    /// What rows are added to.
+    /// The sums that rows are added to.
     fn empty() -> Self {
         Self { time: Some(Sum::default()), cost_known: true, ..Self::default() }
     }

@@ -1,21 +1,21 @@
 //! The numbers of each row of a tree: inclusive time, self time, mean and share.
 //!
-//! They are computed for all threads together and for each thread, from the innermost loops outwards:
-//! what the hits of a loop add to what is around them, and what its direct children took, are known
-//! before its own self time is. `estimate` has the formulas.
+//! They are computed for all threads together and for each thread, from the innermost loops outwards. So for
+//! each loop, two numbers are known before its own self time is computed: what its hits add to the loop
+//! around it, and what its direct children took. `estimate` has the formulas.
 //!
-//! **Slow hits that no sample has.** In mode sampled, some hits are drawn at random. There may be others of a
-//! kind of which none was drawn, and nobody knows how long these are. An interval is only stated where
-//! they cannot make it wrong:
+//! **Slow hits that no sample has.** In mode sampled, some hits are drawn at random. There may be hits of a
+//! slow kind of which none was drawn, and their length is not known. So an interval is only stated where such
+//! hits cannot make it wrong:
 //!
 //! - Every hit was timed.
-//! - What is around the row leaves no room for them. All hits of a loop are inside of what is around it, so
-//!   they take no longer than they are estimated to take and the self time of that together (the *room*).
-//!   Where the room is not longer than the estimate, the interval reaches to its end. Then the self time
-//!   may be as little as 0, and its interval says so.
+//! - The loop or function around the row leaves no room for slow hits. All hits of the row are inside of it, so
+//!   they take no longer than their own estimate and its self time together (the *room*). Where the room is
+//!   not longer than the estimate, the interval reaches to its end. Then the self time may be as little as 0,
+//!   and its interval says so.
 //!
-//! So a function around which nothing is instrumented, and of which not all hits were timed, has no
-//! interval: nobody knows what it did while nobody looked.
+//! So a function around which nothing is instrumented, and of which not all hits were timed, has no interval:
+//! nothing limits the hits that were not timed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -26,7 +26,7 @@ use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, spread};
 use super::trips::{TripSum, Trips};
 use crate::interval::Sum;
 
-/// What was counted and timed for a function or a loop. Times are in ticks.
+/// The counts and times of a function or a loop. Times are in ticks.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
     /// Times entered.
@@ -35,7 +35,7 @@ pub struct Numbers {
     pub begun: u128,
     /// Timed hits that ended.
     pub ended: u128,
-    /// The measured time of these, as it was measured.
+    /// The measured time of these hits, without any correction.
     pub ticks: u128,
     /// The part of `ticks` that was spent in loops directly inside. Mode timed only.
     pub child_ticks: Option<u128>,
@@ -48,25 +48,25 @@ pub struct Numbers {
     /// Iterations of all hits, estimated from those that were counted where these are not all. Missing where
     /// no counted hit speaks for those that were not (see [`super::trips`]), and without any.
     pub estimated_iterations: Option<f64>,
-    /// What is known of single hits, of those in `iterated`.
+    /// The numbers of iterations of single hits, for the hits in `iterated`.
     pub trips: Option<Trips>,
-    /// What the profile's counters added in timed hits. A counter that was not read, or is beyond the
-    /// end, has none.
+    /// The sums that the profile's counters added in timed hits. A counter that was not read, or that is
+    /// beyond the end, has no sum.
     pub counters: Vec<Option<CounterSum>>,
     /// Times as they were measured, for all hits. Missing in mode count.
     pub raw: Option<Times>,
-    /// Times without what measuring has added. Missing where the cost of a hit is not known.
+    /// Times without the time that measuring has added. Missing where the cost of a hit is not known.
     pub compensated: Option<Times>,
     /// The mean hit takes less than ten times what timing it costs: its times are only good as
     /// samples, and self times around it are doubtful.
     pub sampled_only: bool,
-    /// Subtracting what measuring has added would have made a time in this function negative, or a loop
-    /// shorter than what is inside of it. So it was not subtracted.
+    /// Subtracting the time that measuring has added would have made a time in this function negative, or a
+    /// loop shorter than the loops inside of it. So it was not subtracted.
     pub refused: bool,
 }
 
 impl Numbers {
-    /// What a counter of the profile added.
+    /// The sum of a counter of the profile.
     pub fn counter(&self, index: usize) -> Option<CounterSum> {
         *self.counters.get(index)?
     }
@@ -82,16 +82,16 @@ impl Numbers {
     }
 }
 
-/// What a counter added in the hits for which it was read.
+/// The sum that a counter added in the hits for which it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSum {
     pub total: u128,
-    /// How many hits these were; at least 1.
+    /// The number of these hits; at least 1.
     pub hits: u128,
 }
 
 impl CounterSum {
-    /// The sum's mean.
+    /// The mean of the sum over these hits.
     pub fn per_hit(&self) -> f64 {
         self.total as f64 / self.hits as f64
     }
@@ -113,7 +113,7 @@ pub struct Times {
     pub share: Option<Estimate>,
 }
 
-/// What rows add up to, before anything is computed from it.
+/// The sums of rows, before anything is computed from them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     pub numbers: Numbers,
@@ -124,9 +124,9 @@ pub(super) struct Cell {
     pub time: Option<Sum>,
     /// How many hits ended.
     pub ended: f64,
-    /// What the hits measured although nothing was inside.
+    /// The time that the hits measured although nothing was inside.
     pub own: Overhead,
-    /// What the hits add to what is around them.
+    /// The time that the hits add to the loop or function around them.
     pub inner: Overhead,
     /// Whether the cost of all hits is known.
     pub cost_known: bool,
@@ -134,12 +134,12 @@ pub(super) struct Cell {
     pub probe: f64,
 }
 
-/// What the loops inside of a loop come to.
+/// The sums of the loops inside of a loop.
 #[derive(Clone, Copy, Default)]
 struct Inside {
-    /// What all hits beneath it add to it.
+    /// The time that all hits beneath it add to it.
     added: Overhead,
-    /// What is subtracted from its direct children.
+    /// The time that is subtracted from its direct children.
     subtracted: Overhead,
     /// The time of the row's direct children.
     time: Sum,
@@ -147,8 +147,8 @@ struct Inside {
     cost_missing: bool,
 }
 
-/// Computes the numbers of all rows that are there. `parents`: what is around each id; `None`
-/// without a side table.
+/// Computes the numbers of all rows that are there. `parents` has the id around each id; `None` without a
+/// side table.
 pub(super) fn of_scope(
     mut cells: BTreeMap<u32, Cell>,
     parents: Option<&[Option<u32>]>,
@@ -163,7 +163,7 @@ pub(super) fn of_scope(
         .collect();
     let ids: Vec<u32> = cells.keys().rev().copied().collect();
     for id in ids {
-        // A thread may lack what is around a loop: then the loop belongs to what is around that.
+        // A thread may lack the loop around a loop: then the loop belongs to the next one around that.
         let mut around = parent_of(id);
         while let Some(next) = around.filter(|next| !cells.contains_key(next)) {
             around = parent_of(next);
@@ -203,7 +203,7 @@ pub(super) fn of_scope(
     all
 }
 
-/// What the loops directly inside of each row took together: as measured, and compensated.
+/// The time that the loops directly inside of each row took together: as measured, and compensated.
 type Wholes = HashMap<u32, [f64; 2]>;
 
 fn inner(
@@ -237,8 +237,8 @@ fn hold(
         }
         id
     };
-    // What was measured may break it, too: other hits were drawn than inside. Then the correction is not to
-    // blame, and neither is it where what the sample leaves open holds a time that may be.
+    // Measured times may break the rule as well, because other hits were drawn than inside. Then the
+    // correction is not to blame. Neither is it where the interval of a sample contains a possible time.
     let breaks = |times: Option<Times>, within: f64| {
         times.is_some_and(|times| {
             let whole = times.inclusive.value;
@@ -458,8 +458,8 @@ fn shares(
     }
 }
 
-/// The iterations of all hits: those that were counted if that was done for every hit, else what the
-/// text says. Hits that were left in the middle ran less often than the text says.
+/// The iterations of all hits: the counted iterations if those of every hit were counted, else the number
+/// that the text states. Hits that were left in the middle ran less often than the text states.
 pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
     let each = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
@@ -471,7 +471,7 @@ pub fn estimated_iterations(numbers: &Numbers) -> Option<u128> {
     numbers.estimated_iterations.map(|all| all.round() as u128)
 }
 
-/// The mean of the hits whose iterations were counted, or what the text says.
+/// The mean of the hits whose iterations were counted, or the number that the text states.
 pub fn iterations_per_hit(entry: Option<&Entry>, numbers: &Numbers) -> Option<f64> {
     let counted = numbers.iterations.map(|n| n as f64 / numbers.iterated as f64);
     counted.or_else(|| Some(entry?.trip_count? as f64))

@@ -2,9 +2,9 @@
 //!
 //! TVM's virtual machine calls an op by the name of its function in the module (`fused_matmul_add`). The code
 //! of that function is in several functions of the compiled text: one for its arguments, one for its body
-//! (`fused_matmul_add_compute_`), and one for each parallel loop, which runs on other threads as well. The
-//! schedule that the side table keeps says of each loop which op's it is, so no name of a compiled function
-//! has to be taken apart.
+//! (`fused_matmul_add_compute_`), and one for each parallel loop, which also runs on other threads. The
+//! schedule in the side table gives the op of each loop, so no name of a compiled function has to be taken
+//! apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 

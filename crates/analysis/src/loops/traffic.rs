@@ -29,7 +29,7 @@
 
 use super::Estimate;
 
-/// What the machine code of a region names.
+/// The loads, stores and instructions of the machine code of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests {
     /// Bytes of all loads and stores of the region, each counted once.
@@ -40,7 +40,7 @@ pub struct Requests {
     pub is_straight: bool,
 }
 
-/// Bounds of what a loop moved.
+/// Bounds of the bytes that a loop moved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     pub bytes_at_most: u128,
@@ -50,8 +50,8 @@ pub struct Bounds {
     pub rate_at_most: Option<f64>,
 }
 
-/// What the instructions of a loop asked for in `hits` hits with `iterations` iterations in all.
-/// `time` is their time in seconds.
+/// The bytes that the instructions of a loop asked for in `hits` hits with `iterations` iterations in all.
+/// `time` is the time of all hits in seconds.
 pub fn requested(
     requests: Requests,
     hits: u128,
@@ -68,7 +68,7 @@ pub fn requested(
     })
 }
 
-/// What `calls` calls touch of arguments with this many bytes.
+/// The bytes that `calls` calls touch of arguments with this many bytes.
 pub fn footprint(bytes: u64, calls: u128, time: Option<Estimate>) -> Option<Bounds> {
     let all = calls.checked_mul(bytes.into())?;
     Some(Bounds { bytes_at_most: all, bytes_at_least: None, rate_at_most: rate(all, time) })

@@ -1,10 +1,10 @@
-//! How often single hits of a loop ran: the smallest and the largest number of iterations, how many hits had
-//! how many, and what the iterations of all hits come to where only some were counted.
+//! The numbers of iterations of single hits of a loop: the smallest and the largest number, and how many hits
+//! had how many iterations. If only some hits were counted, the iterations of all hits are estimated.
 //!
 //! **Sampled hits.** The iterations of timed hits are counted. Those of a thread are two strata, as their
-//! times are ([`super::estimate`]): the first hits, and random ones of the others. The first hits of a
-//! loop are often unlike the others (a solver that begins far from its solution), so what the random
-//! ones say is never said of them:
+//! times are ([`super::estimate`]): the first hits, and random ones of the others. The first hits of a loop
+//! are often unlike the others (a solver that begins far from its solution), so the mean of the random hits
+//! is not used for the first ones:
 //!
 //! ```text
 //!   first      I₁ iterations of n₁ hits, all of them counted
@@ -42,7 +42,7 @@ pub fn bucket(index: usize) -> (u64, u64) {
     }
 }
 
-/// What rows add up to.
+/// The sums of rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TripSum {
     /// `None` until a row with counted hits is added.
@@ -62,7 +62,7 @@ struct Strata {
     /// The hits that were drawn, and their iterations.
     drawn: u128,
     iterations: u128,
-    /// Nobody knows which stratum the counted hits belong to, or hits were not counted for another reason
+    /// It is not known which stratum the counted hits belong to, or hits were not counted for a reason other
     /// than that they were not drawn.
     missing: bool,
 }
@@ -79,7 +79,7 @@ impl TripSum {
         Self { trips, missing, strata: Strata::of(row, mode) }
     }
 
-    /// Adds another one.
+    /// Adds the sums of another row.
     pub fn add(&mut self, other: &Self) {
         self.missing |= other.missing;
         self.trips = match (self.trips.take(), &other.trips) {
@@ -94,7 +94,7 @@ impl TripSum {
         mine.missing |= theirs.missing;
     }
 
-    /// What is known of single hits; `None` if it is not known of all that were counted.
+    /// The numbers of iterations of single hits; `None` if they are not known for all counted hits.
     pub fn trips(&self) -> Option<Trips> {
         self.trips.clone().filter(|_| !self.missing)
     }
@@ -122,8 +122,8 @@ impl Strata {
         if mode != Mode::Sampled || row.begun != row.ended || row.iterated != row.ended {
             return none;
         }
-        // What had ended when the first random hit began is noted then: 0 means that none began, or that
-        // all are random (`first=0`).
+        // When the first random hit began, the number of hits that had ended is noted: 0 means that no random
+        // hit began, or that all hits are random (`first=0`).
         let first = row.trips.as_ref().filter(|trips| trips.first <= row.iterations);
         let rest = |n: u64| row.hits.checked_sub(n).zip(row.iterated.checked_sub(n));
         let Some((first, (others, drawn))) = first.zip(rest(row.first_ended)) else { return none };
