@@ -1,4 +1,4 @@
-//! Reads what IREE's own profiler recorded: the lines that `iree-profile export --format=ireeperf-jsonl`
+//! Reads recordings of IREE's own profiler: the lines that `iree-profile export --format=ireeperf-jsonl`
 //! writes.
 //!
 //! | record | becomes |
@@ -49,9 +49,9 @@ pub struct Row {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RowKind {
-    /// What the host executed for the queue.
+    /// The queue's work on the host.
     Host,
-    /// What the device executed, by its own time stamps.
+    /// The work of the device, by its own time stamps.
     Device,
     /// Regions of command buffers.
     Regions,

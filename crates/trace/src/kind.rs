@@ -13,7 +13,7 @@ pub enum FileKind {
     Json,
     /// Packets of Perfetto's format.
     Perfetto,
-    /// What `iree-profile export --format=ireeperf-jsonl` writes.
+    /// The output of `iree-profile export --format=ireeperf-jsonl`.
     IreeLines,
     Empty,
     /// Another known kind of file, with its description.

@@ -8,7 +8,7 @@ use super::read::{EventSink, ReadError, read};
 use crate::check::Report;
 
 /// Reads the whole file and reports what is wrong. Memory grows with the number of rows, and with
-/// the number of arrows and begins whose other end is still missing.
+/// the number of arrows and starts whose other end is still missing.
 ///
 /// # Errors
 /// The file cannot be read any further. The error says where and why.
@@ -40,7 +40,7 @@ type RowKey = (String, String);
 #[derive(Default)]
 struct Check {
     report: Report,
-    /// The places of begins without ends, by row.
+    /// The places of starts without ends, by row.
     open: HashMap<RowKey, Vec<u64>>,
     /// For each arrow, the place of the end that was seen first, and which ends were seen.
     arrows: HashMap<(String, String), (u64, u8)>,

@@ -15,7 +15,7 @@
 //! asynchronous spans, and what a profiler wrote about its own work. Each process has a made-up
 //! thread for each of the two.
 //!
-//! Memory: names, rows, series, begins without their ends, and unfinished pages, but no events.
+//! Memory: names, rows, series, starts without their ends, and unfinished pages, but no events.
 
 mod counters;
 mod held;

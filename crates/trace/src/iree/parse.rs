@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use super::{Bundle, MOST_LINE, MOST_SLICES, Memory, Row, RowKind, Slice, Wait, lanes};
 use crate::chrome::read::{ReadError, ReadErrorKind, ReadSummary};
 
-/// What a slice's arguments take over from its record, and the value that says that there is none.
+/// The values of a record that become arguments of a slice, each with the number that stands for a missing
+/// value.
 const KEPT: [(&str, u64); 22] = [
     ("event_id", 0),
     ("submission_id", 0),
@@ -33,7 +34,7 @@ const KEPT: [(&str, u64); 22] = [
     ("region_tile_count", 0),
     ("result", 0),
 ];
-/// What a slice's arguments take over of the record's texts and lists.
+/// The texts and lists of a record that become arguments of a slice.
 const KEPT_AS_THEY_ARE: [&str; 2] = ["dependency_strategy", "timing_source"];
 /// Records that describe what events refer to, or add nothing to them.
 const DESCRIPTIONS: [&str; 14] = [

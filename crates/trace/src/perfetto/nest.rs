@@ -1,8 +1,8 @@
 //! Tracks which slices of a track are open, and decides whether another slice fits between those
 //! that were written.
 //!
-//! Readers sort begins and ends by time, and by the order of the file at equal times. They pair
-//! each end with the last start that is open. So a slice fits if every other slice is inside it,
+//! Readers sort starts and ends by time, and by the order of the file at equal times. They pair each end with
+//! the last start that is open. So a slice fits if every other slice is inside it,
 //! around it, before it or after it. If two slices share a moment, the one that was written first
 //! is the outer or the earlier one.
 //!
@@ -80,7 +80,7 @@ impl Nest {
         begin < self.last_ns
     }
 
-    /// Adds a slice that is not late, if it fits. The caller has closed what ends before it.
+    /// Adds a slice that is not late, if it fits. The caller has closed the slices that end before it.
     #[inline]
     pub fn add(&mut self, begin: i64, end: i64) -> bool {
         if self.open.last().is_some_and(|outer| outer.end < end) {

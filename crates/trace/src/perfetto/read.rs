@@ -49,11 +49,11 @@ use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
 
 /// The largest packet that is accepted, and the largest content of a compressed one.
 const MOST_PACKET: u64 = 1 << 28;
-/// The longest name in bytes that many events may have, each of which has only its number.
+/// The longest name in bytes that many events may share, each with only its number.
 const LONGEST_NAME: usize = 1 << 16;
 /// Most slices that wait for their end, or for the end of one that began before them.
 const MOST_WAITING: usize = 1 << 18;
-/// As many slices of one row are enough to hand out only those of this row.
+/// If this many slices of one row wait, only the slices of that row are handed out.
 const MANY_WAITING: usize = 1 << 10;
 
 /// Reads a whole trace.
@@ -105,7 +105,7 @@ fn refused(at: u64, what: String) -> ReadError {
     ReadError { at, kind: ReadErrorKind::Refused(what) }
 }
 
-/// What precedes a packet.
+/// The head of the next packet, or why there is none.
 enum PacketHead {
     End,
     Packet { length: u64, head: u64 },
@@ -312,8 +312,8 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
 
     /// Names the row of a track.
     fn describe(&mut self, bytes: &[u8]) -> Done {
-        // A packet that says nothing new about a process or thread does not name it again: it can be
-        // much shorter than the name.
+        // If a packet says nothing new about a process or thread, the name is not handed out again:
+        // many short packets would otherwise repeat a long name.
         let track = self.tracks.describe(bytes);
         self.by_track.clear();
         if let Some(process) = &track.process {
@@ -400,7 +400,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         })
     }
 
-    /// Handles what only our own writer says: a track is a part of the row of another one.
+    /// Handles a field that only our own writer writes: a track is a part of the row of another one.
     fn join(&mut self, bytes: &[u8]) {
         let (mut track, mut row) = (0, None);
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -438,7 +438,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.drain(row)
     }
 
-    /// Hands out what need not wait any longer.
+    /// Hands out the events that need not wait any longer.
     fn drain(&mut self, row: usize) -> Done {
         while self.rows[row].queue.front().is_some_and(|first| !first.open) {
             self.take(row)?;

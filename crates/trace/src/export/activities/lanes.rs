@@ -1,7 +1,7 @@
 //! Assigns lanes to slices that are not ordered by their starts, and to rows that contain both
 //! whole slices (`X`) and slices made of a start and an end (`B`, `E`).
 //!
-//! Perfetto pairs begins and ends by their order in time, so the slices of one track must be
+//! Perfetto pairs starts and ends by their order in time, so the slices of one track must be
 //! nested. If slices come in order, the writer can find a free track as it goes. Otherwise, all
 //! slices of the row must be known first (torch, for example, writes Python's calls after the
 //! operators that they called). This takes about 50 bytes per slice, and one byte per event while

@@ -29,7 +29,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// What any trace may use, and what it may use for each byte of its packets.
+    /// Limits of memory for any trace, and for each byte of its packets.
     const ALWAYS: u64 = 16 << 20;
     const FACTOR: u64 = 128;
 

@@ -18,7 +18,7 @@ const MOST_SNAPSHOTS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    /// For each pair of clocks, what the second one showed when the first one showed the key.
+    /// For each pair of clocks, the reading of the second one by that of the first one.
     pairs: HashMap<ClockId, HashMap<ClockId, BTreeMap<i64, i64>>>,
     /// For clocks that count from packet to packet, the last time; and the nanoseconds per unit.
     incremental: HashMap<ClockId, i64>,

@@ -49,7 +49,7 @@ pub(super) struct Packet<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// Reads a field. Returns whether the field says what the packet is about.
+    /// Reads a field. Returns whether the field determines the subject of the packet.
     pub(super) fn take(&mut self, field: u32, value: Field<'a>) -> bool {
         let number = value.uint().unwrap_or(0);
         match field {
