@@ -26,17 +26,17 @@ pub struct Blocks {
     pub body: Body,
     pub arguments: Vec<Argument>,
     pub of_block: Vec<(u32, u32)>,
-    /// Statements that define one value, by its name with `%`: those that say what a loop counts.
+    /// Statements that define one value, by its name with `%`: those that may define the counter of a loop.
     pub defined: HashMap<Vec<u8>, Span>,
     /// Blocks by name, with `^`.
     names: HashMap<Vec<u8>, u32>,
 }
 
-/// Operations whose operands may say what a loop counts.
+/// Operations whose operands may be the counter of a loop.
 const LOOKED_AT: [&[u8]; 3] = [b"llvm.mlir.constant", b"llvm.add", b"llvm.icmp"];
 
 impl Blocks {
-    /// Reads the body of a function. What is not understood is noted in `Body::strange`.
+    /// Reads the body of a function. Syntax that is not understood is noted in `Body::strange`.
     pub fn read(text: &[u8], function: &Function) -> Result<Self, IrError> {
         let mut blocks = Self::default();
         let end = function.body.end as usize;
@@ -209,8 +209,8 @@ impl Blocks {
         false
     }
 
-    /// Finds the targets of all terminators. An error is the line of a malformed one, and what is wrong
-    /// with it.
+    /// Finds the targets of all terminators. The error has the line of a malformed terminator, and its
+    /// defect.
     fn resolve(&mut self, text: &[u8]) -> Result<(), (u32, String)> {
         for i in 0..self.body.blocks.len() {
             let block = self.body.blocks[i];
@@ -255,7 +255,7 @@ impl Blocks {
     }
 }
 
-/// The result of a statement and the word that says what it does.
+/// The result of a statement and its keyword.
 fn operation(text: &[u8], statement: Span) -> (Span, Span) {
     let (start, end) = (statement.start as usize, statement.end as usize);
     let text = &text[..end];

@@ -1,4 +1,4 @@
-//! What an instrumented module gets beside its hooks: the descriptor, the side table as bytes, and
+//! The additions to an instrumented module besides its hooks: the descriptor, the side table as bytes, and
 //! the rehearsal.
 //!
 //! The executables that IREE's compiler makes have no constructors and may not import symbols, so

@@ -34,7 +34,7 @@ const INLINED: &str = "attributes {passthrough = [\"alwaysinline\", \"nounwind\"
 /// Writes functions.
 #[derive(Debug)]
 pub struct Code {
-    /// What was written.
+    /// The text so far.
     pub out: String,
     /// Numbers of values and blocks that were used.
     next: u32,
@@ -211,7 +211,7 @@ impl Print for Code {
     }
 }
 
-/// What the functions are for.
+/// The mode, the clock and the names with which the functions are written.
 #[derive(Clone, Debug)]
 pub struct Hooks {
     /// How hits are recorded.

@@ -34,7 +34,7 @@ pub struct Instrumented {
     pub tables: Vec<SideTable>,
     /// The side tables as they are embedded.
     pub json: Vec<String>,
-    /// What was not instrumented in the other modules.
+    /// The functions and loops of the other modules that were not instrumented.
     pub skipped: Vec<Skipped>,
     /// How much was done, in all of them.
     pub counts: Counts,
@@ -232,7 +232,7 @@ impl Run<'_> {
         show(blocks.body.blocks[block as usize].label.of(self.text)).replacen('^', "", 1)
     }
 
-    /// Adds what was instrumented to the side table.
+    /// Adds the instrumented functions and loops to the side table.
     fn enter_ids(&mut self, function: &Function, work: &Work, trips: &[Option<u64>]) {
         let lines = [function.line, function.last_line];
         self.kept.add(self.text, function.header.start as usize, lines);
@@ -276,7 +276,7 @@ impl Run<'_> {
         }
     }
 
-    /// What entries of functions and loops have in common.
+    /// The common fields of entries of functions and loops.
     fn entry(&self, hook: &Hook, function: &Function, place: Place) -> Entry {
         Entry {
             id: hook.id,

@@ -18,11 +18,11 @@ pub struct Counter {
     pub value: String,
     /// The counter's type: `i` and this number of bits, at most 64.
     pub bits: u32,
-    /// What the counter begins with, with `%`.
+    /// The value with which the counter begins, with `%`.
     pub start: String,
-    /// What is added in each iteration; not 0.
+    /// The number that is added in each iteration; not 0.
     pub step: i64,
-    /// What the counter becomes, with `%`.
+    /// The next value of the counter, with `%`.
     next: String,
     /// How many edges go back to the header.
     latches: u32,
@@ -144,7 +144,7 @@ impl Search<'_> {
         Some(rest[..end].trim_ascii())
     }
 
-    /// What `next` adds to `value`, and whether that is known not to wrap.
+    /// The number that `next` adds to `value`, and whether that is known not to wrap.
     fn step(&self, next: &[u8], value: &[u8]) -> Option<(i64, bool)> {
         let operands = self.operands(next, b"llvm.add ")?;
         let (first, second) = two(operands)?;

@@ -1,4 +1,4 @@
-//! A function with hooks: what is inserted into it, and which successors change.
+//! Inserts hooks into a function, and changes the successors that must change with them.
 
 use std::fmt::Write;
 
@@ -28,7 +28,7 @@ pub struct Work<'a> {
     pub dominators: &'a Dominators,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// What is chosen.
+    /// The chosen functions and loops.
     pub choice: &'a Choice,
     /// The hook of the function, if it has an id.
     pub function: Option<Hook>,
@@ -43,7 +43,7 @@ pub struct Work<'a> {
 /// Why a function with these loops cannot be instrumented.
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
-/// Writes what is inserted.
+/// Writes the inserted text.
 #[derive(Debug, Default)]
 struct Lines {
     out: String,
@@ -85,7 +85,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The hook of a chosen loop, and what counts its iterations.
+    /// The hook of a chosen loop, and the counter of its iterations.
     fn hook(&self, l: u32) -> Option<(&Hook, Option<&Counter>)> {
         let i = self.choice.loops.binary_search(&l).ok()?;
         Some((self.hooks.get(i)?, self.counters.get(i)?.as_ref()))
@@ -217,7 +217,7 @@ fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
     count
 }
 
-/// What loops inside of a hit add to.
+/// The slot that loops inside of a hit add to.
 fn child(hook: &Hook) -> String {
     if hook.slot { format!("%cpt.s{}", hook.id) } else { "%cpt.null".to_owned() }
 }

@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
         Ok(self.text.len())
     }
 
-    /// What is between two offsets.
+    /// The text between two offsets.
     pub fn span(&self, start: usize) -> Span {
         Span::new(start, self.at)
     }
