@@ -12,19 +12,19 @@
 //! |---|---|
 //! | [`estimate`] | the total time of sampled hits, its interval, and how both propagate |
 //! | `student` | quantiles of Student's t |
-//! | `merge` | what all threads and all registrations of one module counted |
+//! | `merge` | the counts of all threads and all registrations of one module |
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
 //! | [`trips`] | iterations of single hits, and of all hits where only some were counted |
-//! | [`log`] | mode log: begins and ends matched |
+//! | [`log`] | mode log: starts and ends matched |
 //! | [`traffic`] | bounds of the data that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
 //! | [`ops`] | the ops around loops: dispatches, and ops of a virtual machine |
-//! | [`workgroups`] | mode log: the workgroup calls that begins and ends are in |
+//! | [`workgroups`] | mode log: the workgroup calls that starts and ends are in |
 //!
-//! A *module* is what was instrumented at once and has one identity. It may be registered several
-//! times, in one process or in several, and each of its threads counts for itself: all of them are
-//! added up, and each thread's own numbers are kept.
+//! A *module* is a text that was instrumented at once and has one identity. It may be registered several
+//! times, in one process or in several, and each of its threads counts for itself. All counts are added up,
+//! and each thread's own numbers are kept.
 
 pub mod dispatches;
 pub mod estimate;
@@ -56,7 +56,7 @@ pub enum Mode {
     Count,
     /// Starts and ends of the first hits are written down one by one.
     Log,
-    /// A later version's.
+    /// A mode of a later version.
     Other(u32),
 }
 
@@ -91,11 +91,9 @@ pub struct LoopData<'a> {
     pub modules: &'a [LoopModule],
     /// The counts of each thread for each id.
     pub rows: &'a [LoopRow],
-    /// Mode log: begins and ends; those of one thread and module in the order in which they
-    /// happened.
+    /// Mode log: starts and ends; those of one thread and module are in the order in which they happened.
     pub events: &'a [LoopEvent],
-    /// For each process, which of the profile's counters those of its rows are. A process that is not
-    /// there has none.
+    /// For each process, which of the profile's counters its rows have. A process that is missing has none.
     pub counters: &'a [Vec<usize>],
 }
 
@@ -123,9 +121,9 @@ pub struct LoopTree {
     pub registrations: Vec<usize>,
     /// The function or loop of each id, if it is known.
     pub table: Option<SideTable>,
-    /// Where that is from.
+    /// The place that the side table is from.
     pub choice: TableChoice,
-    /// Functions and loops: each after what is around it, siblings by id.
+    /// Functions and loops: each after the one around it, siblings by id.
     pub nodes: Vec<LoopNode>,
     /// The threads that entered any of them, in ascending order.
     pub threads: Vec<LoopThread>,

@@ -1,4 +1,4 @@
-//! Which side table a module has, and the order of its rows.
+//! The side table of each module, and the order of its rows.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use profile::loops::LoopModule;
 
 use super::identity;
 
-/// Where the side table of a module is from.
+/// The place that the side table of a module is from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TableChoice {
     /// There is none: functions and loops have numbers only.
@@ -17,14 +17,14 @@ pub enum TableChoice {
     Embedded,
     /// The side table was given as a file.
     File,
-    /// The embedded one cannot be used, for this reason.
+    /// The embedded side table cannot be used, for this reason.
     Unusable(String),
 }
 
 /// Why a side table was not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitTable {
-    /// No module of the profile has its identity.
+    /// No module of the profile has the table's identity.
     #[error("the side table is of module {table}, and the profile has {}", listed(.modules))]
     OtherModule {
         /// The identity in the table.
@@ -32,19 +32,19 @@ pub enum UnfitTable {
         /// The modules in the profile, each once.
         modules: Vec<String>,
     },
-    /// The module of its identity has another number of ids.
+    /// The module with the table's identity has another number of ids.
     #[error(
         "the side table of module {module} has {entries} entries, and the module has {ids} ids"
     )]
     OtherIds {
-        /// The identity of both.
+        /// The identity of the table and the module.
         module: String,
         /// How many entries the table has.
         entries: usize,
         /// How many ids the module has.
         ids: u32,
     },
-    /// Another table of the same identity says something else about its ids.
+    /// Another table of the same identity describes the ids differently.
     #[error(transparent)]
     Differs(Box<Difference>),
 }
@@ -56,17 +56,17 @@ pub enum UnfitTable {
      {second}"
 )]
 pub struct Difference {
-    /// The identity of both.
+    /// The identity of both tables.
     pub module: String,
     /// The first id that differs.
     pub id: usize,
-    /// What the difference is in the first table.
+    /// The different part of the first table.
     pub one: String,
-    /// What the difference is in the second table.
+    /// The different part of the second table.
     pub other: String,
-    /// Where the first table is from.
+    /// The place that the first table is from.
     pub first: String,
-    /// Where the second table is from.
+    /// The place that the second table is from.
     pub second: String,
 }
 
@@ -78,7 +78,7 @@ fn listed(modules: &[String]) -> String {
 /// Whether a side table belongs to a module of the profile.
 ///
 /// # Errors
-/// It does not, or the module has a table of its own that differs from it.
+/// The table belongs to no module, or the module has a table of its own that differs from it.
 pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable> {
     let mut known: Vec<String> = Vec::new();
     for module in modules {
@@ -117,7 +117,7 @@ pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), Un
     Ok(())
 }
 
-/// The table that was embedded in a module, if it is one of this module.
+/// The table that was embedded in a module, if it belongs to this module.
 fn embedded(module: &LoopModule) -> Option<SideTable> {
     let table = SideTable::from_json(module.table.as_deref()?.as_bytes()).ok()?;
     (table.module == identity(&module.id)).then_some(table)
@@ -128,7 +128,7 @@ fn place(module: &LoopModule) -> String {
     module.object.clone().unwrap_or_else(|| "code without a file".to_owned())
 }
 
-/// Whether two tables of one identity say the same about each id.
+/// Whether two tables of one identity describe each id in the same way.
 fn same(
     first: &SideTable,
     of_first: &str,
@@ -207,7 +207,7 @@ pub(super) fn choose_for<'a>(
 pub(super) fn order(ids: &[u32], parents: &[Option<u32>]) -> Vec<(u32, u32)> {
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); parents.len()];
     let mut stack = Vec::new();
-    // From the last to the first, so that the first is on top of the stack.
+    // From the last to the first, so that the first one is on top of the stack.
     for id in ids.iter().rev() {
         match parents.get(*id as usize).copied().flatten() {
             Some(parent) => children[parent as usize].push(*id),
