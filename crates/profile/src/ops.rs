@@ -4,8 +4,9 @@
 //! was loaded again, has another id but is the same op. Two exports are the same op if everything
 //! that the compiler recorded about them is equal: library name, export name, tag, source location,
 //! workgroup size, numbers of bindings and constants, and local memory. Functions with equal names
-//! in two different models are thus separate as soon as one of these differs. What a host that calls
-//! the machine's name and the description of the host are equal.
+//! in two different models are thus separate as soon as one of these differs. Two calls of
+//! a host that calls ops are of the same op if the op's name, arguments and device, the machine's name and
+//! the description of the host are equal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -17,6 +17,7 @@
 //!
 //! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing changed, any
 //! other order of the points would have been as likely (one order for all rows). So the largest Q of
+//! each row is compared with the largest of **all** rows in [`ORDERS`] random orders: the probability that
 //! anything is found in a history without a change is then at most [`LEVEL`], however many rows there are
 //! and however they go together. When a change was found, the parts before and after it are tested in the
 //! same way, each row for itself, at the level divided by the number of rows.
