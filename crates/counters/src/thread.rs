@@ -322,6 +322,12 @@ impl<'plan> ThreadCounters<'plan> {
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn ask_for_only_rings(&mut self, out: &mut Readings) -> isize {
+        self.ask(0, self.nr as usize, self.leader, &mut out.words)
+    }
+
     /// Returns the addresses of the pages that are read without the kernel. A forked child does not
     /// have them.
     pub fn user_pages(&self) -> impl Iterator<Item = usize> {
@@ -351,7 +357,7 @@ impl<'plan> ThreadCounters<'plan> {
             return self.read_one_in_user(out, |table, block| table.attempt_only_group(block));
         }
         if self.state == State::OneInRings {
-            return self.read_one_in_user(out, Table::attempt_only_rings);
+            return self.read_one_in_rings(out);
         }
         if self.state == State::OneGroup {
             return self.read_one(out);
@@ -377,6 +383,12 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one_the_long_way(out)
     }
 
+    /// Out of line, so that it takes no room in the stack frames of those who read other counters.
+    #[inline(never)]
+    fn read_one_in_rings(&mut self, out: &mut Readings) -> ReadStatus {
+        self.read_one_in_user(out, Table::attempt_only_rings)
+    }
+
     #[cold]
     #[inline(never)]
     fn read_one_the_long_way(&mut self, out: &mut Readings) -> ReadStatus {
@@ -395,7 +407,7 @@ impl<'plan> ThreadCounters<'plan> {
         out.starts = 1;
         out.missing = self.absent;
         let got = if self.state == State::OneInRings {
-            self.ask(0, self.nr as usize, self.leader, &mut out.words)
+            self.ask_for_only_rings(out)
         } else {
             // SAFETY: `words` has room for `bytes`: at most 3 + 2 · MAX_COUNTERS words.
             unsafe { sys::read(self.leader, out.words.as_mut_ptr().cast(), self.bytes) }
