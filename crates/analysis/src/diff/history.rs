@@ -102,8 +102,8 @@ pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     History { whole, left_out: all - rows.len(), rows }
 }
 
-/// The change points of each row, in their order. `rows` has a time for each point of each row, all above
-/// 0. Without at least [`FEWEST`] points there are none.
+/// The change points of each row, in their order. `rows` has a positive time for each point of each row.
+/// Without at least [`FEWEST`] points there are none.
 ///
 /// Cost: rows × points² × orders.
 pub fn change_points(rows: &[Vec<f64>]) -> Vec<Vec<ChangePoint>> {

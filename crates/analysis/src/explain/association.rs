@@ -79,9 +79,9 @@ pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
     ((cells_part - rows_part - columns_part + entropy_part(all)) / all as f64).max(0.0)
 }
 
-/// The mutual information of two classifications of the same calls, in nats, minus the (rows − 1) (columns −
-/// 1) / 2n that independent classifications have on average (Miller, 1955). Calls with a class of `u32::MAX`
-/// are left out.
+/// The mutual information of two classifications of the same calls, in nats, minus the
+/// (rows − 1) (columns − 1) / 2n that independent classifications have on average (Miller, 1955). Calls
+/// with a class of `u32::MAX` are left out.
 pub fn information(a: &[u32], b: &[u32]) -> Information {
     let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
     for pair in a.iter().copied().zip(b.iter().copied()) {

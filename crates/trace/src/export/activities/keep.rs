@@ -58,8 +58,8 @@ struct Choice<'a> {
 }
 
 impl Keep {
-    /// Reads a trace and decides. `base_ns` is the time from which the trace counts, in ns since
-    /// 1970. `vocabulary` is that of the output, because the filter refers to its categories.
+    /// Reads a trace and decides. `base_ns` is the time from which the trace counts (ns since 1970).
+    /// `vocabulary` is that of the output, because the filter refers to its categories.
     pub fn of(
         trace: &Activities,
         filter: &Filter,
