@@ -189,9 +189,10 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let profile = overview.profile;
     let summary = overview.summary;
     let keys = detailed(overview);
+    let room = encode::room(summary.rows.len().min(ROWS), keys.len());
     // Much of the timeline is made by one thread. What is found of ops meanwhile needs nothing of it.
     let (timeline, found) = std::thread::scope(|scope| {
-        let timeline = scope.spawn(|| timeline::read(profile));
+        let timeline = scope.spawn(|| timeline::read(profile, room));
         let found = ops::find(profile, summary.raw, &keys);
         let timeline = timeline.join();
         (timeline.unwrap_or_else(|panic| std::panic::resume_unwind(panic)), found)

@@ -34,18 +34,26 @@ pub struct EncodedLane {
 
 /// More calls than this are thinned out.
 const CALLS: usize = 1_200_000;
-/// If the compressed calls are more bytes than this, the grid is made coarser. As text in a page, the bytes
-/// are a third more. Before compression each call has at least 4 bytes, however coarse the grid is, so the
-/// size before compression would not tell.
+/// If the compressed calls are more bytes than this, the grid is made coarser, and earlier where the rest of
+/// the page is large ([`room`]). As text in a page, the bytes are a third more. Before compression each call
+/// has at least 4 bytes, however coarse the grid is, so the size before compression would not tell.
 const PACKED: usize = 1_200_000;
+/// The room of all compressed bytes of a page of at most 2 MB, without the program of the page.
+const PAGE: usize = 1_400_000;
+/// Compressed bytes of the details of an op, and of the row of a table: what they were in a training loop of
+/// PyTorch with 674 ops and shapes.
+const DETAILS: usize = 1_400;
+const ROW: usize = 320;
+/// The calls have this room at least.
+const FEWEST_PACKED: usize = 400_000;
 /// The factor from one grid to the next coarser one. All grids are powers of it.
 const COARSER: i64 = 4;
 /// The coarsest grid is this power of [`COARSER`]: 2⁴⁰ ns, a good quarter of an hour.
 const COARSEST: u32 = 20;
 
 /// Encodes the calls of each lane, which are sorted by start, the outer ones first. `begin` is the start of
-/// the timeline.
-pub fn encode(lanes: &mut [Vec<Call>], begin: i64) -> (Encoded, Vec<u8>) {
+/// the timeline, `room` the compressed bytes that there is room for.
+pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
     let all: usize = lanes.iter().map(Vec::len).sum();
@@ -68,11 +76,17 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64) -> (Encoded, Vec<u8>) {
     }
     loop {
         let (encoded, bytes) = at_grid(lanes, begin, grid);
-        if grid >= 1 << 20 || packed(&bytes) <= PACKED {
+        if grid >= 1 << 20 || packed(&bytes) <= room {
             return (encoded, bytes);
         }
         grid *= COARSER;
     }
+}
+
+/// The compressed bytes that a page with so many rows, and so many ops with details, has room for.
+pub fn room(rows: usize, detailed: usize) -> usize {
+    let rest = rows.saturating_mul(ROW).saturating_add(detailed.saturating_mul(DETAILS));
+    PAGE.saturating_sub(rest).clamp(FEWEST_PACKED, PACKED)
 }
 
 /// The size of these bytes when they are compressed.
@@ -212,7 +226,7 @@ mod tests {
         let calls =
             vec![call(0, 100, 0), call(0, 40, 1), call(50, 0, 2), call(60, 40, 1), call(200, 9, 3)];
         let mut lanes = [vec![], calls];
-        let (encoded, bytes) = encode(&mut lanes, 1_000);
+        let (encoded, bytes) = encode(&mut lanes, 1_000, PACKED);
         assert_eq!((encoded.grid, encoded.kept), (1, 5));
         assert_eq!(encoded.lanes[1].depth, 2);
         let expected =
@@ -228,9 +242,13 @@ mod tests {
         let short = (0..3_000_000).map(|i| call(i * 3, 1 + i as u64 % 2, i as u32 % 2));
         let long = (0..9).map(|i| call(i * 1_000_000, 900_000, 2));
         let mut lanes = [short.collect(), long.collect()];
-        let (encoded, bytes) = encode(&mut lanes, 0);
+        let (encoded, bytes) = encode(&mut lanes, 0, room(674, 200));
         assert!(encoded.kept <= CALLS && encoded.grid > 1, "{}", encoded.grid);
-        assert!(encoded.kept > CALLS / 8 && packed(&bytes) <= PACKED);
+        assert!(encoded.kept > CALLS / 8 && packed(&bytes) <= 904_320);
+        assert_eq!(
+            [room(9, 9), room(2_000, 200), room(9_000, 200)],
+            [PACKED, 480_000, FEWEST_PACKED]
+        );
         assert_eq!(encoded.lanes[1].calls, 9);
         assert!(lanes[0].iter().all(|call| call.name == 1), "the longer ones are kept");
     }

@@ -137,8 +137,8 @@ fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     let Function { tree, node, .. } = *function;
     let hits = plural(node.all.hits, "hit");
     let time = text::inclusive(loops, tree, node).map_or(String::new(), |time| format!(", {time}"));
-    let within = plural(function.loops.len() as u128, "loop");
-    format!("{hits}{time}, {within} that were entered")
+    let within = plural(function.loops.len() as u128, "entered loop");
+    format!("{hits}{time}, {within}")
 }
 
 /// The machine code of a node; `None` if it has no instructions.

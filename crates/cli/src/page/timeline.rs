@@ -64,11 +64,12 @@ impl From<Id<'_>> for Owned {
     }
 }
 
-/// Reads the timeline of a profile. Returns it, and the calls of its lanes as bytes.
-pub fn read(profile: &Profile) -> io::Result<(Timeline, Vec<u8>)> {
+/// Reads the timeline of a profile. Returns it, and the calls of its lanes as bytes, which are at most `room`
+/// when they are compressed.
+pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
     let mut sink = Sink::default();
     everything(&mut sink, profile)?;
-    Ok(sink.finish())
+    Ok(sink.finish(room))
 }
 
 impl Timeline {
@@ -216,7 +217,7 @@ impl Sink {
         number
     }
 
-    fn finish(self) -> (Timeline, Vec<u8>) {
+    fn finish(self, room: usize) -> (Timeline, Vec<u8>) {
         let begin = self.first.unwrap_or(0);
         let processes = &self.processes;
         let order = |lane: &Lane| {
@@ -247,7 +248,7 @@ impl Sink {
             calls.push(lane.calls);
         }
         let all = calls.iter().map(Vec::len).sum();
-        let (encoded, bytes) = encode::encode(&mut calls, begin);
+        let (encoded, bytes) = encode::encode(&mut calls, begin, room);
         for ((lane, _), of) in out.iter_mut().zip(&encoded.lanes) {
             (lane.depth, lane.offset, lane.bytes, lane.calls) =
                 (of.depth, of.offset, of.bytes, of.calls);
