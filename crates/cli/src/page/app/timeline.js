@@ -179,14 +179,14 @@ function canvasView(context, timeline, lanes, params, place) {
     }
     draw();
   };
-  /** Scrolls and zooms so that the chosen call is seen. */
-  const reveal = () => {
+  /** Scrolls and zooms so that the chosen call is seen. @param {number} [parts] It is at least one of these of the width. */
+  const reveal = (parts = 2000) => {
     const { chosen } = picture;
     const calls = chosen === null ? undefined : lanes[chosen.lane];
     if (chosen === null || calls === undefined) return;
     const [begin, end] = [calls.begins[chosen.call] ?? 0, calls.ends[chosen.call] ?? 0];
     const size = picture.to - picture.from;
-    if (begin < picture.from || end > picture.to || end - begin < size / 2000) {
+    if (begin < picture.from || end > picture.to || end - begin < size / parts) {
       const wanted = Math.max(Math.min(size, (end - begin) * 40), (end - begin) * 1.5);
       show((begin + end - wanted) / 2, (begin + end + wanted) / 2);
     }
@@ -280,7 +280,7 @@ function canvasView(context, timeline, lanes, params, place) {
     const from = numberOf(next.from, 0);
     const to = numberOf(next.to, span);
     show(from, to > from ? to : span);
-    if (next.from === undefined && picture.chosen !== null) reveal();
+    if (next.from === undefined && picture.chosen !== null) reveal(20);
   };
   /** @param {number} direction */
   const step = (direction) => {
@@ -293,8 +293,15 @@ function canvasView(context, timeline, lanes, params, place) {
     reveal();
     write();
   };
+  /** The part of the width at which the chosen call is, or the middle. */
+  const kept = () => {
+    const { chosen, from, to } = picture;
+    const calls = lanes[chosen?.lane ?? -1];
+    const part = (((calls?.begins[chosen?.call ?? -1] ?? NaN) + (calls?.ends[chosen?.call ?? -1] ?? NaN)) / 2 - from) / (to - from);
+    return part >= 0 && part <= 1 ? part : 0.5;
+  };
   /** @param {number} factor @param {number} [part] Of the width, what stays where it is. */
-  const zoom = (factor, part = 0.5) => {
+  const zoom = (factor, part = kept()) => {
     const size = picture.to - picture.from;
     const fixed = picture.from + size * part;
     const next = Math.min(span, size * factor);
