@@ -38,6 +38,7 @@ use crate::view::notes::{notes, reasons};
 use crate::view::overview::Overview;
 use crate::view::preempted;
 use crate::view::price;
+use crate::view::roles::roles;
 use crate::view::sampled;
 use crate::view::table::Table;
 use crate::view::units::{bytes, grouped, plural};
@@ -199,6 +200,8 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     });
     let (timeline, calls) = timeline.map_err(Failure::new)?;
     let mut all: Vec<TableOut> = wanted.forms.iter().map(|form| tables::of(form, &keys)).collect();
+    let roles = roles(profile, summary.rows.iter().map(|row| row.key));
+    all[0].explained.extend(roles.map(|(word, meaning)| format!("{word}{meaning}")));
     let (ops, series) = ops::of(profile, &found, &keys, &all[0], &timeline);
     let of_loops = tables::of_loops(wanted.loops);
     let sentences = match summary.calls {

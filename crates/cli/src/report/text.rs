@@ -3,7 +3,6 @@
 use std::io::{self, Write};
 
 use analysis::{By, SilentThread, ThreadTime};
-use profile::Role;
 
 use super::Report;
 use crate::terminal::visible;
@@ -11,7 +10,7 @@ use crate::view::between;
 use crate::view::head;
 use crate::view::held_back;
 use crate::view::inside;
-use crate::view::labels::{op_of, process_label, silent_label, thread_label};
+use crate::view::labels::{process_label, silent_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
 use crate::view::loops::expensive;
 use crate::view::losses;
@@ -20,9 +19,9 @@ use crate::view::open::series_of_plugins;
 use crate::view::overview::Overview;
 use crate::view::preempted;
 use crate::view::price;
+use crate::view::roles::roles;
 use crate::view::sampled;
 use crate::view::source;
-use crate::view::table::Table;
 use crate::view::text::{ASSUMED_ON_CPU, table};
 use crate::view::tracks::{self, LISTED};
 use crate::view::units::{grouped, percent, shorten, time};
@@ -84,7 +83,8 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "counters: ", text, width)?;
             writeln!(out)?;
         }
-        let roles = roles(overview, &report.table);
+        let rows = report.table.order.iter().filter_map(|row| overview.summary.rows.get(*row));
+        let roles = roles(overview.profile, rows.map(|row| row.key)).collect::<Vec<_>>();
         for (label, text) in &roles {
             wrapped(out, label, text, width)?;
         }
@@ -139,25 +139,6 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
         wrapped(out, "inside: ", &text, width)?;
     }
     Ok(())
-}
-
-/// The meanings of the words in parentheses after names, for the words that are shown.
-fn roles(overview: &Overview<'_>, table: &Table) -> Vec<(&'static str, &'static str)> {
-    let known = [
-        (Role::Run, "(run): ", "a call of a model's entry function"),
-        (Role::Range, "(range): ", "a part of the program that has this name, with the ops in it"),
-        (
-            Role::Region,
-            "(region): ",
-            "work of an op that is divided among threads, from its launch until all threads are done",
-        ),
-        (Role::Task, "(task): ", "what one thread did of such a region"),
-    ];
-    let rows = table.order.iter().filter_map(|row| overview.summary.rows.get(*row));
-    let shown: Vec<Role> =
-        rows.filter_map(|row| Some(op_of(overview.profile, row.key)?.role)).collect();
-    let known = known.into_iter().filter(|(role, ..)| shown.contains(role));
-    known.map(|(_, label, text)| (label, text)).collect()
 }
 
 fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) -> io::Result<()> {

@@ -16,6 +16,7 @@ pub mod overview;
 pub mod preempted;
 pub mod price;
 pub mod ranks;
+pub mod roles;
 pub mod sampled;
 pub mod tracks;
 pub mod usage;

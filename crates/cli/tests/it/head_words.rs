@@ -273,3 +273,23 @@ fn a_report_says_how_to_look_inside_of_a_kernel() {
     let even = printed("report", TVM, 1_900);
     assert!(even.contains("inside: dense takes 51.3 %"), "{even}");
 }
+
+/// The page says what the words after names mean, below the table that has them.
+#[test]
+fn words_after_names_are_explained_on_the_page() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    let machine = process.machine("torch");
+    let region = process.op(machine, Role::Region, "aten::mm", "");
+    let thread = process.thread("main");
+    thread.call(CallScript::op(region, 0, 5_000));
+    let (scratch, profile) = script.written();
+    let page = scratch.join("x.html");
+    run(&["report", "--html", page.to_str().unwrap()], &profile);
+    let text = std::fs::read_to_string(&page).unwrap();
+    let head: serde_json::Value =
+        serde_json::from_slice(&crate::page_data::block(&text, "head")).unwrap();
+    let explained = head["tables"][0]["explained"].as_array().unwrap();
+    let has = |word: &str| explained.iter().any(|line| line.as_str().unwrap().starts_with(word));
+    assert!(has("(region): ") && !has("(task): "), "{explained:?}");
+}
