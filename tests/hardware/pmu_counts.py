@@ -56,7 +56,7 @@ def ways(lab: Lab) -> None:
     read(2) says which way it was."""
     events = lab.events
     names = [events.instructions.typed, events.branches.typed]
-    why = "the events that stand in have no such way" if events.stand_in else machine.reads_without_kernel()
+    why = "a group with a breakpoint, which stands in, has no such way" if events.stand_in else machine.reads_without_kernel()
     with lab.result.check("reading by system calls") as said:
         report = lab.record(["-e", group(*names, events.beside)], str(ROUNDS))
         for counter in (events.instructions, events.branches):
@@ -80,9 +80,11 @@ def ways(lab: Lab) -> None:
         both = [group(events.instructions.typed), group(events.again.typed, events.beside)]
         report = lab.record(["-e", ",".join(both)], str(ROUNDS))
         found = reads(report)
-        expected = 4 * CALLS if why else 2 * CALLS
-        near = expected <= found <= expected + (0 if why else CALLS // 50)
-        expect(near, f"{found} read(2) in {CALLS} calls, expected {expected}")
+        least, most = (4 * CALLS, 4 * CALLS) if why else (2 * CALLS, 2 * CALLS + CALLS // 50)
+        if events.stand_in:
+            # On x86-64, page faults alone are read from a ring buffer, except after a context switch.
+            least, most = 2 * CALLS, 4 * CALLS
+        expect(least <= found <= most, f"{found} read(2) in {CALLS} calls, expected {least} to {most}")
         for kind in ("loop", "load"):
             counts = [pmu.difference(report, counter, kind) for counter in (events.instructions, events.again)]
             said.append(pmu.judge(events.instructions, kind, counts[0]))
