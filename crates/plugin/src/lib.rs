@@ -50,6 +50,7 @@
 //! | [`trace`] | handing over events, counters, devices and streams |
 //! | [`clock`] | from the times of a device to the times of a trace |
 //! | [`export`] | the functions behind [`export_plugin!`] |
+//! | [`signals`] | starting threads that get none of the program's signals |
 //!
 //! The interface in C, with the order of calls: `include/counterpoint/kineto_plugin.h`.
 
@@ -59,6 +60,7 @@ pub mod clock;
 pub mod export;
 mod extended;
 pub mod kind;
+pub mod signals;
 pub mod trace;
 
 use std::fmt;

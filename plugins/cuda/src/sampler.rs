@@ -75,7 +75,7 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     let (send, receive) = channel();
     let counters = counters.clone();
     // A new thread has the signals of the one that starts it.
-    let blocked = Blocked::new();
+    let blocked = plugin::signals::Blocked::new();
     let started = std::thread::Builder::new().name("cp-cuda-pm".to_owned()).spawn(move || {
         let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive, taker)));
     });
@@ -207,43 +207,5 @@ fn keep(device: u32, sample: &Sample<'_>, taker: Taker) {
                 Value { time: sample.start, device, counter: counter as u32, value: *value };
             (taker.value)(value);
         }
-    }
-}
-
-/// Blocks the program's signals until dropped, because the thread must not handle them. Signals that a
-/// thread's own instructions cause are not blocked.
-struct Blocked {
-    before: libc::sigset_t,
-}
-
-impl Blocked {
-    fn new() -> Self {
-        const OWN: [i32; 7] = [
-            libc::SIGSEGV,
-            libc::SIGBUS,
-            libc::SIGILL,
-            libc::SIGFPE,
-            libc::SIGTRAP,
-            libc::SIGSYS,
-            libc::SIGABRT,
-        ];
-        // SAFETY: plain calls on sets of our own, for which zeros are a value.
-        unsafe {
-            let mut all: libc::sigset_t = std::mem::zeroed();
-            let mut before = std::mem::zeroed();
-            libc::sigfillset(&mut all);
-            for signal in OWN {
-                libc::sigdelset(&mut all, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-            Self { before }
-        }
-    }
-}
-
-impl Drop for Blocked {
-    fn drop(&mut self) {
-        // SAFETY: the set that the thread had.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 }

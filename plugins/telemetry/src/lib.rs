@@ -40,7 +40,6 @@ mod nvml;
 mod sample;
 mod series;
 mod settings;
-mod signals;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -180,7 +179,7 @@ impl Session for Recording {
         let name = "cp-telemetry".to_owned();
         let requests = FlushRequests::of(self);
         // The thread inherits what is blocked.
-        let _calm = signals::Blocked::new();
+        let _calm = plugin::signals::Blocked::new();
         let work = move || shared.run(&settings, requests);
         *thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
         Ok(())

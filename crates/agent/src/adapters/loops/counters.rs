@@ -91,13 +91,14 @@ static TOLD: AtomicU32 = AtomicU32::new(0);
 /// knows: measured with this thread's counters, after [`prepare`], in about 0.1 ms. The readings are
 /// outside of the hit's own time, and inside of that of what is around it.
 pub fn tell(process: &Process, counters: u32) {
-    if TOLD.swap(process.serial(), Ordering::AcqRel) == process.serial() {
+    if TOLD.load(Ordering::Acquire) == process.serial() {
         return;
     }
-    if let Some(ticks) = measure(counters) {
-        // A failure is counted; it is not tried again.
-        let _ = process.append_loops(&LoopFrame::Reading(ticks).to_bytes());
-    }
+    // A thread whose counters cannot be read leaves this to the next one. Two threads may both tell.
+    let Some(ticks) = measure(counters) else { return };
+    TOLD.store(process.serial(), Ordering::Release);
+    // A failure is counted; it is not tried again.
+    let _ = process.append_loops(&LoopFrame::Reading(ticks).to_bytes());
 }
 
 /// `None`: this thread's counters cannot be read.
