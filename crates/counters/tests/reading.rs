@@ -427,3 +427,103 @@ fn software_counters_are_read_without_their_descriptors() {
     }
     assert!(in_user > 10, "{in_user}");
 }
+
+/// More events in a second than the kernel's limit for samples (`kernel.perf_event_max_sample_rate`, usually
+/// 100,000), and hundreds of times what the ring buffer has room for.
+#[test]
+fn no_event_is_lost_however_many_there_are() {
+    if !can_count() {
+        return;
+    }
+    let plan = Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS)]).unwrap();
+    let (in_user, by_kernel) = (plan.clone().with_steady_ticks(ns_per_tick()), plan);
+    let mut counters = [ThreadCounters::closed(), ThreadCounters::closed()];
+    counters[0].open(&in_user).unwrap();
+    counters[1].open(&by_kernel).unwrap();
+    let mut before = [Readings::new(), Readings::new()];
+    let mut after = before.clone();
+    for round in 0..3 {
+        // The kernel's interval is around the other one. What is between their ends, such as copies of pages after a
+        // fork in another thread, is only in the kernel's.
+        for i in [1, 0] {
+            assert_eq!(counters[i].read(&mut before[i]), ReadStatus::Complete);
+        }
+        for _ in 0..100 {
+            Fresh::new(2000 * 4096).touch(4096);
+        }
+        for i in [0, 1] {
+            assert_eq!(counters[i].read(&mut after[i]), ReadStatus::Complete);
+        }
+        let counts = [0, 1].map(|i| after[i].since(&before[i], 0).unwrap());
+        // The first round also faults in this function's own memory.
+        if round > 0 {
+            assert!(200_000 <= counts[0] && counts[0] <= counts[1], "{counts:?}");
+        }
+    }
+}
+
+/// A user without rights may lock little memory. When it is used up, the kernel is asked, and counts stay exact.
+#[test]
+fn without_locked_memory_the_kernel_is_asked() {
+    if !can_count() {
+        return;
+    }
+    let ticks = ns_per_tick();
+    // SAFETY: the child has only this thread, and exits.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: plain calls; a failure leaves the rights as they are, which the status tells.
+        let status = unsafe {
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::setrlimit(libc::RLIMIT_MEMLOCK, &none);
+            match libc::setresuid(65_534, 65_534, 65_534) {
+                0 => exhausted(ticks),
+                _ => 3,
+            }
+        };
+        // SAFETY: nothing is left to do.
+        unsafe { libc::_exit(status) };
+    }
+    let mut status = 0;
+    // SAFETY: this is our child.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    match libc::WEXITSTATUS(status) {
+        _ if !libc::WIFEXITED(status) => panic!("the child ended with status {status}"),
+        3 => eprintln!("SKIPPED: a user without rights may not count here"),
+        status => assert_eq!(status, 0, "1: a wrong count; 2: memory was never used up"),
+    }
+}
+
+/// Opens counters until one has no ring buffer. 0: there was one, and all counts were right.
+fn exhausted(ticks: u64) -> i32 {
+    let plan = Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS)]).unwrap();
+    let plan = plan.with_steady_ticks(ticks);
+    let mut open = Vec::new();
+    for _ in 0..400 {
+        let mut counters = ThreadCounters::closed();
+        if counters.open(&plan).is_err() {
+            return if open.is_empty() { 3 } else { 2 };
+        }
+        let (mut begin, mut end) = (Readings::new(), Readings::new());
+        let mut count = || {
+            let memory = Fresh::new(100 * 4096);
+            let complete = counters.read(&mut begin) == ReadStatus::Complete;
+            memory.touch(4096);
+            let found = (counters.read(&mut end) == ReadStatus::Complete && complete)
+                .then(|| end.since(&begin, 0))
+                .flatten();
+            drop(memory);
+            found
+        };
+        // The first time, memory of this function is touched, too.
+        count();
+        if count() != Some(100) {
+            return 1;
+        }
+        if counters.user_reads() == 0 {
+            return 0;
+        }
+        open.push(counters);
+    }
+    2
+}
