@@ -58,7 +58,7 @@ pub(crate) struct Table {
     alive: usize,
     /// Null for a counter without a page. A group has either all of its pages or none.
     pages: [*const Page; MAX_COUNTERS],
-    /// A mask of the counters with a ring buffer behind their page.
+    /// A mask of the counters whose page is followed by a ring buffer.
     with_ring: u32,
     rings: Rings,
 }

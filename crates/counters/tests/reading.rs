@@ -468,7 +468,8 @@ fn without_locked_memory_the_kernel_is_asked() {
     if !can_count() {
         return;
     }
-    let ticks = ns_per_tick();
+    let plan = Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS)]).unwrap();
+    let plan = plan.with_steady_ticks(ns_per_tick());
     // SAFETY: the child has only this thread, and exits.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -477,7 +478,7 @@ fn without_locked_memory_the_kernel_is_asked() {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_MEMLOCK, &none);
             match libc::setresuid(65_534, 65_534, 65_534) {
-                0 => exhausted(ticks),
+                0 => exhausted(&plan),
                 _ => 3,
             }
         };
@@ -495,13 +496,11 @@ fn without_locked_memory_the_kernel_is_asked() {
 }
 
 /// Opens counters until one has no ring buffer. 0: there was one, and all counts were right.
-fn exhausted(ticks: u64) -> i32 {
-    let plan = Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS)]).unwrap();
-    let plan = plan.with_steady_ticks(ticks);
+fn exhausted(plan: &Plan) -> i32 {
     let mut open = Vec::new();
     for _ in 0..400 {
         let mut counters = ThreadCounters::closed();
-        if counters.open(&plan).is_err() {
+        if counters.open(plan).is_err() {
             return if open.is_empty() { 3 } else { 2 };
         }
         let (mut begin, mut end) = (Readings::new(), Readings::new());

@@ -59,7 +59,7 @@ impl Asked {
 /// All builders of this process.
 static BUILDERS: Known<Builder> = Known::new();
 
-/// The object behind a builder's handle.
+/// The object that a builder's handle stands for.
 #[derive(Debug)]
 pub struct Builder {
     state: Lock<State>,

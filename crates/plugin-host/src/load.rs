@@ -199,7 +199,7 @@ unsafe impl Send for Profiler {}
 // SAFETY: as above.
 unsafe impl Sync for Profiler {}
 
-/// The objects behind the handles of registries.
+/// The objects that handles of registries stand for.
 static REGISTRIES: Known<Mutex<Collecting>> = Known::new();
 
 /// What `registerProfiler` collects during one call of `KinetoPlugin_register`.

@@ -46,7 +46,7 @@ fn shapes() -> ProfileScript {
     script
 }
 
-/// In a narrow terminal, names have their arguments behind them, and a filter is about names all the same.
+/// In a narrow terminal, arguments are printed after the name. A filter is still compared with the name alone.
 #[test]
 fn a_filter_chooses_the_same_ops_at_every_width() {
     let (_scratch, dir) = shapes().written();

@@ -81,7 +81,7 @@ pub(crate) fn mapped() -> usize {
     2 * sys::page_size()
 }
 
-/// Whether there is a ring buffer behind the page.
+/// Whether a ring buffer follows the page.
 pub(crate) fn is_ring(page: &Page) -> bool {
     page.data_size.load(Ordering::Relaxed) != 0
 }

@@ -5,7 +5,7 @@ use analysis::{By, Summary, TracksSummary};
 use model::metric::Bound;
 use profile::Profile;
 
-/// The data behind a view of calls.
+/// The data that views of calls show.
 #[derive(Clone, Copy)]
 pub struct Overview<'a> {
     pub profile: &'a Profile,
