@@ -1,4 +1,5 @@
-//! `report-10m`: the time for reading ten million recorded calls.
+//! `report-10m`: the time for reading ten million recorded calls, of workgroups, and of ops inside of the runs of a
+//! virtual machine.
 
 use std::process::{Command, Stdio};
 
@@ -12,33 +13,42 @@ use crate::process::{cargo, output};
 const CALLS: u32 = 10_000_000;
 const COUNTERS: u32 = 2;
 
+/// A name, the example of testkit that makes the profile, and the most time in ms and memory in MiB.
+const PROFILES: [(&str, &str, f64, f64); 2] =
+    [("flat", "big-profile", 500.0, 100.0), ("nested", "big-ops", 1000.0, 200.0)];
+
 pub fn prepare(layout: &Layout) -> Result<Plan> {
     let program = dist::release(layout)?.program();
-    let profile = layout.target.join("bench/ten-million.cpt");
-    if profile.exists() {
-        std::fs::remove_dir_all(&profile)?;
-    }
-    let mut generate = cargo();
-    generate.args(["run", "--release", "--package", "counterpoint-testkit"]);
-    generate.args(["--example", "big-profile", "--target-dir"]).arg(&layout.target).arg("--");
-    generate.arg(&profile).args([CALLS.to_string(), COUNTERS.to_string()]);
-    output(&mut generate, "make a profile of ten million calls")?;
-    let figure = |name: &str, unit, reading: &str, at_most| {
-        Figure::value(name, unit, Of::new("report", reading), Some(at_most))
-    };
-    Ok(Plan {
-        cases: vec![Case::new("report", Observe::PrivateMemory, move || {
+    let (mut cases, mut figures) = (Vec::new(), Vec::new());
+    for (label, example, ms, mib) in PROFILES {
+        let profile = layout.bench()?.join(format!("ten-million-{label}.cpt"));
+        if profile.exists() {
+            std::fs::remove_dir_all(&profile)?;
+        }
+        let mut generate = cargo();
+        generate.args(["run", "--release", "--package", "counterpoint-testkit"]);
+        generate.args(["--example", example, "--target-dir"]).arg(&layout.target).arg("--");
+        generate.arg(&profile).args([CALLS, COUNTERS].map(|n| n.to_string()));
+        output(&mut generate, "make a profile of ten million calls")?;
+        let figure = |name: &str, unit, reading: &str, at_most| {
+            let name = format!("{label}: {name}");
+            Figure::value(&name, unit, Of::new(label, reading), Some(at_most))
+        };
+        figures.push(figure("wall time", "ms", "wall", ms));
+        figures.push(figure("highest private memory", "KiB", "private", mib * 1024.0));
+        let program = program.clone();
+        cases.push(Case::new(label, Observe::PrivateMemory, move || {
             let mut command = Command::new(&program);
             command.arg("report").arg(&profile).stdout(Stdio::null());
             command
-        })],
-        figures: vec![
-            figure("wall time", "ms", "wall", 3000.0),
-            figure("highest private memory", "KiB", "private", 500.0 * 1024.0),
-        ],
+        }));
+    }
+    Ok(Plan {
+        cases,
+        figures,
         rounds: USUAL_ROUNDS,
         notes: vec![format!(
-            "{CALLS} calls with {COUNTERS} counters, made by testkit's example big-profile; files in the page cache"
+            "{CALLS} calls with {COUNTERS} counters, made by testkit's examples big-profile (flat: workgroups) and big-ops (nested: runs of a virtual machine with their ops); files in the page cache"
         )],
     })
 }
