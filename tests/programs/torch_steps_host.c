@@ -11,8 +11,11 @@
  *   tail                        3 calls; after the steps, calls of aten::tail until they are announced, and then
  *                               50,000 more
  *
+ *   inside                      3 calls, which are inside of a call of aten::around
+ *
  * It prints how often it called aten::other. With `threads`, another thread makes 2 calls of aten::worker in each
- * step. With `fork`, a child that is forked in the middle of each hundredth step makes 7 calls of aten::child.
+ * step. With `fork`, a child that is forked in the middle of each hundredth step makes 7 calls of aten::child. With
+ * `inside`, that child is forked inside of aten::around, and leaves aten::around after its calls.
  * With `kill`, it kills itself after the last step. With `none` and the others, aten::first is called 4 times before
  * the first step.
  */
@@ -36,19 +39,25 @@ static volatile int wanted = 1;
 /* What PyTorch's sampling does. */
 static unsigned canary;
 
-static void op(const char* name) {
-  counterpoint_torch_call_t what = {0};
-  what.size = sizeof(what);
-  what.name = name;
-  what.sequence = -1;
-  what.thread = 1;
+/* Returns whether the op is announced, so that its end must be, too. */
+static int begin(counterpoint_torch_call_t* what, const char* name) {
+  memset(what, 0, sizeof(*what));
+  what->size = sizeof(*what);
+  what->name = name;
+  what->sequence = -1;
+  what->thread = 1;
   if (table && !wanted && ++canary % 256 == 0 && table->is_overdue()) wanted = 1;
-  if (!table || !wanted) return;
+  if (!table || !wanted) return 0;
   /* What announcing an op costs. Far above what the processor time of a step varies by. */
   for (volatile int spin = 0; spin < 2000; ++spin) {
   }
-  if (!table->begin_known(&what, &what)) table->begin(&what, &what);
-  table->end(&what, NULL);
+  if (!table->begin_known(what, what)) table->begin(what, what);
+  return 1;
+}
+
+static void op(const char* name) {
+  counterpoint_torch_call_t what;
+  if (begin(&what, name)) table->end(&what, NULL);
 }
 
 static void step(void) {
@@ -79,12 +88,17 @@ static void* work(void* unused) {
   }
 }
 
-static void child(void) {
+/* Forks a child that ends `around`, if there is one. */
+static void fork_child(counterpoint_torch_call_t* around) {
+  const pid_t pid = fork();
+  if (pid > 0) waitpid(pid, NULL, 0);
+  if (pid != 0) return;
   if (table && by_steps) {
     wanted = 1;
     by_steps = table->steps(1);
   }
   for (int i = 0; i < 7; ++i) op("aten::child");
+  if (around) table->end(around, NULL);
   exit(0);
 }
 
@@ -93,6 +107,7 @@ int main(int argc, char** argv) {
   const char* mode = argv[1];
   const int steps = atoi(argv[2]), is_none = !strcmp(mode, "none"), forks = !strcmp(mode, "fork");
   const int varies = !strcmp(mode, "varying"), threads = !strcmp(mode, "threads");
+  const int inside = !strcmp(mode, "inside");
   table = dlsym(RTLD_DEFAULT, "counterpoint_torch_ops");
   if (table) {
     if (table->apart_bytes > 4096) return 2;
@@ -114,17 +129,17 @@ int main(int argc, char** argv) {
     random ^= random >> 7;
     random ^= random << 17;
     const int count = varies ? 1 + (int)(random % 9) : 3;
+    counterpoint_torch_call_t around;
+    const int is_around = inside && begin(&around, "aten::around");
     for (int j = 0; j < count; ++j) op("aten::other");
+    if (inside && i % 100 == 99) fork_child(is_around ? &around : NULL);
+    if (is_around) table->end(&around, NULL);
     others += count;
     if (threads) {
       pthread_barrier_wait(&barrier);
       pthread_barrier_wait(&barrier);
     }
-    if (forks && i % 100 == 99) {
-      const pid_t pid = fork();
-      if (pid == 0) child();
-      waitpid(pid, NULL, 0);
-    }
+    if (forks && i % 100 == 99) fork_child(NULL);
   }
   if (!strcmp(mode, "tail")) {
     const struct timespec pause = {0, 1000000};

@@ -1,10 +1,13 @@
 //! The same quantity is the same number in every view and format, over random profiles of all kinds: calls
 //! inside of calls, dispatches on several workers, ops of virtual machines with tasks on other threads, runs
-//! with a budget, lost pages, imported traces. And no view shows what a stranger must never see
+//! with a budget, lost pages, instrumented loops, imported traces. And no view shows what a stranger must never see
 //! ([`crate::strangers_screen`]).
 //!
 //! `COUNTERPOINT_PROFILES=1000` looks at a thousand. Each depends on its number only, so that
 //! `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one.
+
+mod loops;
+mod random_loops;
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -206,14 +209,21 @@ fn lose(r: &mut Random, script: &mut ProfileScript) {
     process.losses.push((losses[r.below(3) as usize], 1 + r.below(9), 0));
 }
 
+/// How many kinds of profiles there are.
+const KINDS: u64 = 6;
+
 /// Writes the random profile with this number. Returns what kind it is.
 fn write(number: u64, scratch: &Scratch, dir: &Path) -> &'static str {
     let mut r = Random(0x5a3e_0f26 + 0x9e37_79b9 * (number + 1));
-    let (name, mut script) = match number % 5 {
+    let (name, mut script) = match number % KINDS {
         0 => ("nested", crate::account::script(&mut r)),
         1 => ("dispatches", dispatches(&mut r)),
         2 => ("machine", machine(&mut r)),
         3 => ("sampled", sampled(&mut r)),
+        4 => {
+            random_loops::write(&mut r, dir);
+            return "loops";
+        }
         _ => {
             let file = scratch.join("trace.json");
             std::fs::write(&file, trace(&mut r).to_string()).unwrap();
@@ -487,7 +497,7 @@ fn number_of<'a>(row: &'a Value, column: &str) -> Option<&'a Value> {
 #[test]
 fn every_view_and_format_has_the_same_numbers() {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
-    let profiles: u64 = number("COUNTERPOINT_PROFILES").unwrap_or(25);
+    let profiles: u64 = number("COUNTERPOINT_PROFILES").unwrap_or(30);
     let first: u64 = number("COUNTERPOINT_SEED").unwrap_or(0);
     let (mut compared, mut wrong) = (0, Vec::new());
     for number in first..first + profiles {
@@ -507,8 +517,11 @@ fn every_view_and_format_has_the_same_numbers() {
         }
         look.lives();
         look.other_views();
+        if kind == "loops" {
+            look.loops(&scratch);
+        }
         // All views, of every fifth profile of each kind.
-        if number / 5 % 5 == 0 {
+        if number / KINDS % 5 == 0 {
             look_at(&dir, &what);
         }
         compared += look.compared;

@@ -2,6 +2,7 @@
 //! (`tests/programs/torch_steps_host.c`) plays PyTorch; `tests/python/torch/test_steps.py` has the same for
 //! PyTorch itself.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
 use profile::{CountedCalls, Profile};
@@ -173,6 +174,28 @@ fn a_child_that_is_forked_in_any_step_is_seen_whole() {
         (sum(&profile, "aten::child"), seen(&profile, "aten::child")),
         (7 * children, 7 * children)
     );
+}
+
+/// The child leaves the op in which it was forked. That op is the parent's alone.
+#[test]
+fn a_child_that_is_forked_inside_of_an_op_is_seen_whole() {
+    let Some((recorded, others)) = run("inside", &[]) else { return };
+    let profile = recorded.profile();
+    let (_, away) = steps(&profile);
+    assert!(away > STEPS / 2 && others == 3 * STEPS);
+    for (op, each) in [("aten::around", 1), ("aten::other", 3)] {
+        assert_eq!(sum(&profile, op), each * STEPS, "{op}");
+        assert_eq!(seen(&profile, op), each * (STEPS - away), "{op}");
+    }
+    let children = STEPS / 100;
+    assert_eq!(
+        (sum(&profile, "aten::child"), seen(&profile, "aten::child")),
+        (7 * children, 7 * children)
+    );
+    let parent = calls(&profile, "aten::around")[0].process;
+    let of_parent = |op: &str| calls(&profile, op).iter().all(|one| one.process == parent);
+    assert!(of_parent("aten::around") && !of_parent("aten::child"));
+    assert_eq!(recorded.losses(), BTreeMap::new());
 }
 
 #[test]
