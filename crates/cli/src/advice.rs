@@ -1,4 +1,4 @@
-//! What to do about an error or a finding: the only place with advice about counters, names,
+//! Advice about errors and findings. This is the only place with advice about counters, names,
 //! metrics and the machine. The other crates give a cause, with the facts that belong to it; this
 //! module has a sentence for people about each cause.
 //!
@@ -11,7 +11,7 @@
 //! | `wanted` | words that people type for which there is no counter (`ipc`, `memory`) |
 //! | `devices` | a device that cannot be counted |
 //!
-//! Advice about one command (such as another output directory) is where that command fails:
+//! Advice about one command (such as another output directory) is given where that command fails:
 //! [`Failure::hint`](crate::failure::Failure::hint).
 
 mod counters;
@@ -32,7 +32,7 @@ pub use names::for_name;
 use ::machine::Machine;
 use ::names::defaults::{VariableError, VariableProblem};
 
-/// What to do about a variable whose list cannot be used.
+/// Returns advice about an environment variable whose list of counters cannot be used.
 pub fn for_variable(error: &VariableError, machine: &Machine) -> Option<String> {
     match &*error.problem {
         VariableProblem::Name(error) => for_name(error, machine),
@@ -40,17 +40,19 @@ pub fn for_variable(error: &VariableError, machine: &Machine) -> Option<String> 
     }
 }
 
-/// How to let a container count: with its default filter and with the kernel's own rules.
+/// Advice for a container that may not count: start it with the capability, or with a filter of
+/// system calls that allows `perf_event_open`.
 const CONTAINER: &str = "start the container with --cap-add PERFMON (Docker, Podman; in Kubernetes \
      securityContext.capabilities.add), or with a seccomp profile that allows perf_event_open";
 
-/// How to give a command CAP_PERFMON. `setcap` on the program does not help: a program that gets
-/// capabilities from its file ignores LD_PRELOAD (ld.so(8), secure execution). A program that gets
-/// ambient capabilities does not ignore it.
+/// Advice that gives a command CAP_PERFMON. `setcap` on the program does not help: a program that
+/// gets capabilities from its file ignores LD_PRELOAD (ld.so(8), secure execution). A program that
+/// gets ambient capabilities does not ignore it.
 const WITH_PERFMON: &str = "run as root, or with CAP_PERFMON: sudo setpriv --reuid=$(id -u) \
      --regid=$(id -g) --init-groups --inh-caps=+perfmon --ambient-caps=+perfmon COMMAND";
 
-/// The command that changes a setting of the kernel. In a container settings can only be read.
+/// The command that changes a setting of the kernel. In a container, settings can only be read, so
+/// the command is for the host.
 fn sysctl(setting: &str, machine: &Machine) -> String {
     match machine.container() {
         None => format!("sudo sysctl {setting}"),
@@ -58,9 +60,9 @@ fn sysctl(setting: &str, machine: &Machine) -> String {
     }
 }
 
-/// The command that lets this user read tracefs. Its mode is not enough: the files belong to the
-/// group of the mount and are closed to others (measured, Linux 6.18). The shell fills in the user's
-/// group.
+/// The command that lets this user read tracefs. The mode of the mount alone is not enough: the
+/// files belong to the group of the mount and are closed to others (measured, Linux 6.18). The
+/// shell fills in the user's group.
 const OPEN_TRACEFS: &str = "sudo mount -o remount,mode=755,gid=$(id -g) /sys/kernel/tracing";
 
 /// The command that mounts tracefs.

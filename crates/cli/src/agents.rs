@@ -1,6 +1,6 @@
-//! `counterpoint help agents`: what a program, or a language model, has to know to use Counterpoint. It is put
-//! together from what the program itself parses and from the pages that people read, so that it cannot say
-//! anything else than they do.
+//! `counterpoint help agents`: prints what a program, or a language model, has to know to use
+//! Counterpoint. The text is put together from the options that the program itself parses and from
+//! the pages that people read, so it cannot contradict them.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -81,7 +81,7 @@ fn text() -> String {
     text
 }
 
-/// The part of a page that begins with `first` and ends before `end`.
+/// Returns the part of `page` from the first `first` to the next `end`.
 fn before(page: &str, first: &str, end: &str) -> String {
     let Some(at) = page.find(first) else { return String::new() };
     let part = &page[at..];
@@ -96,14 +96,14 @@ mod tests {
     #[test]
     fn every_part_of_a_page_is_found() {
         let text = text();
-        // A row of each table, and a heading of each list.
+        // The parts are a row of each table, and a heading of each list.
         for part in ["| where did the time go? |", "counterpoint.report/1", "| `self` |", "stats: "]
         {
             assert!(text.contains(part), "{part}");
         }
         let (_, truths) = text.split_once("# What is always true\n\n").unwrap();
         assert!(truths.len() > 200, "{truths}");
-        // As many schemas as the page has headings with one.
+        // The text has as many schemas as the page has headings with a schema.
         let headed = SCHEMAS
             .lines()
             .filter(|line| line.starts_with("## ") && line.contains("`counterpoint."));

@@ -1,6 +1,6 @@
 //! The process that asked for a recording: when it ends, the recording is over.
 
-/// Returns the command line of `process`. Empty if it cannot be read.
+/// Returns the command line of `process`. It is empty if it cannot be read.
 pub fn command_of(process: u32) -> Vec<String> {
     let raw = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
     let text = raw.strip_suffix(&[0]).unwrap_or(&raw);

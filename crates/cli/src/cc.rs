@@ -1,4 +1,5 @@
-//! `counterpoint cc` and `counterpoint c++`: clang, whose results count and time their loops.
+//! `counterpoint cc` and `counterpoint c++`: run clang so that the compiled code counts and times
+//! its loops.
 //!
 //! ```text
 //!  a command line of clang
@@ -10,11 +11,11 @@
 //!        and, without -c, clang with objects in place of the sources, which links
 //! ```
 //!
-//! A build must never fail because of us. Errors and warnings are those of the first step, which has all of
-//! the user's options. They are shown at the end: if the second step says something that the first one did not (a stack
-//! frame is too large, the assembler finds an error), clang compiles everything again as if we were not there. If a text
-//! cannot be instrumented, or clang does not accept it afterwards, the second step gets the text as it was, and one line
-//! says so.
+//! A build must never fail because of us. Errors and warnings are those of the first step, which
+//! has all of the user's options. They are shown at the end: if the second step says something that
+//! the first one did not (a stack frame is too large, the assembler finds an error), clang compiles
+//! everything again as if we were not there. If a text cannot be instrumented, or clang does not
+//! accept it afterwards, the second step gets the text as it was, and one line says so.
 
 mod arguments;
 mod compile;
@@ -58,17 +59,16 @@ pub struct PlusArgs {
     words: Vec<OsString>,
 }
 
-/// Compiles C.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     compile(Language::C, args.words)
 }
 
-/// Compiles C++.
 pub fn plus_main(args: PlusArgs) -> Result<ExitCode, Failure> {
     compile(Language::Plus, args.words)
 }
 
-/// The command line of a compiler. It is not parsed as ours: `--color`, `--help` and `--version` are clang's, too.
+/// Runs the command if the words ask for `cc` or `c++`. These words are not parsed as our options,
+/// because `--color`, `--help` and `--version` are also options of clang.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let language = match words.get(1)?.to_str()? {
         "cc" => Language::C,
@@ -90,7 +90,8 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     };
     let has_sources = Line::read(&words).is_ok_and(|line| line.has_sources());
     if has_sources {
-        // A mistyped variable ends every step that compiles, also those that are not instrumented.
+        // A mistyped variable is an error of every step that compiles, also if the step would not
+        // be instrumented.
         Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     }
     if !is_clang(&compiler) {
@@ -102,7 +103,7 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     }
     let line = match Line::read(&words) {
         Ok(line) => line,
-        // A response file that cannot be read: clang says so.
+        // A response file cannot be read: clang reports it.
         Err(_) => return Err(become_compiler(&compiler, &words)),
     };
     let plan = match line.plan() {
@@ -126,7 +127,8 @@ fn compile(language: Language, mut words: Vec<OsString>) -> Result<ExitCode, Fai
     }
 }
 
-/// Whether the first word is a compiler, and not an argument of one: no option, and not a file of ours to compile.
+/// Whether the first word is a compiler: not an option, and not a source file to compile with our
+/// compiler.
 fn is_program(word: &OsStr) -> bool {
     let name = Path::new(word).file_name().and_then(OsStr::to_str).unwrap_or_default();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-' || c == '.');
@@ -137,7 +139,7 @@ fn is_program(word: &OsStr) -> bool {
     })
 }
 
-/// Makes this process the compiler. Returns only if that is impossible.
+/// Replaces this process by the compiler. Returns only if that fails.
 fn become_compiler(compiler: &Path, words: &[OsString]) -> Failure {
     let error = Command::new(compiler).args(words).exec();
     Failure::new(format!("start {}: {error}", compiler.display()))

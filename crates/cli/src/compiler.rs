@@ -1,4 +1,4 @@
-//! The compilers that `cc`, `c++` and `rustc` stand in for, and how they are run.
+//! Finds and runs the compilers that `cc`, `c++` and `rustc` stand in for.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Write};
@@ -38,7 +38,8 @@ impl Language {
     }
 }
 
-/// The compiler that a variable names, or else `clang`, or else the newest `clang-N`.
+/// Returns the compiler that the variable of the language names, or else `clang`, or else the
+/// newest `clang-N`.
 pub fn find(language: Language) -> Result<PathBuf, Failure> {
     let variable = language.variable();
     if let Some(named) = std::env::var_os(variable).filter(|named| !named.is_empty()) {
@@ -62,7 +63,8 @@ fn installed(language: Language) -> Option<PathBuf> {
     in_path(program).or_else(|| versions.filter_map(|name| in_path(&name)).next())
 }
 
-/// Whether a program is clang, by its name or else by what it says about itself: `cc` may be either.
+/// Whether a program is clang, judged by its name or else by its `--version`: `cc` may be clang or
+/// another compiler.
 pub fn is_clang(program: &Path) -> bool {
     let name = program.file_name().and_then(OsStr::to_str).unwrap_or_default();
     if name.contains("clang") {
@@ -72,7 +74,7 @@ pub fn is_clang(program: &Path) -> bool {
     said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains("clang version"))
 }
 
-/// A clang that reads the text of this LLVM.
+/// Finds a clang that can read LLVM IR of this version of LLVM.
 pub fn reads(llvm: u32) -> Option<PathBuf> {
     let version = |program: &Path| -> Option<u32> {
         let said = Command::new(program).arg("-dumpversion").stdin(Stdio::null()).output().ok()?;
@@ -90,17 +92,17 @@ pub fn reads(llvm: u32) -> Option<PathBuf> {
         .find(|file| version(file).is_some_and(|version| version >= llvm))
 }
 
-/// A text, instrumented.
+/// The result of instrumenting LLVM IR.
 pub enum Text {
-    /// And what was done, in a line, if the user wants to know.
+    /// The instrumented IR, and a line about what was instrumented if the user asked for one.
     Instrumented(Vec<u8>, Option<String>),
-    /// There is nothing in it that was asked for.
+    /// The IR has no loop or function that the user selected.
     NoLoops,
-    /// Why not.
+    /// The IR cannot be instrumented for this reason.
     Cannot(String),
 }
 
-/// Instruments the text of a file.
+/// Instruments the LLVM IR of one source file.
 pub fn instrumented(text: &[u8], source: &str, selection: &Selection) -> Text {
     let filter = |name: &str| selection.names(name);
     let options = Options {
@@ -123,14 +125,14 @@ pub fn instrumented(text: &[u8], source: &str, selection: &Selection) -> Text {
     }
 }
 
-/// What a compiler left behind.
+/// The result of a compiler that ended.
 pub struct Ended {
     pub status: ExitStatus,
     pub output: Vec<u8>,
     pub messages: Vec<u8>,
 }
 
-/// Runs a step: `input` is its standard input, and its output and its messages are returned.
+/// Runs a step with `input` as its standard input. Returns its output and its messages.
 pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     if input.is_some() {
         command.stdin(Stdio::piped());
@@ -138,8 +140,8 @@ pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(&mut command)?;
     let (pipe, out, err) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    // All pipes at the same time: the compiler may write before it has read everything. One that reads no
-    // more of its input has failed, and says so.
+    // All pipes are served at the same time, because the compiler may write before it has read
+    // everything. A compiler that stops reading its input has failed and reports that itself.
     let (output, messages) = std::thread::scope(|scope| {
         scope.spawn(move || {
             if let (Some(mut pipe), Some(input)) = (pipe, input) {
@@ -153,28 +155,30 @@ pub fn step(mut command: Command, input: Option<&[u8]>) -> io::Result<Ended> {
     Ok(Ended { status: end(child)?, output: output?, messages: messages? })
 }
 
-/// Runs a step whose output and messages are the user's.
+/// Runs a step whose output and messages go to the user.
 pub fn status(mut command: Command) -> io::Result<ExitStatus> {
     end(start(&mut command)?)
 }
 
-/// The process of the step, or 0, and the signal that is to end us, or 0.
+/// The process id of the running step, or 0.
 static CHILD: AtomicI32 = AtomicI32::new(0);
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
-/// Starts a step. From now on, a signal that ends a command ends the step, and us when the files in between are
-/// removed: every step fails, and [`end_if_interrupted`] ends us.
+/// Starts a step. From now on, a signal that would end this process ends the step. All later steps
+/// fail, so that the caller can remove its temporary files and then call [`end_if_interrupted`],
+/// which ends this process with the same signal.
 fn start(command: &mut Command) -> io::Result<Child> {
     extern "C" fn interrupt(signal: libc::c_int) {
         SIGNAL.store(signal, Ordering::SeqCst);
         let child = CHILD.load(Ordering::SeqCst);
         if child != 0 {
-            // SAFETY: async-signal-safe, and takes no pointer.
+            // SAFETY: `kill` is async-signal-safe and takes no pointer.
             unsafe { libc::kill(child, signal) };
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: a zeroed `sigaction` is valid; both outlive the calls. What is ignored stays so.
+        // SAFETY: a zeroed `sigaction` is valid, and `action` lives longer than both calls. A
+        // signal that is ignored stays ignored.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -189,14 +193,13 @@ fn start(command: &mut Command) -> io::Result<Child> {
     CHILD.store(child.id().cast_signed(), Ordering::SeqCst);
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 {
-        // The signal came before the process was known.
-        // SAFETY: takes no pointer.
+        // The signal came before `CHILD` was set. SAFETY: `kill` takes no pointer.
         unsafe { libc::kill(child.id().cast_signed(), signal) };
     }
     Ok(child)
 }
 
-/// Waits for a step. It is an error if a signal is to end us.
+/// Waits for a step. Fails if a signal has asked this process to end.
 fn end(mut child: Child) -> io::Result<ExitStatus> {
     let status = child.wait();
     CHILD.store(0, Ordering::SeqCst);
@@ -206,11 +209,11 @@ fn end(mut child: Child) -> io::Result<ExitStatus> {
     }
 }
 
-/// Ends us with the signal that came, if one did.
+/// Ends this process with the signal that came, if one came.
 pub fn end_if_interrupted() {
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 {
-        // SAFETY: both take no pointer.
+        // SAFETY: `signal` with `SIG_DFL` and `raise` take no pointer.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
@@ -226,23 +229,25 @@ fn all(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The exit status that passes on how a program ended.
+/// Returns the exit status with which we pass on how a program ended: its own, or 128 plus the
+/// number of the signal.
 pub fn passed_on(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
-/// The most interesting line of what a compiler said.
+/// Returns the first line with the word `error` of a compiler's messages, or else their first line.
 pub fn first_error(messages: &[u8]) -> String {
     let text = String::from_utf8_lossy(messages);
     let telling = text.lines().find(|line| line.contains("error"));
     telling.or_else(|| text.lines().next()).unwrap_or("it said nothing").trim().to_owned()
 }
 
-/// The second step of every language: from text to an object. `flags` go before the input.
+/// Builds the second step of every language, from LLVM IR on standard input to an object. `flags`
+/// go before the input.
 pub fn assemble(compiler: &Path, flags: &[OsString], output: &Path) -> Command {
     let mut command = Command::new(compiler);
-    // The text is optimised already: a second time would move code into and out of loops.
+    // The IR is already optimised. Optimising it again would move code into and out of loops.
     command.args(flags).args(["-Wno-override-module", "-Wno-unknown-warning-option"]);
     command.args(["-Qunused-arguments", "-Xclang", "-disable-llvm-passes"]);
     command.args(["-x", "ir", "-", "-c", "-o"]).arg(output);

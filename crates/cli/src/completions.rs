@@ -1,5 +1,5 @@
-//! `counterpoint completions`, and the manual pages of a release. Both are made from the options that the
-//! program parses, so they cannot be of another version.
+//! `counterpoint completions`, and the manual pages of a release. Both are made from the options
+//! that the program parses, so they always describe the same version.
 
 use std::io::Write;
 use std::path::Path;
@@ -31,7 +31,8 @@ enum Shell {
 }
 
 impl Shell {
-    /// Each shell, and the file below `share` in which it looks for completions of installed programs.
+    /// For each shell, the file below `share` in which the shell looks for completions of installed
+    /// programs.
     const FILES: [(Self, &'static str); 3] = [
         (Self::Bash, "bash-completion/completions/counterpoint"),
         (Self::Zsh, "zsh/site-functions/_counterpoint"),

@@ -4,13 +4,15 @@
 //!  an option ─► else a variable of the environment ─► else the project's file ─► else the user's ─► else the default
 //! ```
 //!
-//! The project's file is the nearest one from the working directory upwards to the root of the repository (the
-//! directory with `.git`); outside of a repository, only the working directory has one. It comes with a checkout,
-//! so whoever wrote it may be a stranger: it can choose what is counted and how tables look, and nothing that names a
-//! program, a library or a path. The user's file is `~/.config/counterpoint/counterpoint.toml`. A file that neither this user nor
-//! root owns, or that others can write, is an error.
+//! The project's file is the nearest one from the working directory upwards to the root of the
+//! repository (the directory with `.git`); outside of a repository, only the working directory has
+//! one. It comes with a checkout, so whoever wrote it may be a stranger: it can choose what is
+//! counted and how tables look, but it cannot name a program, a library or a path. The user's file
+//! is `~/.config/counterpoint/counterpoint.toml`. A file that neither this user nor root owns, or
+//! that others can write, is an error.
 //!
-//! The files are read once, by the commands that use them, and before these give up the right to open files.
+//! The files are read once, by the commands that use them, and before these commands give up the
+//! right to open files.
 
 mod read;
 
@@ -24,10 +26,9 @@ use crate::failure::Failure;
 
 pub use read::{Key, Value};
 
-/// The name of the file.
 const NAME: &str = "counterpoint.toml";
 
-/// A value, and where it was set.
+/// A value, and the place where it was set.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub key: Key,
@@ -36,10 +37,9 @@ pub struct Setting {
     pub place: String,
 }
 
-/// The settings in the files.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// At most one for each key, the project's before the user's.
+    /// At most one setting for each key: the project's file takes precedence over the user's.
     pub settings: Vec<Setting>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
@@ -47,14 +47,15 @@ pub struct Config {
 
 static CONFIG: OnceLock<Config> = OnceLock::new();
 
-/// Reads the files. Without this, there are no settings.
+/// Reads the files and keeps their settings for [`text`] and [`number`]. A command that does not
+/// call this has no settings.
 pub fn load() -> Result<(), Failure> {
     let config = read()?;
     let _ = CONFIG.set(config);
     Ok(())
 }
 
-/// The settings in the files.
+/// Returns the settings in the files.
 pub fn read() -> Result<Config, Failure> {
     let mut config = Config::default();
     let project = std::env::current_dir().ok().and_then(|folder| project(&folder));
@@ -82,7 +83,7 @@ fn setting(key: Key) -> Option<&'static Value> {
     Some(&found.value)
 }
 
-/// The text of a key, if a file has it.
+/// Returns the text that a file sets for `key`.
 pub fn text(key: Key) -> Option<&'static str> {
     match setting(key)? {
         Value::Text(text) => Some(text),
@@ -90,7 +91,7 @@ pub fn text(key: Key) -> Option<&'static str> {
     }
 }
 
-/// The number of a key, if a file has it.
+/// Returns the number that a file sets for `key`.
 pub fn number(key: Key) -> Option<u64> {
     match setting(key)? {
         Value::Number(number) => Some(*number),
@@ -98,14 +99,14 @@ pub fn number(key: Key) -> Option<u64> {
     }
 }
 
-/// The project's file, if there is one.
+/// Finds the project's file.
 fn project(folder: &Path) -> Option<PathBuf> {
     let root = folder.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(folder);
     let inside = folder.ancestors().take_while(|above| above.starts_with(root));
     inside.map(|folder| folder.join(NAME)).find(|file| file.is_file())
 }
 
-/// The user's file, which may not exist.
+/// Returns the path of the user's file, which may not exist.
 fn user() -> Option<PathBuf> {
     let absolute = |name: &str| {
         std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute())
@@ -115,13 +116,14 @@ fn user() -> Option<PathBuf> {
     Some(folder.join("counterpoint").join(NAME))
 }
 
-/// What is in a file that nobody else can write. `None`: it does not exist.
+/// Reads a file after it has checked that only this user or root can write it. Returns `None` if
+/// the file does not exist.
 fn content(file: &Path, is_project: bool) -> Result<Option<String>, Failure> {
     const LONGEST: u64 = 64 << 10;
     let failed =
         |why: &dyn std::fmt::Display| Failure::new(format!("read {}: {why}", file.display()));
-    // Not through a link of a project: an error would show a line of a file elsewhere. A user's own file
-    // may be kept elsewhere.
+    // A project's file must not be a symbolic link: an error message would show a line of a file
+    // outside of the project. The user's own file may be a link.
     if is_project && file.is_symlink() {
         return Err(failed(&"it is a symbolic link, which a project's file may not be"));
     }
@@ -130,7 +132,7 @@ fn content(file: &Path, is_project: bool) -> Result<Option<String>, Failure> {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(None);
         }
-        // `HOME` may still be that of the user who became this one.
+        // `HOME` may still name the home of another user, for example after `su`.
         Err(e) if !is_project && e.kind() == ErrorKind::PermissionDenied => return Ok(None),
         Err(e) => return Err(failed(&e)),
     };

@@ -87,7 +87,6 @@ impl From<PathFormat> for terminal::Kind {
     }
 }
 
-/// The content of the output.
 struct View<'a> {
     profile: &'a Profile,
     path: &'a CriticalPath,
@@ -97,7 +96,6 @@ struct View<'a> {
     filter: Option<&'a str>,
 }
 
-/// Prints the critical path.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::default())?;
     args.ranks.choose(&mut profile)?;

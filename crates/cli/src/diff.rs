@@ -1,4 +1,5 @@
-//! `counterpoint diff`: whether runs of B are slower or faster than runs of A, and where.
+//! `counterpoint diff`: tells whether runs of B are slower or faster than runs of A, and in which
+//! rows.
 //!
 //! ```text
 //!  inputs: which runs, which pairs ─► analysis::diff::recorded, one profile after the other
@@ -172,7 +173,7 @@ const FAILED: u8 = 3;
 /// Number of rows of a table for people, unless the user gives one.
 const ROWS: usize = 30;
 
-/// The content of the output.
+/// What all formats print.
 struct View<'a> {
     args: &'a Args,
     inputs: &'a Inputs,
@@ -196,7 +197,6 @@ fn print(view: &View<'_>) -> Result<(), Failure> {
     out.flush().map_err(Failure::from)
 }
 
-/// Prints the comparison.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(dir) = &args.history {
         return history::main(&args, dir);

@@ -52,10 +52,12 @@ enum Format {
     Json,
 }
 
-/// At most this many pools whose profile is gone are named; the others are counted.
+/// Out of the pools whose profile is gone, at most this many are named; the others are only
+/// counted.
 const ORPHANS: usize = 2;
 
-/// One row of the table; it also defines `findings` and `counters` in `counterpoint.doctor/1`.
+/// A row of the table, which is also an entry of `findings` or `counters` in
+/// `counterpoint.doctor/1`.
 #[derive(Serialize)]
 struct Row {
     name: String,
@@ -88,7 +90,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let findings: Vec<Row> =
         findings.chain(left_in_memory()).chain(configuration()).chain(torch::bridge()).collect();
     let works = counters.iter().flatten().all(|row| row.level == Level::Ok.name());
-    // Where counters do not work, the attempt to open them may kill this process.
+    // Where counters do not work, opening one may kill this process.
     let list = args.events.as_deref().filter(|_| works);
     let asked = list.and_then(|list| args.naming.resolver(&machine).resolve(list).ok());
     let resolution = resolution::measure(&asked.unwrap_or_default(), &machine);
@@ -111,7 +113,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::from(!works)))
 }
 
-/// A row for each value that `counterpoint.toml` sets, with its place, or one that says what is wrong there.
+/// Returns a row for each value that `counterpoint.toml` sets, with its place, or one row that says
+/// what is wrong with the file.
 fn configuration() -> Vec<Row> {
     let row = |name: &str, level: Level, state: String| Row {
         name: name.to_owned(),
@@ -141,7 +144,7 @@ fn configuration() -> Vec<Row> {
     }
 }
 
-/// A row for each pool that no profile can use.
+/// Returns a row for each pool that no profile can use.
 fn left_in_memory() -> impl Iterator<Item = Row> {
     let orphans = profile::pools::orphans();
     let row = |state: String| Row {
@@ -166,8 +169,8 @@ fn left_in_memory() -> impl Iterator<Item = Row> {
     rows.into_iter()
 }
 
-/// A row for each counter, and one more row if the counters work separately but not together. A
-/// name that this machine does not know becomes a row that says it does not work; only a list that
+/// Returns a row for each counter, and one more row if the counters work separately but not
+/// together. A name that this machine does not know becomes a row that says so; only a list that
 /// cannot be parsed is an error.
 fn asked(list: &str, naming: &Naming, machine: &Machine) -> Result<Vec<Row>, Failure> {
     let typed = parse(list).map_err(|error| unreadable(list, &error, machine))?;
@@ -236,13 +239,14 @@ fn tried(counters: &[Counter], machine: &Machine) -> Vec<Row> {
     rows
 }
 
-/// The shared library that `run` would preload. If it does not exist, the place where it should be.
+/// Returns the path of the shared library that `run` would preload; if it does not exist, the path
+/// where it should be.
 fn library() -> Option<PathBuf> {
     let places = crate::prepare::library_places().ok()?;
     places.iter().find(|path| path.is_file()).or(places.first()).cloned()
 }
 
-/// How many findings there are of each level, and which ones are problems.
+/// Says how many findings of each level there are, and names the problems.
 fn summary(rows: &[&Row]) -> String {
     const NAMED: usize = 3;
     let of = |level: Level| rows.iter().filter(move |row| row.level == level.name());
@@ -299,9 +303,9 @@ fn json(
     struct Document<'a> {
         schema: &'a str,
         findings: &'a [Row],
-        /// `null` without `-e`.
+        /// The counters of `-e`; `null` without that option.
         counters: Option<&'a [Row]>,
-        /// `null` if the clock could not be read.
+        /// The resolution; `null` if the clock could not be read.
         resolution: Option<Resolution>,
     }
     let document = Document { schema: "counterpoint.doctor/1", findings, counters, resolution };

@@ -1,8 +1,8 @@
-//! What a signal that ends a command does first.
+//! Cleans up when a signal ends a command.
 //!
-//! SIGINT, SIGTERM, SIGHUP and SIGQUIT are how people and their tools end a command. It may have a file
-//! by then that is not complete, or a group of processes in which it asks a plugin (`plugin/answer.rs`).
-//! Both end with it.
+//! SIGINT, SIGTERM, SIGHUP and SIGQUIT are how people and their tools end a command. By then, the
+//! command may have written a file that is not complete, or started a group of processes to ask a
+//! plugin (`plugin/answer.rs`). The signal handler removes the file and kills the group.
 
 use std::ffi::CString;
 use std::io;
@@ -13,42 +13,43 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 /// The file to remove: a C string, or null.
 static FILE: AtomicPtr<libc::c_char> = AtomicPtr::new(null_mut());
-/// The group of processes to kill, or 0.
+/// The id of the group of processes to kill, or 0.
 static GROUP: AtomicI32 = AtomicI32::new(0);
-/// Whether a process is being started whose group is not known yet.
+/// Whether a process is being started, so that the id of its group is not known yet.
 static STARTING: AtomicBool = AtomicBool::new(false);
-/// A signal that came while a process was started and has not taken effect, or 0.
+/// A signal that came while a process was being started and that has not taken effect, or 0.
 static LATE: AtomicI32 = AtomicI32::new(0);
 
-/// Has a signal remove the file `path`, instead of the one that was named before.
+/// From now on, a signal removes the file `path` instead of the file that was named before.
 pub fn removes(path: CString) {
     watch();
     forget(FILE.swap(path.into_raw(), Ordering::SeqCst));
 }
 
-/// The file is complete, or removed.
+/// From now on, a signal removes no file: the file is complete, or was removed.
 pub fn removes_nothing() {
     forget(FILE.swap(null_mut(), Ordering::SeqCst));
 }
 
 fn forget(path: *mut libc::c_char) {
     if !path.is_null() {
-        // SAFETY: only `removes` stores pointers here, each from `into_raw`. Whoever swaps one out is its
-        // only owner.
+        // SAFETY: only `removes` stores pointers here, each from `into_raw`. A pointer is taken out
+        // with `swap`, so whoever has taken it is its only owner.
         drop(unsafe { CString::from_raw(path) });
     }
 }
 
-/// A group of processes that a signal kills. When this is dropped, the group is killed as well.
+/// A group of processes that a signal kills. Dropping this value kills the group as well.
 pub struct Group(i32);
 
 impl Group {
-    /// Starts a process that leads a group of its own. There is one group at a time. A signal that comes
-    /// meanwhile, on whichever thread, ends us when the group is known, and the group with us. Blocking the
-    /// signals would hold them back on this thread only, and the process would have to unblock them.
+    /// Starts a process that leads a group of its own. There is one group at a time. A signal that
+    /// comes meanwhile, on whichever thread, waits until the group is known, and then ends the
+    /// group and this process. Blocking the signals instead would delay them on this thread only,
+    /// and the new process would have to unblock them.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The process cannot be started.
     pub fn start(command: &mut Command) -> io::Result<(Child, Self)> {
         watch();
         STARTING.store(true, Ordering::SeqCst);
@@ -60,7 +61,7 @@ impl Group {
         STARTING.store(false, Ordering::SeqCst);
         let late = LATE.swap(0, Ordering::SeqCst);
         if late != 0 {
-            // SAFETY: takes no pointer.
+            // SAFETY: `raise` takes no pointer.
             unsafe { libc::raise(late) };
         }
         started
@@ -69,26 +70,30 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A signal between the two kills the group a second time, and its leader has not been waited for.
-        // SAFETY: takes no pointer.
+        // A signal between these two lines kills the group a second time. That is harmless: the
+        // leader has not been waited for, so no other group has its id. SAFETY: `kill` takes no
+        // pointer.
         unsafe { libc::kill(-self.0, libc::SIGKILL) };
         GROUP.store(0, Ordering::SeqCst);
     }
 }
 
-/// Takes the signals. One that was ignored or handled before is left alone.
+/// Installs the handler for the four signals. A signal that is ignored or has a handler already is
+/// left alone.
 fn watch() {
     extern "C" fn end(signal: libc::c_int) {
         if STARTING.load(Ordering::SeqCst) {
             LATE.store(signal, Ordering::SeqCst);
-            // If the process has been started since, either we take the signal back, or `start` has it.
+            // If the process has been started in the meantime, either the handler takes the signal
+            // back here, or `start` has taken it and raises it again.
             if STARTING.load(Ordering::SeqCst) || LATE.swap(0, Ordering::SeqCst) == 0 {
                 return;
             }
         }
         let path = FILE.swap(null_mut(), Ordering::SeqCst);
         let group = GROUP.swap(0, Ordering::SeqCst);
-        // SAFETY: a C string that nobody else owns any more, and async-signal-safe calls only.
+        // SAFETY: `path` is null or a C string from `into_raw` that nobody else owns after the
+        // swap, and all calls are async-signal-safe.
         unsafe {
             if !path.is_null() {
                 libc::unlink(path);
@@ -101,7 +106,7 @@ fn watch() {
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: a zeroed `sigaction` is valid; both outlive the calls.
+        // SAFETY: a zeroed `sigaction` is valid, and `action` lives longer than both calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -126,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// Names the signal in the process that this test starts.
+    /// The variable that gives the signal to the process that this test starts.
     const SIGNAL: &str = "COUNTERPOINT_TEST_SIGNAL";
 
     #[test]
@@ -148,16 +153,16 @@ mod tests {
                 ended.send(()).unwrap();
             });
             assert_eq!(host.wait().unwrap().signal(), Some(signal));
-            // What was started has the pipe open for as long as it lives.
+            // The started process has the pipe open for as long as it lives.
             is_ended.recv_timeout(Duration::from_secs(60)).unwrap();
         }
     }
 
-    /// The signal comes when the process exists and `spawn` has not returned.
+    /// Sends itself the signal when the child exists but `spawn` has not returned.
     fn start_and_wait(signal: libc::c_int) {
         let mut command = Command::new("sleep");
         command.arg("600");
-        // SAFETY: calls nothing but async-signal-safe functions, which take no pointers.
+        // SAFETY: the closure calls only async-signal-safe functions, which take no pointers.
         unsafe {
             command.pre_exec(move || {
                 libc::kill(libc::getppid(), signal);

@@ -22,7 +22,6 @@ pub struct Args {
     recording: Recording,
 }
 
-/// Runs the command.
 pub fn main(mut args: Args) -> Result<ExitCode, Failure> {
     args.recording.configure()?;
     prepare_process(args.recording.pool_layout())?;

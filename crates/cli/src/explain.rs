@@ -1,4 +1,5 @@
-//! `counterpoint explain`: says what goes with the slow calls of an op.
+//! `counterpoint explain`: says what is more common in the slow calls of an op than in its other
+//! calls.
 //!
 //! ```text
 //!  open ─► summarize: which op has the most time ─► analysis::explain ─► sentences ─┬─► text
@@ -91,21 +92,21 @@ impl From<ExplainFormat> for terminal::Kind {
     }
 }
 
-/// The content of the output.
 struct View<'a> {
     profile: &'a Profile,
     summary: &'a Summary,
-    /// The op that was asked for; `None` for the op with the most time.
+    /// The op that the user asked for; `None` for the op with the most time.
     glob: Option<&'a str>,
     ops: &'a [Explained],
-    /// How many further ops match.
+    /// The number of further ops that match and are not shown.
     left_out: usize,
-    /// What holds the program back. Empty if an op was asked for.
+    /// The rules that hold, each of which says what limits the program. Empty if the user asked for
+    /// an op.
     rules: Vec<Fired>,
     raw: bool,
 }
 
-/// The op and the profile among the words, and the option.
+/// Splits the words of the command line, and the option, into the op and the profile.
 fn words<'a>(
     words: &'a [PathBuf],
     op: Option<&'a str>,
@@ -127,7 +128,6 @@ fn words<'a>(
     })
 }
 
-/// Prints what goes with slow calls.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let (glob, path) = words(&args.words, args.op.as_deref())?;
     let looks_like_path = |glob: &str| glob.contains('/') || Path::new(glob).extension().is_some();
@@ -182,15 +182,16 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The ops that match, the one with the most time first. Rows that differ only in their arguments are
-/// one op.
+/// Returns the ops that match; the op with the most time comes first. Rows that differ only in
+/// their arguments are one op.
 fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>> {
     let mut groups: BTreeMap<(String, String), (f64, Vec<Key>)> = BTreeMap::new();
     for row in summary.rows.iter().filter(|row| !row.key.is_apart(profile)) {
         let label = labels(profile, &[row.key]).concat();
         let op = op_of(profile, row.key);
         let is_asked = |glob: &str| match op {
-            // A report also names ops like this: `aten::mm (task)`.
+            // Reports also print names such as `aten::mm (task)`, so the printed name is compared
+            // as well.
             Some(op) => {
                 profile::demangle::matches(glob, &op.name) || model::glob::matches(glob, &label)
             }
@@ -210,12 +211,12 @@ fn ops(profile: &Profile, summary: &Summary, glob: Option<&str>) -> Vec<Vec<Key>
 }
 
 impl View<'_> {
-    /// The name of an op, without its arguments if the rows have different ones.
+    /// Returns the name of an op, without its arguments if its rows have different ones.
     fn name(&self, explained: &Explained) -> String {
         labels(self.profile, &explained.keys[..1]).concat()
     }
 
-    /// The note below all sentences.
+    /// Returns the note below all sentences.
     fn ending(&self) -> Option<String> {
         let found = self.ops.iter().any(|one| !one.answer.findings.is_empty());
         found.then(|| "What goes with slow calls need not be why they are slow.".to_owned())

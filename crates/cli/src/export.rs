@@ -1,5 +1,5 @@
-//! `counterpoint export`: writes every call, or every sample of the tracks, as one row for other
-//! programs; or the tree of all calls as stacks.
+//! `counterpoint export`: writes each call, or each sample of the tracks, as one row for other
+//! programs, or writes the tree of all calls as stacks.
 
 mod clock;
 mod compensation;
@@ -38,7 +38,7 @@ use crate::view::ranks::RankArgs;
 use crate::view::rights::Needs;
 use crate::whole::WholeFile;
 
-/// The versions of the JSON documents.
+/// The version of the JSON documents.
 const EXPORT_SCHEMA: &str = "counterpoint.export/1";
 const TRACKS_SCHEMA: &str = "counterpoint.tracks/1";
 const COUNTS_SCHEMA: &str = "counterpoint.counts/1";
@@ -77,7 +77,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// The format, which the parser has asked for unless there is a dataset.
+    /// Returns the format. The parser requires one unless there is `--dataset`.
     fn format(&self) -> ExportFormat {
         self.format.unwrap_or(ExportFormat::Csv)
     }
@@ -100,7 +100,7 @@ enum What {
 }
 
 impl What {
-    /// The schema of the document, and the name of its rows.
+    /// Returns the schema of the document, and the name of its rows.
     fn schema(self) -> (&'static str, &'static str) {
         match self {
             Self::Calls => (EXPORT_SCHEMA, "calls"),
@@ -130,7 +130,7 @@ enum ExportFormat {
 }
 
 impl ExportFormat {
-    /// The format's name on the command line.
+    /// Returns the format's name on the command line.
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
@@ -145,7 +145,6 @@ impl ExportFormat {
     }
 }
 
-/// Writes the rows.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(dir) = &args.dataset.dataset {
         return dataset::main(&args, dir);
@@ -205,7 +204,7 @@ struct Rows<'a> {
     batches: &'a mut dyn Iterator<Item = Result<RecordBatch, ArrowError>>,
 }
 
-/// Writes what the arguments ask for. Returns every loss of the profile, and the number of rows.
+/// Writes what the arguments ask for. Returns all losses of the profile, and the number of rows.
 fn write(
     out: &mut (impl Write + Send),
     profile: &Profile,
@@ -280,7 +279,7 @@ fn rows_of(batch: &Result<RecordBatch, ArrowError>) -> u64 {
     batch.as_ref().map_or(0, |batch| batch.num_rows() as u64)
 }
 
-/// Chooses the calls of ops whose name matches `glob`.
+/// Returns a filter for the calls of ops whose name matches `glob`.
 fn calls_like<'a>(profile: &'a Profile, glob: &'a str) -> profile::batch::Chooser<'a> {
     let wanted: Vec<bool> =
         profile.ops.all().iter().map(|op| profile::demangle::matches(glob, &op.name)).collect();
@@ -298,7 +297,7 @@ fn rows(out: &mut (impl Write + Send), rows: Rows<'_>, args: &Args) -> io::Resul
         ExportFormat::Csv => csv(out, &mut rows),
         ExportFormat::Json => json(out, &mut rows),
         ExportFormat::Parquet => parquet::write(out, &mut rows),
-        // Formats of stacks have no rows.
+        // The formats of stacks are written elsewhere and have no rows.
         ExportFormat::Pprof | ExportFormat::Folded | ExportFormat::Speedscope => Ok(()),
     }
 }
@@ -314,7 +313,7 @@ fn csv(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Says that texts were cut, and where they are whole.
+/// Tells the user that long texts were cut, and which format has them in full.
 fn say_cut(texts: &Texts) {
     if texts.were_cut {
         let (longest, all) = (lines::LONG, lines::MOST_OF_LONG >> 20);
@@ -346,7 +345,7 @@ fn json(out: &mut impl Write, rows: &mut Rows<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Unwraps I/O errors, so that a broken pipe can still be recognised.
+/// Takes an I/O error out of an Arrow error, so that a broken pipe can still be recognised.
 fn io_error(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, io) => io,

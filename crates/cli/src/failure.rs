@@ -1,5 +1,5 @@
-//! How a command fails: one line for each problem, which says what failed, on what and why,
-//! followed by advice.
+//! The error with which a command fails. It has one line for each problem, which says what failed,
+//! on what and why, followed by advice.
 
 use std::fmt::Display;
 use std::io;
@@ -17,23 +17,23 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure without advice.
+    /// Makes a failure without advice.
     pub fn new(message: impl Display) -> Self {
         Self::several([message])
     }
 
-    /// A failure with several messages, which are printed one per line.
+    /// Makes a failure with several messages, which are printed one per line.
     pub fn several<M: Display>(messages: impl IntoIterator<Item = M>) -> Self {
         let messages = messages.into_iter().map(|message| message.to_string()).collect();
         Self { messages, hints: Vec::new(), quiet: false, code: 2 }
     }
 
-    /// The message, without the advice.
+    /// Returns the messages, without the advice.
     pub fn messages(&self) -> &[String] {
         &self.messages
     }
 
-    /// An error from writing to `path`, where `-` is standard output.
+    /// Makes a failure from an error of writing to `path`, where `-` is standard output.
     pub fn writing(path: &std::path::Path, error: io::Error) -> Self {
         match path.as_os_str() == "-" {
             true => error.into(),
@@ -41,12 +41,13 @@ impl Failure {
         }
     }
 
-    /// The same failure with one hint that says what to type or change. It replaces earlier hints.
+    /// Returns the same failure with one hint that says what to type or change. The hint replaces
+    /// earlier hints.
     pub fn hint(self, hint: impl Display) -> Self {
         self.hints([hint])
     }
 
-    /// The same failure with this advice. Without advice, an earlier hint stays.
+    /// Returns the same failure with this advice. If `advice` is `None`, an earlier hint stays.
     pub fn advise(self, advice: Option<String>) -> Self {
         match advice {
             Some(advice) => self.hint(advice),
@@ -54,13 +55,13 @@ impl Failure {
         }
     }
 
-    /// The same failure with several hints. They replace earlier hints.
+    /// Returns the same failure with several hints, which replace earlier hints.
     pub fn hints<H: Display>(mut self, hints: impl IntoIterator<Item = H>) -> Self {
         self.hints = hints.into_iter().map(|hint| hint.to_string()).collect();
         self
     }
 
-    /// The same failure with an exit code other than 2.
+    /// Returns the same failure with an exit code other than 2.
     pub fn exit_code(mut self, code: u8) -> Self {
         self.code = code;
         self
@@ -78,7 +79,7 @@ impl Failure {
     }
 }
 
-/// Errors of writing to stdout. A closed pipe (`| head`) is not a failure.
+/// Converts an error of writing to stdout. A closed pipe (`| head`) is not a failure.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         let quiet = error.kind() == io::ErrorKind::BrokenPipe;

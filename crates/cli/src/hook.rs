@@ -41,7 +41,6 @@ enum End {
     },
 }
 
-/// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.end {
         End::Prepare { process } => prepare::main(process),

@@ -24,11 +24,12 @@ type Start = extern "C" fn(c_int, *const *const c_char, *const *const c_char);
 static NOTE: Start = note;
 
 extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *const *const c_char) {
-    // SAFETY: glibc passes what `main` gets: as many strings as it says.
+    // SAFETY: glibc passes the arguments of `main` to this function, so `words` has `count`
+    // strings.
     if count > 1 && unsafe { CStr::from_ptr(*words.add(1)) } == c"run" {
         go_without_stack_overflow_message();
     }
-    // SAFETY: plain system calls with valid arguments; nothing else runs yet.
+    // SAFETY: system calls with valid arguments. No other thread runs yet.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0 {
@@ -41,17 +42,18 @@ extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *con
 }
 
 /// Keeps Rust's runtime from preparing its message about stack overflows before `main`. For that
-/// message, glibc reads and parses `/proc/self/maps`, which takes 60 µs. The runtime leaves it out if
-/// the signals already have handlers. The handler here lets the signal end this process, as would
-/// happen without any handler. The program does not see it, because `execve` resets handled signals.
+/// message, glibc reads and parses `/proc/self/maps`, which takes 60 µs. The runtime skips this if
+/// the signals already have handlers. Our handler lets the signal end this process, as if there
+/// were no handler. The profiled program does not inherit the handler, because `execve` resets
+/// handled signals.
 fn go_without_stack_overflow_message() {
     extern "C" fn end(signal: c_int) {
-        // The instruction is executed again, and then the signal ends us.
-        // SAFETY: async-signal-safe.
+        // The instruction that caused the signal is executed again, and then the signal ends this
+        // process. SAFETY: `signal` is async-signal-safe and takes no pointer here.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: zeroed `sigaction`s are valid, and live for the calls.
+        // SAFETY: a zeroed `sigaction` is valid, and `action` lives longer than both calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -63,7 +65,7 @@ fn go_without_stack_overflow_message() {
     }
 }
 
-/// The state to restore for the program.
+/// The state that is restored for the program.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     file_size: libc::rlimit,
@@ -84,8 +86,8 @@ pub fn allow_many_files() {
 }
 
 /// Prepares this process for recording and waiting. Raises the soft limit on file sizes to the hard
-/// limit, makes a write above it an error instead of SIGXFSZ, and allows waiting for children. The pool will
-/// have this layout.
+/// limit, makes a write above that limit an error instead of SIGXFSZ, and allows waiting for
+/// children. `pool` is the layout of the pool that will be made.
 pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
     let mut file_size = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `file_size` outlives the call.
@@ -99,7 +101,7 @@ pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
         .hint("raise it where it was set (ulimit -Hf, limits.conf, a service's LimitFSIZE=)"));
     }
     let lifted = libc::rlimit { rlim_cur: file_size.rlim_max, rlim_max: file_size.rlim_max };
-    // SAFETY: system calls with valid arguments.
+    // SAFETY: system calls with valid arguments; no pointer is kept.
     unsafe {
         libc::setrlimit(libc::RLIMIT_FSIZE, &lifted);
         Ok(Inherited {
@@ -111,14 +113,14 @@ pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
 }
 
 impl Inherited {
-    /// Returns the size in bytes to which the program may make a file.
+    /// Returns the size in bytes of the largest file that the program may make.
     pub fn longest_file(&self) -> u64 {
         self.file_size.rlim_cur
     }
 
     /// Restores the original state in the child that becomes the program. Makes only system calls.
     pub fn restore(&self) {
-        // SAFETY: a system call with a valid argument.
+        // SAFETY: the pointer is to a field of `self`, which lives longer than the call.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size) };
         restore_signal(libc::SIGXFSZ, self.on_excess);
         restore_signal(libc::SIGCHLD, self.on_child);
@@ -131,15 +133,16 @@ pub fn restore_before_start() {
     restore_signal(libc::SIGPIPE, ON_BROKEN_PIPE.load(Ordering::Relaxed));
     for (stream, closed) in CLOSED.iter().enumerate() {
         if closed.load(Ordering::Relaxed) {
-            // SAFETY: the stream is `/dev/null`, which the runtime opened.
+            // SAFETY: the stream is `/dev/null`, which the runtime opened, and nothing has used it.
             unsafe { libc::close(stream as i32) };
         }
     }
 }
 
-/// Handlers do not survive `execve`, so what was not ignored is the default.
+/// Restores the disposition of a signal. It was either ignored or the default: handlers do not
+/// survive the `execve` that started this process.
 fn restore_signal(signal: c_int, before: libc::sighandler_t) {
     let ignored = before == libc::SIG_IGN;
-    // SAFETY: a system call with valid arguments.
+    // SAFETY: `signal` takes no pointer here.
     unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }

@@ -1,7 +1,8 @@
-//! Files that a command reads: by name, or `-` for standard input.
+//! Opens the files that a command reads: by name, or `-` for standard input.
 //!
-//! Some files are read several times, but a pipe, a FIFO or a device can be read only once. Its
-//! contents are first copied into an unnamed file in the directory for temporary files.
+//! Some files are read several times, but a pipe, a FIFO or a device can be read only once.
+//! Therefore its contents are first copied into an unnamed file in the directory for temporary
+//! files.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek};
@@ -15,7 +16,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use crate::failure::Failure;
 use crate::terminal::progress;
 
-/// How messages name `-`.
+/// The name of `-` in messages.
 const STANDARD_INPUT: &str = "standard input";
 
 /// A file that can be read from its beginning any number of times.
@@ -41,7 +42,7 @@ impl Input {
         let failed = |e: io::Error| Failure::new(format!("open {name}: {e}"));
         let mut file = once(path).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
-        // Another process may have read standard input up to some offset.
+        // Another process may have read standard input up to some offset already.
         let from = if found.is_file() { file.stream_position().map_err(failed)? } else { 0 };
         if !found.is_file() {
             file = copy(file).map_err(|e| {
@@ -52,12 +53,12 @@ impl Input {
         Ok(Self { name, file: Arc::new(file), from })
     }
 
-    /// The name to use in messages.
+    /// Returns the name for messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes from the beginning of the data.
     pub fn bytes(&self) -> u64 {
         self.file.metadata().map_or(0, |found| found.len().saturating_sub(self.from))
     }
@@ -77,7 +78,7 @@ impl Read for Reading {
     }
 }
 
-/// The name of the file at `path` for messages.
+/// Returns the name of the file at `path` for messages.
 pub fn name(path: &Path) -> String {
     if is_standard(path) { STANDARD_INPUT.to_owned() } else { path.display().to_string() }
 }
@@ -87,7 +88,7 @@ pub fn is_standard(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Refuses standard input if two readers name it: the second one would find nothing.
+/// Fails if several readers name standard input, because the second one would find nothing to read.
 pub fn at_most_one_standard<'a>(paths: impl IntoIterator<Item = &'a Path>) -> Result<(), Failure> {
     match paths.into_iter().filter(|path| is_standard(path)).count() {
         0 | 1 => Ok(()),
@@ -125,8 +126,7 @@ fn copy(mut from: File) -> io::Result<File> {
     Ok(file)
 }
 
-/// Like an unnamed file, for file systems that do not support those: creates a file and removes its
-/// name.
+/// Does the same on file systems without unnamed files: creates a file and removes its name.
 fn named(place: &Path) -> io::Result<File> {
     loop {
         let path = place.join(format!(".counterpoint-{:016x}.tmp", crate::whole::random()?));
@@ -142,7 +142,7 @@ fn named(place: &Path) -> io::Result<File> {
     }
 }
 
-/// Parses the arguments that name a profile. `-` is not allowed there.
+/// Returns the parser for arguments that name a profile, which cannot be `-`.
 pub fn profile() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match is_standard(&path) {
         true => Err("a profile is a directory and cannot be standard input or output; for a \

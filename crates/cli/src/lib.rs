@@ -2,10 +2,11 @@
 //! linked into two programs: `main.rs` is all of it, and `bin/counterpoint-start.rs` is only `run`.
 //!
 //! Each command has a module with `Args` and a `main` that returns the exit code. Data goes to
-//! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through `terminal.rs`,
-//! which decides how text that we did not write is shown on a terminal. Exit codes: 0 means
-//! success, 1 a finding, 2 an error, and 3 that a rule of `diff --fail-if` holds. `run` passes on the exit status of its program; it uses
-//! 127 if the program was not found, and 126 if it cannot be executed.
+//! stdout, and messages go to stderr with the prefix `counterpoint:`. Both go through
+//! `terminal.rs`, which decides how text that we did not write is shown on a terminal. Exit codes:
+//! 0 means success, 1 a finding, 2 an error, and 3 that a rule of `diff --fail-if` holds. `run`
+//! passes on the exit status of its program; it uses 127 if the program was not found, and 126 if
+//! the program cannot be executed.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -143,7 +144,8 @@ enum Command {
     Hook(hook::Args),
 }
 
-/// The whole command line. `build` says what `--version` adds about the build: commit, target, linker.
+/// Runs the whole command line. `build` is what `--version` says about the build: commit, target,
+/// linker.
 pub fn main(build: Option<&str>) -> ExitCode {
     view::rights::is_own_process();
     let typed: Vec<_> = std::env::args_os().collect();
@@ -161,13 +163,15 @@ pub fn main(build: Option<&str>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(error),
     };
-    // `doctor` reports what is wrong with the files itself, and `help agents` has no default.
+    // `doctor` itself reports what is wrong with the configuration files, and `help agents` has no
+    // option with a default.
     let has_defaults = !matches!(cli.command, Command::Doctor(_) | Command::Agents(_));
     if cli.command.is_view()
         && has_defaults
         && let Err(failure) = config::load()
     {
-        // Of the files, a view takes how it looks. That is no reason not to show what was asked for.
+        // A view takes only its appearance from the files, so an error in a file does not stop it
+        // from showing what the user asked for.
         terminal::say!("{}; the file is left out", failure.messages().join("; "));
     }
     terminal::choose_colour(match (cli.manners.color, config::text(config::Key::Color)) {
@@ -175,12 +179,13 @@ pub fn main(build: Option<&str>) -> ExitCode {
         (terminal::When::Auto, Some("never")) => terminal::When::Never,
         (when, _) => when,
     });
-    // The parser finds such a conflict only where both stand on the same side of the command.
+    // The parser finds this conflict only if both options are before the command or both are after
+    // it.
     if cli.manners.quiet && cli.manners.verbose {
         return failure::Failure::new("--quiet and --verbose cannot be used together").report();
     }
     terminal::choose_words(cli.manners.quiet, cli.manners.verbose);
-    // Before the command gives up the right to start programs.
+    // The pager starts before the command gives up the right to start programs.
     let pager = (cli.command.is_view() && !cli.manners.no_pager).then(pager::begin).flatten();
     let outcome = run_command(cli.command);
     terminal::progress::end_phase();
@@ -191,8 +196,8 @@ pub fn main(build: Option<&str>) -> ExitCode {
     }
 }
 
-/// The arguments of this process. `help agents` is the command `agents`: clap would show the options
-/// of the command.
+/// Returns the arguments of this process. `help agents` becomes the command `agents`, because clap
+/// would show the options of that command.
 fn words() -> Vec<std::ffi::OsString> {
     let mut words: Vec<_> = std::env::args_os().collect();
     if words.len() == 3 && words[1] == "help" && words[2] == "agents" {
@@ -204,7 +209,7 @@ fn words() -> Vec<std::ffi::OsString> {
     words
 }
 
-/// Where `--json` stands for `--format json`: in commands that have that.
+/// Returns the index of `--json`, which stands for `--format json`, if the command has `--format`.
 fn short_for_json(words: &[std::ffi::OsString]) -> Option<usize> {
     let own = words.iter().take_while(|word| *word != "--");
     let place = own.clone().position(|word| word == "--json")?;
@@ -231,7 +236,7 @@ impl Command {
     }
 }
 
-/// What `--version` prints after the name. `-V` prints the first line alone.
+/// Returns what `--version` prints after the name. `-V` prints only its first line.
 fn version(build: Option<&str>) -> String {
     let kind = if cfg!(debug_assertions) { "with debug assertions" } else { "optimised" };
     let build = build.unwrap_or("by cargo, for this machine");
@@ -243,9 +248,9 @@ fn version(build: Option<&str>) -> String {
     )
 }
 
-/// Only `run`, for the small program (`bin/counterpoint-start.rs`). Everything else, help and
-/// mistyped options of `run` included, is left to the program with the whole command line, which
-/// replaces this process.
+/// Runs only `run`, for the small program (`bin/counterpoint-start.rs`). For everything else,
+/// including help and mistyped options of `run`, the program with the whole command line replaces
+/// this process.
 pub fn start() -> ExitCode {
     match run_alone() {
         Some(args) => ended(run::main::<false>(args)),
@@ -291,8 +296,9 @@ fn run_command(command: Command) -> Result<ExitCode, failure::Failure> {
     }
 }
 
-/// Returns the arguments of `run`, if the command is `run` and they are valid. The options of all other commands are not even
-/// constructed, because that takes 0.1 ms, by which `run` would delay the program.
+/// Returns the arguments of `run`, if the command is `run` and they are valid. The options of all
+/// other commands are not even constructed, because that takes 0.1 ms, by which `run` would delay
+/// the program.
 fn run_alone() -> Option<run::Args> {
     let mut words = std::env::args_os().skip(1).peekable();
     if words.peek()? != "run" {
@@ -303,21 +309,22 @@ fn run_alone() -> Option<run::Args> {
     run::Args::from_arg_matches(&matches).ok()
 }
 
-/// Whether the command is `run`, and nothing says where the program begins.
+/// Whether the command is `run`, and no `--` shows where the program begins.
 fn is_run_without_dashes() -> bool {
     let mut words = std::env::args_os().skip(1);
     words.next().is_some_and(|word| word == "run") && words.all(|word| word != "--")
 }
 
 /// Prints help, the version, or what is wrong with the arguments. An error message repeats the
-/// arguments, so it is printed like all foreign text, and without colours.
+/// arguments, so it is printed like all text from elsewhere, and without colours.
 fn usage(mut error: clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => {
-            // A line break in an argument did not come from us.
+            // A line break inside an argument is made visible, because it must not look like one of
+            // ours.
             let typed: Vec<_> =
                 error.context().map(|(kind, value)| (kind, value.clone())).collect();
             for (kind, value) in typed {

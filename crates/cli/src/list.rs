@@ -1,4 +1,5 @@
-//! `counterpoint list`: every name that `-e` accepts, and whether it opens on this machine.
+//! `counterpoint list`: prints every name that `-e` accepts, and whether the counter opens on this
+//! machine.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -38,27 +39,27 @@ pub struct Args {
     width: Option<usize>,
 }
 
-/// One row; it also defines the rows of `counterpoint.list/1` (docs/counters.md).
+/// A row of the table, which is also a row of `counterpoint.list/1` (docs/counters.md).
 #[derive(Serialize)]
 struct Row {
     name: String,
     aliases: Vec<String>,
     source: String,
     unit: &'static str,
-    /// `yes`, `only_user` or `no`. `null` if the counter was not tried, or if its name is a form
+    /// `yes`, `only_user` or `no`; `null` if the counter was not tried, or if its name is a pattern
     /// with parts to fill in.
     opens: Option<&'static str>,
-    /// The reason for `no`: `ENOENT`, …
+    /// The name of the error if `opens` is `no`: `ENOENT`, …
     error: Option<String>,
     reason: Option<String>,
     remedy: Option<String>,
     description: String,
-    /// Who may open the counter: `anyone`, `user`, `kernel`, `system` or `perfmon`; `null` if that is
-    /// unknown.
+    /// The group of users who may open the counter: `anyone`, `user`, `kernel`, `system` or
+    /// `perfmon`; `null` if that is unknown.
     needs: Option<&'static str>,
 }
 
-/// Up to this many tracepoints and vendor names are opened without `--open`.
+/// At most this many tracepoints and vendor names are opened without `--open`.
 const FEW: usize = 50;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -100,11 +101,11 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says why there are no rows: what is wrong with the pattern as a name, or which names are
+/// Says why there are no rows: prints what is wrong with the pattern as a name, or which names are
 /// similar.
 fn say_why(resolver: &Resolver, pattern: &str, machine: &Machine) {
     let error = match resolver.resolve(pattern) {
-        // The text is a pattern, so an error about its syntax as a counter list does not help.
+        // An error about the syntax of a counter list does not help if the text is a pattern.
         Err(error) if is_unknown(&error) || !pattern.contains(['*', '?', ' ']) => Some(error),
         _ => None,
     };
@@ -123,7 +124,8 @@ fn is_unknown(error: &NameError) -> bool {
     matches!(error.kind, NameErrorKind::Unknown { .. })
 }
 
-/// The entry of a name that no catalogue lists (`r01c2`, a tracepoint) and that was typed in full.
+/// Returns the entry of a name that no catalogue lists (`r01c2`, a tracepoint), if the user typed
+/// the name in full.
 fn by_name(resolver: &Resolver, name: &str) -> Option<Entry> {
     let [counter] = <[Counter; 1]>::try_from(resolver.resolve(name).ok()?).ok()?;
     let source = match &counter.source {
@@ -148,7 +150,7 @@ fn row(entry: Entry, open: bool, resolver: &Resolver, machine: &Machine) -> Row 
     let counter = resolved.as_ref().and_then(|r| r.as_ref().ok()?.first());
     let opens = counter.map(|counter| opens(counter, machine));
     let needs = counter.map(|counter| check::needs(counter, machine).name());
-    // The name does not exist on this processor.
+    // The error, if the name does not exist on this processor.
     let unknown = resolved.and_then(|r| r.err());
     let word = match (&opens, &unknown) {
         (Some(Opens::Yes), _) => Some("yes"),
@@ -196,7 +198,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     model::glob::matches(&pattern, &name)
 }
 
-/// Prints the table. Names are not shortened, because people copy them. Without a width, each row
+/// Prints the table. Names are not shortened, because people copy them. Without `width`, each row
 /// is one line.
 fn table(rows: &[Row], out: &mut impl Write, width: Option<usize>) -> io::Result<()> {
     if rows.is_empty() {
@@ -230,7 +232,7 @@ fn table(rows: &[Row], out: &mut impl Write, width: Option<usize>) -> io::Result
     layout(out, columns, Names::Whole, width)?.say_left_out(out, width)
 }
 
-/// Prints what the table's `no` means, once for each reason.
+/// Prints what `no` and `:u` mean in the table, once for each reason.
 fn explain(rows: &[Row]) {
     let mut told = BTreeSet::new();
     for row in rows {

@@ -1,4 +1,4 @@
-//! `counterpoint loops`: where inside compiled functions the time goes.
+//! `counterpoint loops`: shows where inside compiled functions the time goes.
 
 mod compile_iree;
 mod instrument;
@@ -25,7 +25,6 @@ enum Command {
     Report(report::Args),
 }
 
-/// Runs the subcommand.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Instrument(args) => instrument::main(args),

@@ -1,4 +1,4 @@
-//! If a pattern matches nothing in a profile, shows what the profile has instead.
+//! Shows the names in a profile when a pattern matches none of them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use profile::Profile;
 
 use crate::terminal::say;
 
-/// Number of names to show if none is similar.
+/// The number of names that are shown if no name is similar.
 const FEW: usize = 8;
 
 /// Says on stderr that no op matches `glob`, and which ops the profile has. `option` is the option
@@ -20,7 +20,7 @@ pub fn no_op(profile: &Profile, option: &str, glob: &str) {
     }
 }
 
-/// Like [`no_op`], but for threads, which have names and numbers.
+/// Like [`no_op`], but for threads, whose names and numbers are shown.
 pub fn no_thread(profile: &Profile, option: &str, glob: &str) {
     say!("{option} {glob}: no thread of this profile matches");
     let threads = profile.processes.iter().flat_map(|process| &process.threads);
@@ -30,13 +30,14 @@ pub fn no_thread(profile: &Profile, option: &str, glob: &str) {
     }
 }
 
-/// A hint that says what to type instead, or what exists. `None` if nothing exists.
+/// Returns a hint that says what to type instead, or which names exist. `None` if there are no
+/// names.
 fn near(option: &str, glob: &str, names: &BTreeSet<&str>, what: &str) -> Option<String> {
     let word = glob.trim_matches(['*', '?']).to_lowercase();
     let contains = |name: &&&str| name.to_lowercase().contains(&word);
     if let Some(first) = names.iter().find(contains).filter(|_| !word.is_empty()) {
-        // A pattern must match the whole name, but the user typed a part of it, or used another
-        // case.
+        // A pattern must match the whole name, but the user may have typed a part of a name, or
+        // another case.
         let all = names.iter().filter(contains).count();
         let more = if all > 1 { format!(" and {} more", all - 1) } else { String::new() };
         return Some(match first.contains(&word) {

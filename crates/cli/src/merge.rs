@@ -8,8 +8,8 @@
 //!                                         OUT.cpt
 //! ```
 //!
-//! What the profiles contain was written by others, so it is read and copied by a thread that can do
-//! nothing else. [`profile::merged`] says how the result is read.
+//! Others may have written the contents of the profiles, so a thread that has given up all other
+//! rights reads and copies them. [`profile::merged`] says how the result is read.
 
 mod datasets;
 
@@ -58,7 +58,6 @@ pub struct Args {
     output: PathBuf,
 }
 
-/// Merges the profiles.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let output = std::path::absolute(&args.output)
         .map_err(|e| Failure::new(format!("output {}: {e}", args.output.display())))?;
@@ -72,7 +71,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
                 .hint("add each profile to a dataset with `counterpoint export --dataset DIR`"));
         }
     }
-    // If a profile cannot be opened, nothing is made.
+    // All profiles are opened first: if one cannot be opened, nothing is made.
     let mut inputs = Vec::new();
     for path in &args.profiles {
         let root =
@@ -86,7 +85,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     let stage = Stage::create(directory(&output)).map_err(failed)?;
-    // Rights that a thread gives up are gone for that thread only.
+    // A thread that gives up rights does not change the rights of other threads.
     let done = std::thread::scope(|scope| {
         let merging = scope.spawn(|| {
             let reads = args.profiles.iter().map(PathBuf::as_path).collect();
@@ -107,21 +106,20 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was made.
+/// The result of merging.
 struct Done {
-    /// How each profile was aligned.
+    /// A line for each profile that says how its clock was aligned.
     lines: Vec<String>,
     contents: String,
 }
 
-/// A profile to be merged.
 struct Found {
     name: String,
     root: Dir,
     profile: Profile,
 }
 
-/// Copies the profiles into `stage`, and makes that a profile.
+/// Copies the profiles into `stage`, and writes the manifest that makes `stage` a profile.
 fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     progress::phase(progress::step("reading the profiles"));
     let found = find(inputs)?;
@@ -136,7 +134,7 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     }
     drop(copying);
     manifest.write_in(&root).map_err(Failure::new)?;
-    // The copy is read once more, as readers will read it.
+    // The copy is opened again in the same way as readers will open it.
     let merged = Profile::open_at(&root).map_err(Failure::new)?;
     let before: u64 = found.iter().map(|one| one.profile.calls()).sum();
     if merged.calls() != before {
@@ -157,7 +155,8 @@ fn merge(inputs: &[(&Path, Dir)], stage: &Path) -> Result<Done, Failure> {
     Ok(Done { lines, contents })
 }
 
-/// Opens the profiles, and those in merged ones. Each is there once.
+/// Opens the profiles. A merged profile is replaced by its members, and a profile that is there
+/// twice is used once.
 fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
     let mut found: Vec<Found> = Vec::new();
     let mut known: HashMap<String, String> = HashMap::new();
@@ -182,7 +181,8 @@ fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
             }
             known.insert(manifest.id.clone(), path.display().to_string());
             let profile = fit(path, &name, &root, &manifest)?;
-            // Names tell the profiles apart where ranks do not.
+            // Each profile needs a name of its own, because profiles without ranks are told apart
+            // by name.
             let again = (2..).map(|n: usize| format!("{name} ({n})"));
             let mut names = std::iter::once(name.clone()).chain(again);
             let is_free = |new: &String| found.iter().all(|other| other.name != *new);
@@ -193,7 +193,7 @@ fn find(inputs: &[(&Path, Dir)]) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// Opens a profile, if it can be merged at all.
+/// Opens a profile. Fails if it cannot be merged.
 fn fit(path: &Path, name: &str, root: &Dir, manifest: &Manifest) -> Result<Profile, Failure> {
     let refuse = |why: &str, hint: &str| {
         Err(Failure::new(format!("{}: {why}", path.display())).hint(hint.to_owned()))
@@ -221,7 +221,7 @@ fn fit(path: &Path, name: &str, root: &Dir, manifest: &Manifest) -> Result<Profi
     Ok(profile)
 }
 
-/// The manifest of the merged profile, if the profiles fit together.
+/// Returns the manifest of the merged profile, or an error if the profiles do not fit together.
 fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
     let Some(first) = found.first() else {
         return Err(Failure::new("merge: there is no profile"));
@@ -284,7 +284,8 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
         merged: found.iter().map(|one| one.name.clone()).collect(),
         created_unix_ns: found.iter().map(|one| of(one).created_unix_ns).min().unwrap_or(0),
-        // What is only true of one of them is in the one's own manifest.
+        // These fields are in each member's own manifest, because they are true of one recording
+        // only.
         counters: Vec::new(),
         snapshots: Vec::new(),
         watch: Vec::new(),
@@ -327,7 +328,8 @@ fn manifest(found: &[Found]) -> Result<Manifest, Failure> {
     Ok(all)
 }
 
-/// The notes of all profiles, each once. It says whose it is, unless all have it.
+/// Returns the notes of all profiles, each note once. A note that only some profiles have begins
+/// with their names.
 fn notes(found: &[Found]) -> Vec<String> {
     let mut all: Vec<(&str, Vec<String>)> = Vec::new();
     for one in found {
@@ -347,7 +349,7 @@ fn notes(found: &[Found]) -> Vec<String> {
     all.into_iter().map(text).collect()
 }
 
-/// How a profile was aligned.
+/// Says how the clock of a profile was aligned.
 fn in_words(member: &Member, found: &Found) -> String {
     let rank = found.profile.label_of_recording();
     let host = Some(&member.host).filter(|host| !host.is_empty());

@@ -1,4 +1,4 @@
-//! `--metric` and `--metrics-file`: which metrics a command computes.
+//! `--metric` and `--metrics-file`: decide which metrics a command computes.
 //!
 //! ```text
 //!  the profile's own (asked for at `run`) ─┐
@@ -43,18 +43,19 @@ pub enum Offer {
 /// `--metric builtin` selects every built-in metric that can be computed.
 const BUILTIN: &str = "builtin";
 
-/// A metric, and where it comes from, for error messages.
+/// A metric, and the place where it was asked for, which error messages name.
 struct Asked {
     from: String,
     metric: Metric,
     builtin: bool,
 }
 
-/// The most metrics that a profile may name. A table has a cell for each metric in each row, which a few
-/// bytes of a manifest could otherwise make very many.
+/// A profile may name at most this many metrics. A table has a cell for each metric in each row, so
+/// a few bytes of a manifest could otherwise make a table very large.
 const MOST_OF_PROFILE: usize = 256;
 
-/// The metrics of a command line, each checked against the counters of the run to come.
+/// Returns the metrics of a command line. Each is checked against the counters that the run will
+/// record.
 pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<MetricInfo>, Failure> {
     let operands: Vec<Operand<'_>> = counters.iter().map(CounterInfo::operand).collect();
     if args.metric.iter().any(|text| text == BUILTIN) {
@@ -77,8 +78,8 @@ pub fn before_run(args: &MetricArgs, counters: &[CounterInfo]) -> Result<Vec<Met
     Ok(asked.iter().map(|asked| MetricInfo::from(&asked.metric)).collect())
 }
 
-/// The metrics of a view of `profile`. If the manifest was edited, one of the profile's own metrics
-/// may be impossible to compute; it is left out with a message.
+/// Returns the metrics of a view of `profile`. One of the profile's own metrics may be impossible
+/// to compute if the manifest was edited; such a metric is left out with a message.
 pub fn of_profile(
     args: &MetricArgs,
     profile: &Profile,
@@ -118,18 +119,20 @@ pub fn of_profile(
     Ok(all)
 }
 
-/// The metrics of a table by the shapes of inputs, which has counters of its own and shows what was asked
-/// for.
+/// Returns the metrics for the table by the shapes of inputs. This table has its own counters and
+/// shows only metrics that the user asked for.
 pub fn of_shapes(args: &MetricArgs) -> Result<Vec<Bound>, Failure> {
     of_operands(args, &SHAPE_COUNTERS)
 }
 
-/// The metrics of a table that has these counters of its own and shows what was asked for.
+/// Returns the metrics for a table that has the counters `operands` and shows only metrics that the
+/// user asked for.
 pub fn of_operands(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Bound>, Failure> {
     bind_all(&asked(args, operands)?, operands)
 }
 
-/// The metrics of the command line, in its order, but those of files first.
+/// Returns the metrics of the command line: first those of files, then the others, each in the
+/// order of the options.
 fn asked(args: &MetricArgs, operands: &[Operand<'_>]) -> Result<Vec<Asked>, Failure> {
     let mut all: Vec<Asked> = Vec::new();
     for path in &args.metrics_file {
@@ -199,7 +202,7 @@ fn failure(from: &str, error: MetricError) -> Failure {
     Failure::new(format!("{from}: {error}")).advise(advice::for_metric(&error))
 }
 
-/// Names and titles of columns and variables that every view has.
+/// Names of columns that views have. A metric must not have such a name.
 const COLUMNS: &[&str] = &[
     "op",
     "thread",
@@ -256,8 +259,8 @@ const COLUMNS: &[&str] = &[
     "duration",
 ];
 
-/// What else has this name. A metric cannot have it, because a table would then have two such
-/// columns.
+/// Says what has this name already. A metric cannot have it, because a table would then have two
+/// columns of that name.
 fn taken(name: &str, operands: &[Operand<'_>]) -> Option<&'static str> {
     let made = ["_calls", "_per_call"].iter().any(|end| name.ends_with(end))
         || (name.starts_with("group") && name.ends_with("_ns"));

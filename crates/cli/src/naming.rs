@@ -1,4 +1,5 @@
-//! Where counter names come from. Every command that takes counter names has these options.
+//! Options that choose the sources of counter names. Every command that takes counter names has
+//! them.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! Objects of JSON documents: each member is named where its value is known, and nowhere else.
+//! A macro for objects of JSON documents. A member is named only at the place where its value is
+//! computed.
 
 /// An object of a JSON document, with its members in this order:
 ///
@@ -11,8 +12,8 @@
 /// }
 /// ```
 ///
-/// Objects are written member by member. No tree of values is built, so a whole number of more than 64
-/// bits is possible.
+/// Objects are written member by member. No tree of values is built, so an integer can have more
+/// than 64 bits.
 macro_rules! object {
     (@ [$({ $(#[$attribute:meta])* $key:ident $kind:ty = $value:expr })*]) => {{
         #[allow(non_camel_case_types, reason = "each member is generic, and its type has its name")]
@@ -49,7 +50,7 @@ macro_rules! object {
 
 pub(crate) use object;
 
-/// For a member that an object has only if there is something in its list.
+/// Returns `None` for an empty list, for a member that an object has only if its list has entries.
 pub fn unless_empty<T>(all: Vec<T>) -> Option<Vec<T>> {
     Some(all).filter(|all| !all.is_empty())
 }

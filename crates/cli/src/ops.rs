@@ -78,7 +78,6 @@ enum OpBy {
     Rank,
 }
 
-/// Prints the ops.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::default())?;
     args.ranks.choose(&mut profile)?;

@@ -1,33 +1,33 @@
-//! Pools that nobody can use any more, mostly because `run` was killed together with its program and the
-//! profile was deleted.
+//! Removes pools that nobody can use any more, mostly because `run` was killed together with its
+//! program and the profile was deleted.
 
 use profile::pools::{Lost, Orphan, orphans};
 
 use crate::terminal::say;
 
-/// After this time, a profile that was moved and has not been opened since is given up.
+/// A pool is given up after this time if its profile was deleted or moved away.
 const PATIENCE_S: u64 = 24 * 60 * 60;
 
-/// Whether nobody can miss the pool.
+/// Whether the pool can be removed, because no recording or profile can need it.
 fn is_over(orphan: &Orphan) -> bool {
     match orphan.state {
         Lost::Deleted | Lost::Unfinished | Lost::Damaged => true,
         Lost::DeletedOrMoved => orphan.age_s >= PATIENCE_S,
-        // That version may have a recording which nothing takes part in yet.
+        // A recording of that version may be about to use the pool.
         Lost::OtherVersion => false,
     }
 }
 
-/// Silently removes the pools that nobody can miss, since we created them. A pool that cannot be
-/// removed stays, and `doctor` shows it.
+/// Silently removes the pools that nobody can need. They were made by Counterpoint, so the user is
+/// not asked. A pool that cannot be removed stays, and `doctor` shows it.
 pub fn remove_old() {
     for orphan in orphans().into_iter().filter(is_over) {
         let _ = orphan.remove();
     }
 }
 
-/// Removes the pools that nobody can miss, or with `all` every orphan, and reports each. Returns how
-/// many are left.
+/// Removes the pools that nobody can need, or all orphans with `all`, and reports each. Returns the
+/// number of orphans that are left.
 pub fn remove(all: bool) -> usize {
     let mut left = 0;
     for orphan in orphans() {
@@ -48,7 +48,7 @@ pub fn remove(all: bool) -> usize {
     left
 }
 
-/// Says what the pool is, and why it is here.
+/// Says what the pool is, and why it is still there.
 pub fn describe(orphan: &Orphan) -> String {
     let path = orphan.profile.as_ref().map(|path| path.display().to_string());
     let path = path.unwrap_or_else(|| "a profile".to_owned());

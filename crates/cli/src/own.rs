@@ -1,4 +1,4 @@
-//! Says which of the recorder's own system calls a counter also counts, where their number is known
+//! Says which of the recorder's own system calls a counter also counts, if their number is known
 //! exactly.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 
 use model::{Counter, Source};
 
-/// Tracepoints that one `read(2)` hits once.
+/// Tracepoints that each `read(2)` hits exactly once.
 const OF_READ: [&str; 4] = [
     "raw_syscalls:sys_enter",
     "raw_syscalls:sys_exit",
@@ -24,7 +24,7 @@ const OF_READ: [&str; 4] = [
     "syscalls:sys_exit_read",
 ];
 
-/// A sentence about each per-thread counter that counts the recorder's own readings.
+/// Returns a sentence about each per-thread counter that also counts the recorder's own readings.
 pub fn notes(counters: &[Counter]) -> Vec<String> {
     let mut groups: Vec<u16> = counters.iter().map(|counter| counter.group).collect();
     groups.sort_unstable();

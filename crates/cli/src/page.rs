@@ -7,9 +7,10 @@
 //!                        app/*.js, page.css, page.html ─┘
 //! ```
 //!
-//! All numbers come as the texts that the report prints, so the page cannot say anything else. What it
-//! draws is made from bins and moments, which are not numbers of the report. `app/data.js` describes
-//! what the program in the page gets; the structures of `data.rs` are the same in Rust.
+//! All numbers come as the texts that the report prints, so the page cannot contradict the report.
+//! Pictures are drawn from bins and points in time, which the report does not print. `app/data.js`
+//! describes the data that the program in the page gets; the structures of `data.rs` are the same
+//! data in Rust.
 
 mod assemble;
 pub mod compare;
@@ -47,23 +48,22 @@ use data::{Head, LossOut, TableOut, TraceOut};
 pub use roofline::{NEAR, Roofline};
 pub use tables::{LOOPS_SORT, columns_of};
 
-/// How many ops have details: those with the most time.
+/// The number of ops with details on the page: those with the most time.
 const DETAILED: usize = 200;
-/// How many rows of a table are in the page.
+/// A table on the page has at most this many rows.
 const ROWS: usize = 2_000;
 
-/// The input of a page.
 pub struct Wanted<'a> {
     pub overview: &'a Overview<'a>,
-    /// The forms of the report. The first one is that of ops.
+    /// The forms of the report. The first one shows ops.
     pub forms: Vec<Form>,
     pub loops: &'a Loops<'a>,
-    /// The chart that belongs to the form of [`Group::Roofline`].
+    /// The chart for the form of [`Group::Roofline`].
     pub roofline: Option<Roofline>,
     pub trace: Option<TraceOut>,
 }
 
-/// A form of the report.
+/// A form of the report, with its table.
 pub struct Form {
     pub id: String,
     pub title: String,
@@ -71,18 +71,19 @@ pub struct Form {
     pub table: Table,
     /// The column by which the table is sorted.
     pub sort: String,
-    /// For a tree: the row above each row.
+    /// For a tree, the row above each row.
     pub parents: Option<Vec<Option<usize>>>,
-    /// The op of each row, if the row is about one. Empty: none is.
+    /// The op of each row; `None` for a row that is not about an op. The list is empty if no row is
+    /// about an op.
     pub keys: Vec<Option<Key>>,
     /// Sentences above the table.
     pub lead: Vec<String>,
-    /// The meanings of columns.
+    /// Sentences that explain columns.
     pub explained: Vec<String>,
 }
 
 impl Form {
-    /// A table that is sorted by `total`.
+    /// Makes a form with a table that is sorted by `total`.
     pub fn new(id: &str, title: &str, group: Group, table: Table) -> Self {
         Self {
             id: id.to_owned(),
@@ -98,7 +99,7 @@ impl Form {
     }
 }
 
-/// The view that shows a table.
+/// The view of the page that shows a form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     Ops,
@@ -118,10 +119,10 @@ impl Group {
     }
 }
 
-/// What the page says of an exported trace.
+/// Describes the exported trace that the page names.
 ///
 /// # Errors
-/// The name does not say which format the trace has.
+/// The ending of the name is not that of a trace format.
 pub fn exported(trace: &Path) -> Result<TraceOut, Failure> {
     let name = trace.to_string_lossy();
     let is_address = ["https://", "http://"].iter().any(|scheme| name.starts_with(scheme));
@@ -137,16 +138,12 @@ pub fn exported(trace: &Path) -> Result<TraceOut, Failure> {
     Ok(TraceOut { name: name.into_owned(), url, is_json: ending != Ending::Perfetto })
 }
 
-/// Writes the page of a profile.
-///
-/// # Errors
-/// The profile cannot be read, or the file cannot be written.
 pub fn write(path: &Path, wanted: &Wanted<'_>) -> Result<(), Failure> {
     let _making = progress::step("making the page");
     write_to(path, &make(wanted)?)
 }
 
-/// The text above the tables of a page without a profile.
+/// The text above the tables of a page that is not made from a profile.
 pub struct About {
     /// The program that was recorded, for the title.
     pub program: String,
@@ -154,11 +151,11 @@ pub struct About {
     /// The most important findings, in words.
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
-    /// Label and text.
+    /// Labels and their texts.
     pub recording: Vec<(String, String)>,
 }
 
-/// Writes a page that has only tables: that of a dataset.
+/// Writes a page that has only tables, for a dataset.
 pub fn write_tables(path: &Path, of: About, forms: &[Form]) -> Result<(), Failure> {
     let head = Head {
         schema: data::SCHEMA,
@@ -191,7 +188,8 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let summary = overview.summary;
     let keys = detailed(overview);
     let room = encode::room(summary.rows.len().min(ROWS), keys.len());
-    // Much of the timeline is made by one thread. What is found of ops meanwhile needs nothing of it.
+    // One thread makes most of the timeline. Meanwhile, the details of ops are found, which do not
+    // depend on it.
     let (timeline, found) = std::thread::scope(|scope| {
         let timeline = scope.spawn(|| timeline::read(profile, room));
         let found = ops::find(profile, summary.raw, &keys);
@@ -209,7 +207,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         _ => lines(overview, true).into_iter().chain(held_back::most(overview)).collect(),
     };
     all.extend(of_loops);
-    // Where nothing called, an empty table of ops would only be in the way.
+    // If nothing was called, an empty table of ops would only be in the way.
     all.retain(|table| !table.rows.is_empty());
     let (listings, listings_about) = listings::of(wanted.loops);
     let head = Head {
@@ -246,14 +244,15 @@ fn assembled(head: &Head, calls: &[u8]) -> Result<String, Failure> {
     Ok(assemble::page(&title, &[("head", &head), ("timeline", calls)]))
 }
 
-/// The lines above a report: those in words, or those with a label.
+/// Returns the lines above a report: those that are sentences, or those that begin with a label.
 fn lines(overview: &Overview<'_>, in_words: bool) -> Vec<String> {
     let all = head::lines(overview).into_iter();
     let wanted = all.filter(|(label, _)| label.is_empty() == in_words);
     wanted.map(|(label, text)| if in_words { text } else { format!("{label}: {text}") }).collect()
 }
 
-/// What the page says first if no call was recorded: what the loops did, or why there may be nothing.
+/// Returns what the page says first if no call was recorded: what the loops did, or the likely
+/// reasons.
 fn without_calls(overview: &Overview<'_>, of_loops: &[TableOut]) -> Vec<String> {
     let loops: Vec<String> =
         of_loops.iter().filter_map(|table| table.lead.first().cloned()).collect();
@@ -272,7 +271,7 @@ fn about(overview: &Overview<'_>) -> String {
     if host.is_empty() { calls } else { format!("{calls} · {host}") }
 }
 
-/// The ops with the most time of their own.
+/// Returns the ops with the most time of their own, which get details.
 fn detailed(overview: &Overview<'_>) -> Vec<Key> {
     let is_op = |key: &Key| matches!(key, Key::Op(_) | Key::Unknown(..));
     let mut rows: Vec<_> = overview.summary.rows.iter().filter(|row| is_op(&row.key)).collect();

@@ -1,12 +1,14 @@
-//! A pager for views, as git has one.
+//! Starts a pager for views, as git does.
 //!
-//! If stdout is a terminal, the view is written into a pipe to the pager: what `COUNTERPOINT_PAGER` names,
-//! else `PAGER`, else `less` where it is installed. An empty name and `cat` mean none. A shell starts the
-//! pager, so the variable may have arguments. `LESS` is `FRX` unless it is set: what fits on the screen is
-//! printed without stopping, colours are shown, and the text stays on the screen.
+//! If stdout is a terminal, the view is written into a pipe to the pager: the one that
+//! `COUNTERPOINT_PAGER` names, else `PAGER`, else `less` if it is installed. An empty name or `cat`
+//! means no pager. A shell starts the pager, so the variable may have arguments. `LESS` is `FRX`
+//! unless it is set: what fits on the screen is printed without stopping, colours are shown, and
+//! the text stays on the screen.
 //!
-//! The view is written by the rules of a terminal all the same ([`terminal::is_paged`]), so `less -R` gets no
-//! escape sequence but our own. Only the user's environment names the pager.
+//! The view is still written by the rules of a terminal ([`terminal::is_paged`]), so `less -R` gets
+//! no escape sequence except our own. Only the user's environment and the user's own
+//! `counterpoint.toml` name the pager.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -16,19 +18,19 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use crate::config::{self, Key};
 use crate::terminal::{self, say};
 
-/// Arguments with which the output is not for people to read, or goes elsewhere.
+/// With these options, the output goes to a file.
 const NOT_READ: [&str; 2] = ["--html", "--output"];
 
-/// A pager that runs.
+/// A pager that is running.
 pub struct Pager {
     child: Child,
     name: String,
 }
 
-/// The pager's process, for the handler of SIGINT; 0 without one.
+/// The process id of the pager, for the handler of SIGINT; 0 without a pager.
 static PAGER: AtomicI32 = AtomicI32::new(0);
 
-/// Starts the pager, and has stdout go to it. `None` if there is to be none.
+/// Starts the pager and connects stdout to it. Returns `None` if no pager is used.
 pub fn begin() -> Option<Pager> {
     let columns = terminal::known_width()?;
     if !std::io::stdout().is_terminal() {
@@ -41,7 +43,7 @@ pub fn begin() -> Option<Pager> {
     if std::env::args_os().skip(1).any(goes_elsewhere) {
         return None;
     }
-    // The user's file may name one, after the environment.
+    // The user's configuration file is used after the environment.
     let variable = |name: &str| {
         let set = || config::text(Key::Pager).filter(|_| name == "PAGER").map(str::to_owned);
         std::env::var(name).ok().or_else(set)
@@ -54,7 +56,8 @@ pub fn begin() -> Option<Pager> {
     }
     let mut child = command.spawn().ok()?;
     let pipe = child.stdin.take()?;
-    // SAFETY: both are open descriptors. Nothing else in this process holds stdout's number.
+    // SAFETY: both are open descriptors, and nothing else in this process owns the descriptor of
+    // stdout.
     let moved = unsafe { libc::dup2(pipe.as_raw_fd(), libc::STDOUT_FILENO) };
     if moved < 0 {
         drop(pipe);
@@ -63,26 +66,28 @@ pub fn begin() -> Option<Pager> {
     }
     terminal::is_paged(columns);
     PAGER.store(child.id().cast_signed(), Ordering::SeqCst);
-    // The terminal sends SIGINT to both. The pager takes it as a command, and must not lose its writer to it;
-    // while nothing was written yet, it ends both.
+    // The terminal sends SIGINT to the pager and to this process. For the pager it is a command,
+    // and the pager must not lose its input to it. Until something has been written, it ends both
+    // processes.
     extern "C" fn interrupted(signal: libc::c_int) {
         if terminal::has_begun() {
             return;
         }
-        // SAFETY: async-signal-safe calls only; the child has not been waited for.
+        // SAFETY: only async-signal-safe calls without pointers to our data. The child has not been
+        // waited for, so its id is still its own.
         unsafe {
             libc::kill(PAGER.load(Ordering::SeqCst), libc::SIGTERM);
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
         }
     }
-    // SAFETY: the handler only makes async-signal-safe calls.
+    // SAFETY: `interrupted` makes only async-signal-safe calls.
     unsafe { libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t) };
     Some(Pager { child, name })
 }
 
-/// The pager's command, if there is to be one. `variable` is the environment, and `is_installed` says whether
-/// there is a program of this name.
+/// Returns the pager's command; `None` for no pager. `variable` reads the environment, and
+/// `is_installed` says whether there is a program of this name.
 fn chosen(
     variable: &dyn Fn(&str) -> Option<String>,
     is_installed: impl Fn(&str) -> bool,
@@ -105,21 +110,24 @@ fn is_installed(program: &str) -> bool {
 }
 
 impl Pager {
-    /// Ends the output, and waits until the reader has read it. Returns the status of this process.
+    /// Ends the output, and waits until the pager has ended. Returns the exit status of this
+    /// process.
     pub fn end(mut self, code: ExitCode) -> ExitCode {
         let _ = std::io::stdout().flush();
         if let Ok(nothing) = std::fs::File::open("/dev/null") {
-            // The pager reads until nobody holds its pipe.
-            // SAFETY: both are open descriptors.
+            // The pager reads until no process has the other end of its pipe open. SAFETY: both are
+            // open descriptors.
             unsafe { libc::dup2(nothing.as_raw_fd(), libc::STDOUT_FILENO) };
         } else {
-            // SAFETY: nothing is written to stdout any more.
+            // SAFETY: nothing is written to stdout after this, and nothing else owns its
+            // descriptor.
             drop(unsafe { OwnedFd::from_raw_fd(libc::STDOUT_FILENO) });
         }
         let status = self.child.wait();
         PAGER.store(0, Ordering::SeqCst);
         match status {
-            // The shell's: it was not found, or cannot be executed.
+            // These are the shell's statuses for a program that cannot be executed or was not
+            // found.
             Ok(status) if matches!(status.code(), Some(126 | 127)) => {
                 say!("the pager {} cannot be started; --no-pager prints without one", self.name);
                 ExitCode::from(2)

@@ -1,9 +1,10 @@
-//! `counterpoint plugin`: profiler plugins (Kineto's interface for shared objects) without a program
-//! to profile.
+//! `counterpoint plugin`: profiler plugins (Kineto's interface for shared objects) without a
+//! program to profile.
 //!
 //! A plugin is somebody else's code, so it is never loaded into this process. A child of ours loads
-//! it (`plugin/child.rs`), and says what it finds on a pipe. If the child crashes, the plugin's name
-//! is known and everything else goes on. `plugin/answer.rs` says what a child cannot do to us.
+//! it (`plugin/child.rs`), and says what it finds on a pipe. If the child crashes, the plugin's
+//! name is known and everything else goes on. `plugin/answer.rs` says how this process is protected
+//! from a child.
 //!
 //! ```text
 //!  list, check, run ── a child for each file ── plugin_host ── the plugin
@@ -65,7 +66,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// How a file is called in messages.
+/// Returns the name of a file for messages.
 fn shown(file: &Path) -> String {
     file.display().to_string()
 }

@@ -1,16 +1,16 @@
-//! What to do about a counter, or a set of counters, that does not work.
+//! Advice about a counter, or a set of counters, that does not work.
 
 use machine::Machine;
 use machine::check::{Cause, Problem};
 
 use super::{CONTAINER, WITH_PERFMON, sysctl};
 
-/// What to type or change so that the counters work; `None` where nothing is known to help.
+/// Returns what to type or change so that the counters work; `None` if nothing is known to help.
 pub fn for_problem(problem: &Problem, machine: &Machine) -> Option<String> {
     for_cause(&problem.cause, machine)
 }
 
-/// What [`for_problem`] says if only the cause of the problem is known.
+/// Like [`for_problem`], for callers that know only the cause of the problem.
 pub fn for_cause(cause: &Cause, machine: &Machine) -> Option<String> {
     let advice = match cause {
         Cause::Unknown => return None,
@@ -77,8 +77,8 @@ pub fn for_cause(cause: &Cause, machine: &Machine) -> Option<String> {
     Some(advice)
 }
 
-/// How this user gets the right to count: by another `perf_event_paranoid`, up to this level, or by
-/// a capability.
+/// Returns the ways in which this user can get the right to count: a lower `perf_event_paranoid`
+/// (at most `paranoid`), or a capability.
 fn permission(paranoid: Option<i32>, machine: &Machine) -> String {
     let contained = machine.is_filtered() || machine.container().is_some();
     let capability = if contained { CONTAINER } else { WITH_PERFMON };

@@ -1,9 +1,9 @@
-//! What to do about a device whose counters cannot be read.
+//! Advice about a device whose counters cannot be read.
 
 use names::defaults::Skipped;
 
-/// How the driver of this component (PAPI's name) lets a user read its counters; `None` where
-/// nothing has to be allowed.
+/// Returns how a user gets the right to read the counters of this component (PAPI's name for a
+/// driver); `None` if no right is missing.
 pub(super) fn for_device(component: &str) -> Option<&'static str> {
     match component.to_ascii_lowercase().as_str() {
         "cuda" => Some(
@@ -25,7 +25,7 @@ pub(super) fn for_device(component: &str) -> Option<&'static str> {
     }
 }
 
-/// A note about a device that is left out, with advice.
+/// Returns a note, with advice, about a device that is left out.
 pub fn skipped(skipped: &Skipped) -> String {
     match for_device(skipped.component) {
         Some(advice) => format!("{skipped}; {advice}"),

@@ -1,11 +1,11 @@
-//! What to do about a finding of `counterpoint doctor`.
+//! Advice about a finding of `counterpoint doctor`.
 
 use machine::Machine;
 use machine::doctor::Limit;
 
 use super::{CONTAINER, OPEN_TRACEFS, for_cause, mount_tracefs, sysctl};
 
-/// What to type or change, so that this does not limit counting or recording any more.
+/// Returns what to type or change so that `limit` no longer restricts counting or recording.
 pub fn for_limit(limit: &Limit, machine: &Machine) -> String {
     match limit {
         Limit::OldKernel => "use a newer kernel".into(),

@@ -1,8 +1,8 @@
-//! What to type instead of a metric that cannot be used.
+//! Advice for a metric that cannot be used.
 
 use model::metric::{MetricCause, MetricError, MetricErrorKind};
 
-/// What to type instead; `None` where the message says it all.
+/// Returns what to type instead; `None` if the error message is enough.
 pub fn for_metric(error: &MetricError) -> Option<String> {
     let advice = match (&error.kind, &error.cause) {
         (MetricErrorKind::UnknownCounter { name }, _) if is_work(name) => {
@@ -22,7 +22,7 @@ pub fn for_metric(error: &MetricError) -> Option<String> {
     Some(advice)
 }
 
-/// Whether the name is one of those that docs/roofline.md computes from an op's shapes.
+/// Whether `name` is one of the quantities that docs/roofline.md computes from an op's shapes.
 fn is_work(name: &str) -> bool {
     matches!(name, "flop" | "bytes")
 }

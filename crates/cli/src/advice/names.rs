@@ -1,11 +1,11 @@
-//! What to type instead of a counter list that cannot be used.
+//! Advice for a counter list that cannot be used.
 
 use machine::Machine;
 use names::{NameCause, NameError, NameErrorKind};
 
 use super::{OPEN_TRACEFS, devices, mount_tracefs, wanted};
 
-/// What to type instead; `None` where the message says it all.
+/// Returns what to type instead; `None` if the error message is enough.
 pub fn for_name(error: &NameError, machine: &Machine) -> Option<String> {
     let kind = &error.kind;
     match (kind, &error.cause) {
@@ -133,7 +133,7 @@ fn for_cause(cause: &NameCause, kind: &NameErrorKind, machine: &Machine) -> Stri
     }
 }
 
-/// The options of `run` that count the parts and compute their sum.
+/// Returns the options of `run` that count the parts and compute their weighted sum.
 fn weighted_sum(parts: &[(u32, &str)]) -> String {
     let names: Vec<&str> = parts.iter().map(|(_, name)| *name).collect();
     let terms: Vec<String> =

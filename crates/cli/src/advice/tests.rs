@@ -1,5 +1,5 @@
-//! The advice that people see, for each kind of cause: what was typed, or what the machine is like,
-//! and the text.
+//! Tests the advice that people see for each kind of cause: what was typed or what the machine is
+//! like, and the expected text.
 
 use ::machine::Machine;
 use ::machine::check::Cause;
@@ -14,7 +14,7 @@ fn of_list(machine: &Machine, typed: &str) -> String {
     for_name(&error, machine).unwrap_or_default()
 }
 
-/// On a machine about which nothing is known.
+/// Nothing is known about this machine.
 #[test]
 fn about_a_list() {
     let bare = Machine::at("/nonexistent");
@@ -71,7 +71,7 @@ fn about_a_list() {
     assert!(cuda.contains("cuda.counters=NAME"), "{cuda}");
 }
 
-/// On a machine with a PMU, a tracepoint and a processor that is not AMD's.
+/// This machine has a PMU, a tracepoint and a processor that is not from AMD.
 #[test]
 fn about_a_machines_own_names() {
     let tree = Tree::new("advice");
@@ -98,7 +98,8 @@ fn about_a_machines_own_names() {
     ] {
         assert_eq!(of_list(&machine, typed), expected, "{typed}");
     }
-    // A list and a metric, which can be copied to the command line. Widths of vectors in bits.
+    // The advice has a list of counters and a metric that can be copied to the command line. The
+    // numbers are the widths of vectors in bits.
     for (preset, bits) in [("PAPI_SP_OPS", 32), ("PAPI_DP_OPS", 64)] {
         let advice = of_list(&machine, preset);
         let quoted: Vec<&str> = advice.split('\'').collect();
@@ -111,7 +112,8 @@ fn about_a_machines_own_names() {
     }
 }
 
-/// Functions of files, which the tests of the crate `names` make with a compiler.
+/// Tests advice about functions in files. The tests of the crate `names` produce the same causes
+/// with files that a compiler made.
 #[test]
 fn about_functions() {
     use ::names::NameCause::*;
@@ -153,10 +155,10 @@ fn about_functions() {
     }
 }
 
-/// Paths and their content.
+/// The paths and contents of files.
 type Files<'f> = &'f [(&'f str, &'f str)];
 
-/// A machine whose files are these, besides a user without capabilities outside of a namespace.
+/// A machine that has these files. Its user has no capabilities and is not in a user namespace.
 fn machine(files: Files<'_>) -> (Tree, Machine) {
     let tree = Tree::new("advice");
     tree.file("proc/self/uid_map", "         0          0 4294967295\n");
@@ -251,7 +253,8 @@ fn about_counters() {
     assert!(zero.starts_with(start), "{zero}");
 }
 
-/// Who may change what: by the level, by a capability, or not from inside of a namespace.
+/// The advice depends on how this user can get the right: by the level, by a capability, or only
+/// from outside of a namespace.
 #[test]
 fn about_permissions() {
     let level = |number| (PARANOID, number);

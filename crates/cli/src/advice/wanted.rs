@@ -1,9 +1,9 @@
-//! What to type instead of words for which there is no counter, although what they ask for can be
-//! had: times, metrics, numbers of counters, kernel probes.
+//! Advice for words for which there is no counter, although Counterpoint can give what they ask
+//! for: times, metrics, numbers of counters, kernel probes.
 
 use model::metric::all_builtins;
 
-/// Words for which there is no counter, and what gives what they ask for.
+/// Words for which there is no counter, and what to type to get what they ask for.
 const WANTED: &[(&[&str], &str)] = &[
     (
         &[
@@ -43,7 +43,8 @@ const WANTED: &[(&[&str], &str)] = &[
     (&["r", "raw"], "rNNNN is a hardware counter by its number in hexadecimal, as in r01c2"),
 ];
 
-/// What to type instead of `name`, which no source of names knows; `None` if it is not a common wish.
+/// Returns what to type instead of `name`, which is in no catalogue of counters; `None` if people
+/// do not commonly type it.
 pub fn instead_of(name: &str) -> Option<String> {
     if name.contains(';') {
         return Some(format!("commas separate counters: -e {}", name.replace(';', ",")));

@@ -1,6 +1,6 @@
 //! Reads a command line of clang: the source files, the output, and options that make a second step
-//! impossible.
-//! Only what is understood for certain is compiled in two steps: options that `options.rs` knows, and regular files.
+//! impossible. A command line is compiled in two steps only if all of it is understood: it has only
+//! options that `options.rs` knows, and its files are regular files.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -11,10 +11,9 @@ use super::options::{
     CANNOT, COMPILES_NOTHING, FIRST_ONLY, INNER, JOINED, LTO, UNKNOWN, VARIABLES, WHOLE, WITH_VALUE,
 };
 
-/// The kind of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// An option, with its value if that is the next word.
+    /// An option. The word includes the option's value if that is the next argument.
     Option,
     /// A C or C++ file.
     Source,
@@ -40,7 +39,8 @@ impl Word {
         self.kind == Kind::Option && self.text.as_bytes().starts_with(with.as_bytes())
     }
 
-    /// Whether the word is an option that we certainly understand as clang does, with its value.
+    /// Whether the word is an option, with its value, that we certainly understand in the same way
+    /// as clang.
     fn is_known(&self) -> bool {
         let known = |list: &[&str]| list.iter().any(|begin| self.begins(begin));
         match &self.value {
@@ -52,7 +52,7 @@ impl Word {
             None if WHOLE.iter().any(|whole| self.is(whole)) => true,
             // The option's value is missing.
             None if WITH_VALUE.iter().any(|name| self.is(name)) => false,
-            // Flags of distributions define a macro so.
+            // Linux distributions define a macro in this way.
             None if self.begins("-Wp,") => {
                 let words = self.text.to_string_lossy();
                 words
@@ -64,7 +64,7 @@ impl Word {
         }
     }
 
-    /// The option's value, joined or not.
+    /// Returns the value of the option `name`, which may be joined to it or be a word of its own.
     fn value_of(&self, name: &str) -> Option<OsString> {
         if self.is(name) {
             return self.value.clone();
@@ -80,38 +80,36 @@ impl Word {
     }
 }
 
-/// A command line of clang, without response files.
+/// A command line of clang. Its response files are replaced by their words.
 pub struct Line {
     words: Vec<Word>,
 }
 
-/// What is to be done.
+/// How a command line is handled.
 pub enum Plan {
     /// Nothing is compiled.
     Nothing,
-    /// Something is compiled that cannot be instrumented, and why.
+    /// Something is compiled, but it cannot be instrumented for this reason.
     Cannot(String),
     Compile(Steps),
 }
 
-/// How the source files are compiled.
 pub struct Steps {
     pub sources: Vec<Source>,
-    /// Whether clang links what they become.
+    /// Whether clang links the objects.
     pub links: bool,
 }
 
-/// A source file.
 pub struct Source {
-    /// The source file's place among the words.
+    /// The index of this file among the words.
     at: usize,
     pub path: PathBuf,
-    /// Where the object is to be. Without a name, the linker gets it.
+    /// The path of the object that the user gets; `None` if the object is only linked.
     pub object: Option<PathBuf>,
 }
 
 impl Line {
-    /// Reads a command line. An error is one of reading a response file.
+    /// Reads a command line. Fails only if a response file cannot be read.
     pub fn read(words: &[OsString]) -> io::Result<Self> {
         let mut all = Vec::new();
         expand(words, &mut all, 0)?;
@@ -138,12 +136,12 @@ impl Line {
         Ok(Self { words })
     }
 
-    /// Whether the line compiles a file of C or C++.
+    /// Whether the command line compiles a C or C++ file.
     pub fn has_sources(&self) -> bool {
         matches!(self.plan(), Plan::Cannot(_) | Plan::Compile(_))
     }
 
-    /// The source files, for a message.
+    /// Returns the source files for a message.
     pub fn sources(&self) -> String {
         let files = self.words.iter().filter(|word| word.kind == Kind::Source);
         let names: Vec<_> = files.map(|word| word.text.to_string_lossy()).collect();
@@ -158,7 +156,7 @@ impl Line {
         self.words.iter().filter_map(|word| word.value_of(name)).next_back()
     }
 
-    /// What is to be done.
+    /// Decides how the command line is handled, without looking at the files on disk.
     pub fn plan(&self) -> Plan {
         let sources = self.words.iter().filter(|word| word.kind == Kind::Source).count();
         if sources == 0 || COMPILES_NOTHING.iter().any(|name| self.has(name)) {
@@ -174,7 +172,7 @@ impl Line {
         }
         let links = self.links();
         let output = self.last("-o");
-        // clang says that one output is not enough.
+        // clang reports that several objects cannot have one output file.
         if !links && sources > 1 && output.is_some() {
             return Plan::Nothing;
         }
@@ -189,14 +187,16 @@ impl Line {
         Plan::Compile(Steps { sources: sources.collect(), links })
     }
 
-    /// As [`Self::plan`], which knows the command line alone, if the files on disk stand in its way: inputs that are
-    /// missing, which clang says, and files that are not regular ones. Two steps may not read a pipe, nor replace a device.
+    /// Returns another plan than [`Self::plan`] if the files on disk require it: an input is
+    /// missing, which clang reports, or a file is not a regular one. Two steps must not read a pipe
+    /// twice or replace a device.
     pub fn stopped_by_files(&self, steps: &Steps) -> Option<Plan> {
         let is_other = |path: &Path| std::fs::metadata(path).is_ok_and(|about| !about.is_file());
         let is_missing = |word: &&Word| std::fs::metadata(&word.text).is_err();
         let (options, inputs): (Vec<_>, Vec<_>) =
             self.words.iter().partition(|word| word.kind == Kind::Option);
-        // Headers may be in a folder of headers: a missing one is not known.
+        // A header may be in a directory that clang searches, so a missing one is no reason to
+        // stop.
         let names = ["-include", "-imacros", "-Xclang"];
         let headers = options.iter().filter(|word| names.iter().any(|name| word.is(name)));
         let read = headers.filter_map(|word| word.value.as_ref());
@@ -216,7 +216,8 @@ impl Line {
         !self.has("-c") && !self.has("--compile")
     }
 
-    /// Why the options, or the languages, make two steps impossible. What is not known for certain does.
+    /// Returns why the options or the languages do not allow two steps. An option that is not known
+    /// is such a reason.
     fn obstacle(&self) -> Option<String> {
         for (beginning, why) in CANNOT {
             let whole = beginning.len() == 2 || *beginning == "-MJ" || *beginning == "-arch";
@@ -286,7 +287,8 @@ impl Line {
             }
         }
         if self.has("-MD") || self.has("-MMD") {
-            // The files as they would be named after the object.
+            // The dependency file and its target get the names that clang would derive from the
+            // object.
             let object = source.object.clone().unwrap_or_default();
             if self.last("-MF").is_none() {
                 words.extend(["-MF".into(), object.with_extension("d").into()]);
@@ -296,7 +298,8 @@ impl Line {
             }
         }
         if links {
-            // Options of the linker have no use here, which clang would say.
+            // The options for the linker are not used in this step, and clang would warn about
+            // them.
             words.push("-Qunused-arguments".into());
         }
         words.extend(["-S", "-emit-llvm", "-o", "-"].map(OsString::from));
@@ -316,7 +319,8 @@ impl Line {
         words
     }
 
-    /// The arguments with which clang links: objects in place of the sources.
+    /// Returns the arguments with which clang links: the original ones, with objects in place of
+    /// the sources.
     pub fn linking(&self, steps: &Steps, objects: &[PathBuf]) -> Vec<OsString> {
         let mut words = Vec::new();
         for (at, word) in self.words.iter().enumerate() {
@@ -326,13 +330,14 @@ impl Line {
                 None => word.push(&mut words),
             }
         }
-        // Nothing is compiled any more, which clang would say of each option of that.
+        // Nothing is compiled in this step, and clang would warn about each option that only
+        // compiling uses.
         words.push("-Qunused-arguments".into());
         words
     }
 }
 
-/// The language of a file, by `-x` or by its name.
+/// Returns the kind of a file, by the language that `-x` gave or by the file's name.
 fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     if let Some(language) = language.and_then(OsStr::to_str) {
         return match language {
@@ -353,8 +358,8 @@ fn file_kind(path: &Path, language: Option<&OsStr>) -> Kind {
     }
 }
 
-/// Response files in the place of `@FILE`, which may name others. One that does not exist is a word like any
-/// other, as for clang.
+/// Replaces each `@FILE` by the words of that response file, which may name further ones. As in
+/// clang, `@FILE` is an ordinary word if the file does not exist.
 fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result<()> {
     for word in words {
         let named =
@@ -363,7 +368,7 @@ fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result
             Some(_) if depth > 20 => return Err(io::Error::other("response files without an end")),
             Some(file) => {
                 let text = std::fs::read(file)?;
-                // Other encodings, and an end that is none.
+                // We do not read files with a byte order mark, or with a backslash at the end.
                 let odd = [&b"\xef\xbb\xbf"[..], b"\xff\xfe", b"\xfe\xff"];
                 if odd.iter().any(|mark| text.starts_with(mark)) || text.ends_with(b"\\") {
                     return Err(io::Error::other("a response file that only clang reads"));
@@ -376,8 +381,8 @@ fn expand(words: &[OsString], all: &mut Vec<OsString>, depth: u32) -> io::Result
     Ok(())
 }
 
-/// The words of a response file: separated by white space, with quotes. A backslash takes the next character as it
-/// is, in all quotes.
+/// Splits a response file into words at white space. Quotes group words, and a backslash keeps the
+/// next character as it is, in both kinds of quotes.
 fn split(text: &[u8]) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
@@ -413,7 +418,8 @@ mod tests {
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
-    /// What a command line is: nothing to do, a reason, or the objects (`link` if they are linked).
+    /// Returns the plan for a command line as text: `nothing`, a reason, or the objects (`link` if
+    /// they are linked).
     fn judged(words: &str) -> String {
         match line(words).plan() {
             Plan::Nothing => "nothing".to_owned(),
@@ -465,7 +471,7 @@ mod tests {
             ("a.c -Ttext 0x1000", "what -Ttext does in"),
             ("-c a.c --user-dependencies", "nothing"),
             ("-c a.c -ccc-print-phases", "nothing"),
-            // Values are not files.
+            // The values of options are not files.
             ("-c a.c -include b.c -MF c.c -D x.c -T d.c", "a.o"),
             ("-c -- -a.c", "-a.o"),
             ("-std=c11 -shared -MD a.c -o a.so", "the dependencies are named"),

@@ -1,4 +1,4 @@
-//! Compiles source files in two steps, and links what they became.
+//! Compiles source files in two steps, and links the objects.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -12,16 +12,16 @@ use crate::selection::Selection;
 use crate::temporary::Temporary;
 use crate::terminal::say;
 
-/// How compiling ended.
 pub enum Done {
-    /// The compiler has ended with this status.
+    /// The compiler ended with this status.
     Ended(ExitCode),
-    /// Two steps are impossible. One line said so.
+    /// The file cannot be compiled in two steps. If there was a reason to report, a line was
+    /// printed.
     Untouched,
 }
 
-/// Compiles, and links if that was asked for. As for clang, a file with an error does not keep it from compiling the
-/// others.
+/// Compiles, and links if that was asked for. As with clang, an error in one file does not stop the
+/// others from being compiled.
 pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure> {
     let selection = Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     let folder = if steps.links { Some(Temporary::new()?) } else { None };
@@ -31,7 +31,7 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
     for (number, source) in steps.sources.iter().enumerate() {
         let object = match (&source.object, &folder) {
             (Some(object), _) => object.clone(),
-            // The name that the linker shows if something is undefined.
+            // The linker shows this name in a message about an undefined symbol.
             (None, folder) => {
                 let stem = source.path.file_stem().unwrap_or_default().to_string_lossy();
                 let folder = folder.as_ref().map_or(Path::new("."), |folder| folder.path());
@@ -49,7 +49,7 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
         }
         objects.push(object);
     }
-    // The messages are clang's, in its own colours.
+    // These are clang's messages, in clang's own colours.
     let _ = std::io::stderr().write_all(&messages);
     if let Some(status) = error {
         return Ok(Done::Ended(passed_on(status)));
@@ -62,17 +62,16 @@ pub fn run(compiler: &Path, line: &Line, steps: &Steps) -> Result<Done, Failure>
     Ok(Done::Ended(passed_on(status(linker).map_err(|e| failed(compiler, &e))?)))
 }
 
-/// The result for a source file.
 enum Object {
-    /// The object was made. Has what clang said.
+    /// The object was made. The bytes are clang's messages.
     Made(Vec<u8>),
     /// clang found an error.
     Error(Ended),
-    /// Only clang alone can say what is wrong.
+    /// clang has to compile this command line alone, because the second step fails also without
+    /// instrumentation.
     Untouched,
 }
 
-/// Compiles a file to an object.
 fn compile(
     compiler: &Path,
     line: &Line,
@@ -115,7 +114,7 @@ fn compile(
         }
         left(&format!("the compiler does not accept it: {}", first_error(&ended.messages)));
     }
-    // The text as it was: the same code.
+    // Try the text without instrumentation: it becomes the same code as clang's own.
     if accepted(&second(&first.output)?) {
         return Ok(Object::Made(first.messages));
     }
@@ -123,7 +122,7 @@ fn compile(
     Ok(Object::Untouched)
 }
 
-/// Whether the second step has something to say that the first one did not.
+/// Whether the second step printed a message that the first one did not print.
 fn says_more(second: &Ended, first: &Ended) -> bool {
     let lines = |ended: &Ended| {
         let text = String::from_utf8_lossy(&ended.messages).into_owned();
@@ -133,13 +132,14 @@ fn says_more(second: &Ended, first: &Ended) -> bool {
     lines(second).iter().any(|line| !said.contains(line) && !line.ends_with(" generated."))
 }
 
-/// clang's messages are coloured on a terminal, which our pipe is not. Options of the user come later, and win.
+/// Returns the option that colours clang's messages if stderr is a terminal: clang itself sees only
+/// our pipe. The user's options come later, so they take precedence.
 fn colours() -> impl Iterator<Item = &'static str> {
     let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     (able && std::io::stderr().is_terminal()).then_some("-fcolor-diagnostics").into_iter()
 }
 
-/// Removes an object that failed, as clang does: never anything but a regular file.
+/// Removes an object after a failure, as clang does, but only if it is a regular file.
 fn remove(object: &Path) {
     if std::fs::metadata(object).is_ok_and(|about| about.is_file()) {
         let _ = std::fs::remove_file(object);

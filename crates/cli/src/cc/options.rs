@@ -1,7 +1,8 @@
-//! The options of clang that are known, by what one must know of them to compile in two steps. One that is in none of
-//! these lists leaves the command line to clang.
+//! Lists the options of clang that are known, by what matters for compiling in two steps. A command
+//! line with an option that is in none of these lists is passed on to clang unchanged.
 
-/// Options whose value is the next word. Some may have it joined: see [`JOINED`].
+/// Options whose value is the next word. Some of them can also have their value joined to them: see
+/// [`JOINED`].
 pub const WITH_VALUE: &[&str] = &[
     "-o",
     "-I",
@@ -35,7 +36,7 @@ pub const WITH_VALUE: &[&str] = &[
     "-B",
 ];
 
-/// Known options that are one word.
+/// Known options that consist of one word and have no value.
 pub const WHOLE: &[&str] = &[
     "-c",
     "--compile",
@@ -87,7 +88,7 @@ pub const WHOLE: &[&str] = &[
     "-no-integrated-as",
 ];
 
-/// Known options by their beginning, in one word with what follows.
+/// Beginnings of known options whose value follows in the same word.
 pub const JOINED: &[&str] = &[
     "-I",
     "-D",
@@ -123,8 +124,8 @@ pub const JOINED: &[&str] = &[
     "--param=",
 ];
 
-/// What begins like a known option, and is none: modules, and options whose value
-/// is in the next word.
+/// Words that begin like a known option but are other options: about modules, or with their value
+/// in the next word.
 pub const UNKNOWN: &[&str] = &[
     "-fmodule",
     "-fcxx-modules",
@@ -146,7 +147,8 @@ pub const UNKNOWN: &[&str] = &[
 pub const INNER: &[&str] =
     &["-target-feature", "-disable-O0-optnone", "-include", "-include-pch", "-fno-pch-timestamp"];
 
-/// Variables that change what clang does with its command line, or have it write another file.
+/// Environment variables that change what clang does with its command line, or make it write
+/// another file.
 pub const VARIABLES: &[&str] = &[
     "CCC_OVERRIDE_OPTIONS",
     "CC_PRINT_OPTIONS",
@@ -156,8 +158,8 @@ pub const VARIABLES: &[&str] = &[
     "SUNPRO_DEPENDENCIES",
 ];
 
-/// Known options that only the first step understands or may have, by their beginning. The second one would write
-/// a file again, load a plugin again, or find nothing to do.
+/// Beginnings of known options that only the first step gets. With them, the second step would
+/// write a file again, load a plugin again, or have nothing to do.
 pub const FIRST_ONLY: &[&str] = &[
     "-D",
     "-U",
@@ -183,7 +185,7 @@ pub const FIRST_ONLY: &[&str] = &[
     "-Wp,",
 ];
 
-/// Options with which clang compiles nothing.
+/// Options that make clang compile nothing.
 pub const COMPILES_NOTHING: &[&str] = &[
     "-E",
     "-M",
@@ -205,7 +207,7 @@ pub const COMPILES_NOTHING: &[&str] = &[
     "--autocomplete",
 ];
 
-/// Options that make a second step impossible, by their beginning, and why.
+/// Beginnings of options that make a second step impossible, each with the reason.
 pub const CANNOT: &[(&str, &str)] = &[
     ("-S", "it asks for assembly, and not for machine code"),
     ("--assemble", "it asks for assembly, and not for machine code"),

@@ -1,6 +1,6 @@
-//! Reads the part of TOML that the file needs: `key = "text"` and `key = 12`, with comments.
+//! Reads the part of TOML that `counterpoint.toml` uses: `key = "text"` and `key = 12`, with
+//! comments.
 
-/// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Events,
@@ -12,13 +12,14 @@ pub enum Key {
     EventsDir,
 }
 
-/// How a key is written, which value it has, and whether the file of a project may have it.
+/// The properties of a key: its name, which values it takes, and whether the file of a project may
+/// set it.
 struct Known {
     key: Key,
     name: &'static str,
     is_number: bool,
     in_projects: bool,
-    /// Which values are right, beside the type.
+    /// Whether a value of the right type is allowed.
     is_right: fn(&str) -> bool,
     expected: &'static str,
 }
@@ -43,7 +44,7 @@ const KEYS: [Known; 7] = [
 ];
 
 impl Key {
-    /// The name as the file has it.
+    /// Returns the name of the key in the file.
     pub fn name(self) -> &'static str {
         KEYS.iter().find(|known| known.key == self).map_or("", |known| known.name)
     }
@@ -64,10 +65,10 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// The settings of a file, each with its line.
+/// The settings of a file, each with the number of its line.
 pub type Settings = Vec<(usize, Key, Value)>;
 
-/// Reads the settings of a file. An error is a line and what is wrong in it.
+/// Parses the settings of a file. An error is the number of a line and what is wrong in that line.
 pub fn settings(text: &str, of_project: bool) -> Result<Settings, (usize, String)> {
     let mut found = Settings::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -109,7 +110,7 @@ pub fn settings(text: &str, of_project: bool) -> Result<Settings, (usize, String
     Ok(found)
 }
 
-/// A value, and perhaps a comment.
+/// Parses a value, which a comment may follow.
 fn value(text: &str) -> Result<Value, String> {
     if let Some(rest) = text.strip_prefix('"') {
         let mut value = String::new();
@@ -138,7 +139,7 @@ fn value(text: &str) -> Result<Value, String> {
     ends(rest).map(|()| Value::Number(number))
 }
 
-/// Nothing but a comment may follow a value.
+/// Checks that nothing but a comment follows a value.
 fn ends(rest: &str) -> Result<(), String> {
     let rest = rest.trim();
     match rest.is_empty() || rest.starts_with('#') {

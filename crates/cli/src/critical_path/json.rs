@@ -13,7 +13,6 @@ use crate::view::losses::losses_out;
 /// The schema of the JSON that `critical-path` prints.
 const SCHEMA: &str = "counterpoint.critical-path/1";
 
-/// Prints the document.
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     let View { profile, path, .. } = view;
     let ns = |ticks: u64| ticks as f64 * profile.timeline.ns_per_tick();

@@ -1,4 +1,4 @@
-//! The verdicts in words.
+//! Says the verdicts in words.
 
 use analysis::diff::matching::Relation;
 use analysis::diff::readings::Known;
@@ -7,12 +7,14 @@ use analysis::diff::{Diff, DiffRow, FEWEST_PAIRS, Statistic, Untested};
 
 use crate::view::units::{grouped, plural, time};
 
-/// A row that adds less than this part of the difference of the whole is not named as its origin.
+/// A row is not named as the origin of a difference if it adds less than this part of the whole
+/// difference.
 const SHARE: f64 = 0.05;
 /// A sentence names at most this many rows.
 const NAMED: usize = 3;
 
-/// A part as percent with a digit, without its sign: `12.3`. Large ones have no digit.
+/// Prints a part as a percentage with one digit after the point and without its sign: `12.3`. Large
+/// percentages have no such digit.
 fn digits(part: f64) -> String {
     let percent = 100.0 * part.abs();
     match percent {
@@ -22,20 +24,20 @@ fn digits(part: f64) -> String {
     }
 }
 
-/// A change with its sign: `+5.1 %`, `−12.3 %`.
+/// Prints a change with its sign: `+5.1 %`, `−12.3 %`.
 pub fn signed(part: f64) -> String {
     let sign = if part < 0.0 { "−" } else { "+" };
     format!("{sign}{} %", digits(part))
 }
 
-/// A difference of times with its sign.
+/// Prints a difference of times with its sign.
 pub fn signed_time(ns: f64) -> String {
     let sign = if ns < 0.0 { "−" } else { "+" };
     format!("{sign}{}", time(ns.abs()))
 }
 
-/// `12.3 % [11.0, 13.9]`: by how much it is faster or slower. An end on the other side of zero has a
-/// sign.
+/// Prints by how much a side is faster or slower, with the interval: `12.3 % [11.0, 13.9]`. An end
+/// of the interval on the other side of zero has a sign.
 pub fn amount(change: &Change) -> String {
     let faster = change.by < 0.0;
     let end = |part: f64| match (part < 0.0) == faster || part == 0.0 {
@@ -51,7 +53,7 @@ fn direction(change: &Change) -> &'static str {
     if change.by < 0.0 { "faster" } else { "slower" }
 }
 
-/// `faster 12.3 % [11.0, 13.9]`.
+/// Prints a verdict: `faster 12.3 % [11.0, 13.9]`.
 pub fn verdict(of: &Verdict) -> String {
     match of {
         Verdict::Differs(change) => {
@@ -76,13 +78,13 @@ pub fn verdict(of: &Verdict) -> String {
     }
 }
 
-/// A threshold as it was typed: `3`, `0.5`.
+/// Prints a threshold without zeros at its end, as people type it: `3`, `0.5`.
 pub fn trimmed(part: f64) -> String {
     let percent = format!("{:.2}", 100.0 * part);
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// The word of a verdict for programs.
+/// Returns the word for a verdict in the formats for programs.
 pub fn word(of: &Verdict) -> &'static str {
     match of {
         Verdict::Differs(change) => direction(change),
@@ -95,7 +97,7 @@ pub fn word(of: &Verdict) -> &'static str {
     }
 }
 
-/// Why nothing is tested.
+/// Returns the reason why no difference is tested; empty if the differences are tested.
 pub fn why_untested(diff: &Diff) -> String {
     match diff.untested {
         Some(Untested::NotPaired) => {
@@ -109,7 +111,7 @@ pub fn why_untested(diff: &Diff) -> String {
     }
 }
 
-/// The one sentence that answers the question.
+/// Returns the one sentence that says whether B is faster or slower.
 pub fn sentence(diff: &Diff, names: &[String]) -> String {
     let whole = &diff.whole;
     match &whole.verdict {
@@ -150,7 +152,7 @@ pub fn sentence(diff: &Diff, names: &[String]) -> String {
     }
 }
 
-/// The rows that differ, those that add most to the whole first.
+/// Returns the rows that differ; rows that add most to the difference of the whole come first.
 fn differing(diff: &Diff) -> Vec<usize> {
     let weight = |row: &DiffRow| row.part.map_or(0.0, |part| part.ns.abs());
     let is = |row: &DiffRow| {
@@ -161,7 +163,7 @@ fn differing(diff: &Diff) -> Vec<usize> {
     rows
 }
 
-/// `, from matmul_4 alone`: the rows that make the whole faster or slower.
+/// Names the rows that make the whole faster or slower: `, from matmul_4 alone`.
 fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     let changed = |row: usize| diff.rows[row].verdict.change().map(|change| change.by < 0.0);
     let along = |row: &&usize| {
@@ -170,8 +172,9 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     };
     let all = differing(diff);
     let rows: Vec<usize> = all.iter().filter(along).copied().collect();
-    // A row that is new or gone is neither slower nor faster. And a row can be slower and add less, with
-    // fewer calls.
+    // Only rows with a tested change count here: a row that is new or gone is neither slower nor
+    // faster. The sign of a row's part would not do, because a row can be slower per call and still
+    // add less time, with fewer calls.
     let against = all.iter().filter(|row| changed(**row) == Some(!faster)).count();
     let but = match against {
         0 => String::new(),
@@ -181,7 +184,7 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
             if faster { "got slower" } else { "got faster" }
         ),
     };
-    // A difference can be certain and very small.
+    // A difference can be certain and very small, so small ones are not named.
     let all = diff.whole.explained.map_or(0.0, |part| part.ns.abs());
     let counts =
         |row: &&usize| diff.rows[**row].part.is_none_or(|part| part.ns.abs() >= SHARE * all);
@@ -201,7 +204,7 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     }
 }
 
-/// A sentence about the whole, and the rows that differ nevertheless.
+/// Completes a sentence about a whole that does not differ, with the rows that differ.
 fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     let rows = differing(diff);
     let some = rows
@@ -219,7 +222,8 @@ fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     }
 }
 
-/// What became of a row, if it is not the same on both sides: `renamed from x`.
+/// Says how a row of one side corresponds to rows of the other: `renamed from x`. Empty if the row
+/// is the same on both sides, or only on one.
 pub fn relation(
     row: &DiffRow,
     name: impl Fn(&analysis::diff::recorded::Identity) -> String,
@@ -244,8 +248,8 @@ pub fn relation(
     }
 }
 
-/// A counter or metric of a row that differs: `page-faults 3 → 515 per call (exact)`. `None` if it
-/// does not.
+/// Says how a counter or metric of a row differs: `page-faults 3 → 515 per call (exact)`. `None` if
+/// it does not differ.
 pub fn reading(of: &analysis::diff::readings::ReadingDiff) -> Option<String> {
     let number = crate::view::units::number;
     match of.reading {
@@ -254,7 +258,8 @@ pub fn reading(of: &analysis::diff::readings::ReadingDiff) -> Option<String> {
             let each = |side: usize| sums[side] as f64 / calls[side].max(1) as f64;
             let name = &of.name;
             let [a, b] = [number(each(0)), number(each(1))];
-            // Of many calls, a difference can be smaller than the digits that are shown.
+            // With many calls, a difference per call can be too small for the digits that are
+            // shown.
             Some(if each(0) == each(1) || (a == b && calls[0] == calls[1]) {
                 let [a, b] = sums.map(grouped);
                 format!("{name} {a} → {b} in all calls (exact)")

@@ -14,15 +14,16 @@ use super::answer::{reading, relation, signed_time, verdict, word};
 use crate::view::sampled;
 use crate::view::table::{Column, Table, Value};
 
-/// The titles of the columns with the two sides: what was there before, and what is compared with it.
+/// The titles of the columns of side A, which is the base, and of side B, which is compared with
+/// it.
 pub const BASE: &str = "A (base)";
 pub const NEW: &str = "B (new)";
 /// The title of the column with the verdicts.
 pub const VERDICT: &str = "B is";
-/// The title of the column with what a row adds to a run.
+/// The title of the column with the time that a row adds to a run.
 pub const IN_RUN: &str = "in a run";
 
-/// The name of a row of one run.
+/// Returns the name of a row of one run.
 pub fn name(one: &Identity) -> String {
     let name = demangle(&one.name, Detail::Short);
     let plain = one.role.is_empty()
@@ -33,9 +34,10 @@ pub fn name(one: &Identity) -> String {
     }
 }
 
-/// The names of all rows. Where several rows have one name, their shapes follow, and then a number.
+/// Returns the names of all rows. Rows that would have the same name get their shapes after it, and
+/// then a number.
 pub fn names(diff: &Diff) -> Vec<String> {
-    // A row that was split keeps the name that it had before.
+    // A row of A that is several rows in B keeps the name that it has in A.
     let called = |row: &DiffRow| match row.relation {
         Relation::Split => row.a.first().cloned(),
         _ => row.identity().cloned(),
@@ -44,7 +46,7 @@ pub fn names(diff: &Diff) -> Vec<String> {
     distinct(&all)
 }
 
-/// Names that tell rows apart.
+/// Returns names that are all different.
 pub fn distinct(all: &[Identity]) -> Vec<String> {
     let mut names: Vec<String> = all.iter().map(name).collect();
     for attempt in 0..2 {
@@ -64,13 +66,13 @@ pub fn distinct(all: &[Identity]) -> Vec<String> {
     names
 }
 
-/// The statistic for people: that of typical executions; without one, the mean.
+/// Returns the statistic that people see: the one of typical executions, or else the mean.
 pub fn shown(compared: &[Compared]) -> Option<&Compared> {
     let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
     of(Statistic::Typical).or_else(|| of(Statistic::Mean))
 }
 
-/// A verdict, or the ratio where nothing was tested.
+/// Prints a verdict, or the ratio if nothing was tested.
 pub fn in_words(diff: &Diff, compared: &[Compared], of: &Verdict) -> String {
     if compared.is_empty() || diff.untested.is_none() {
         return verdict(of);
@@ -79,8 +81,8 @@ pub fn in_words(diff: &Diff, compared: &[Compared], of: &Verdict) -> String {
     format!("× {:.3}, not tested", change + 1.0)
 }
 
-/// The table. Rows with a difference come first, and then those that add most to the difference of
-/// the whole.
+/// Builds the table. Rows with a difference come first, and then the rows that add most to the
+/// difference of the whole.
 pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     let rows = &diff.rows;
     let mut columns = Vec::new();
@@ -122,7 +124,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
         };
         rows.iter().zip(cells).map(count).collect::<Vec<_>>()
     };
-    // For people, a number that is the same on both sides is one column.
+    // In the table for people, the calls are one column if they are the same on both sides.
     let calls = sides(&|side| Some(side.calls));
     let different = rows.iter().any(|row| row.calls_differ) || [0, 1].into_iter().any(is_about);
     let [calls_a, calls_b] = calls;
@@ -186,7 +188,7 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     add_ends(diff, &mut columns);
     let mut order: Vec<usize> = (0..rows.len()).collect();
     let weight = |row: usize| rows[row].part.map_or(0.0, |part| part.ns.abs());
-    // A row that only one side has is not compared with anything.
+    // A row that only one side has is compared with nothing.
     let place = |row: usize| match &rows[row] {
         one if is_new_or_gone(one) => 2,
         one => u8::from(one.verdict.change().is_none()),
@@ -195,18 +197,19 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     Table::new(columns, order)
 }
 
-/// The mean of an execution, for a row that only one side has.
+/// Returns the mean time of an execution, for a row that only one side has.
 fn mean(side: Option<Side>) -> Option<f64> {
     let side = side.filter(|side| side.executions > 0.0)?;
     Some(side.total_ns? / side.executions)
 }
 
-/// An estimate of one side of a row.
+/// Returns an estimate of one side of a row.
 type OfSide = fn(Side) -> Option<Estimated>;
-/// An end of an interval.
+/// Returns the lower or the upper end of an interval.
 type End = fn(Estimate) -> f64;
 
-/// For programs: the ends of the intervals of estimates, in runs with a budget.
+/// Adds the ends of the intervals of estimates, for programs. Only runs with a budget have such
+/// intervals.
 fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
     let of: [(&str, OfSide); 2] =
         [("calls", |side| side.estimated_calls), ("total_ns", |side| side.estimated_total_ns)];
@@ -230,7 +233,7 @@ fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
     }
 }
 
-/// For people, the counters that differ; for programs, all counters.
+/// Adds the counters: for people only those that differ, for programs all of them.
 fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
     let mut known: Vec<&str> = Vec::new();
     for one in diff.rows.iter().flat_map(|row| &row.readings) {

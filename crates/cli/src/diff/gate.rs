@@ -8,32 +8,31 @@ use analysis::diff::{Diff, DiffRow};
 use super::answer::signed;
 use crate::failure::Failure;
 
-/// A rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Gate {
     /// The rule as it was typed.
     text: String,
     of: Of,
-    /// The largest part that is allowed: 0.05 for 5 %.
+    /// The largest relative change that is allowed: 0.05 for 5 %.
     limit: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 enum Of {
-    /// The whole and all rows.
+    /// The rule is about the whole and about all rows.
     Everything,
     Whole,
     Rows(String),
     Counter(String),
 }
 
-/// A rule, and where it holds.
+/// A rule, and the places where it holds.
 pub struct Failed {
     pub rule: String,
     pub rows: Vec<String>,
 }
 
-/// Parses `5%`, `0.5 %` or `0.05` as a part.
+/// Parses `5%`, `0.5 %` or `0.05` as a fraction.
 pub fn percent(text: &str) -> Result<f64, String> {
     let (number, scale) = match text.trim().strip_suffix('%') {
         Some(number) => (number.trim(), 0.01),
@@ -65,14 +64,14 @@ impl Gate {
     }
 }
 
-/// The lower end of the interval if it is above the limit. If only the estimate is above the limit, it is not
-/// known whether the difference is.
+/// Returns the lower end of the interval of a change if it is above the limit. If only the estimate
+/// is above the limit, the true difference may be below it.
 fn exceeds(compared: &[Compared], limit: f64) -> Option<f64> {
     let low = |one: &Compared| one.interval.map(|[low, _]| low);
     compared.iter().filter_map(low).filter(|low| *low > limit).reduce(f64::max)
 }
 
-/// Whether some statistic has an interval.
+/// Whether the interval of some statistic is known, so that a rule can hold.
 fn is_judged(compared: &[Compared]) -> bool {
     compared.iter().any(|one| one.interval.is_some())
 }
@@ -85,8 +84,8 @@ fn of_row(row: &DiffRow, name: &str, limit: f64) -> Option<String> {
 /// Checks all rules.
 ///
 /// # Errors
-/// A rule about rows or counters fails if nothing matches it, or if nothing that matches was tested: the rule
-/// would never hold.
+/// A rule is an error if nothing matches it, or if nothing that matches was tested, because such a
+/// rule could never hold.
 pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed>, Failure> {
     let check = |rule: &Gate| {
         let whole = exceeds(&diff.whole.compared, rule.limit).map(|low| {
@@ -179,10 +178,10 @@ pub struct Later<'a> {
     pub sentence: String,
 }
 
-/// Checks all rules against the changes of a history. `rows` are those that were tested.
+/// Checks all rules against the changes of a history. `rows` are the rows that were tested.
 ///
 /// # Errors
-/// A rule fails if nothing matches it, or if it is about a counter.
+/// A rule is an error if nothing matches it, or if it is about a counter.
 pub fn check_history(
     rules: &[Gate],
     has_whole: bool,

@@ -1,4 +1,4 @@
-//! `diff --history DIR`: from which run on something is slower or faster.
+//! `diff --history DIR`: finds the runs from which on the whole or a row is slower or faster.
 //!
 //! ```text
 //!  profiles of a directory, by time ─► points ─► analysis::diff::history ─► text, markdown, json
@@ -31,19 +31,18 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// The schema of the JSON that `diff --history` prints.
 const HISTORY_SCHEMA: &str = "counterpoint.history/1";
 
-/// Runs that count as one point.
+/// Consecutive runs that count as one point of the history.
 struct Point {
     runs: Vec<Run>,
 }
 
-/// A change of a row, or of the whole.
+/// A change of a row, or of the whole program (`row` is `None`).
 struct Found {
     row: Option<usize>,
     point: ChangePoint,
     sentence: String,
 }
 
-/// Prints the changes.
 pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     if args.format == DiffFormat::Csv {
         return Err(Failure::new("diff --history: there is no CSV of changes")
@@ -80,7 +79,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let identities: Vec<Identity> = history.rows.iter().map(|(one, _)| one.clone()).collect();
     let names = columns::distinct(&identities);
     let labels: Vec<String> = points.iter().map(Point::name).collect();
-    // The whole was tested together with the rows.
+    // The whole, if its time is known, is the first of the series that were tested.
     let times = history.whole.iter().chain(history.rows.iter().map(|(_, times)| times));
     let times: Vec<Vec<f64>> = times.cloned().collect();
     let first = usize::from(history.whole.is_some());
@@ -142,7 +141,7 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                 changes: found
                     .iter()
                     .map(|one| object! {
-                        // Null for the whole.
+                        // The name is null for the whole.
                         name: one.row.map(|row| names[row].as_str()),
                         point: one.point.at,
                         change: one.point.change,
@@ -194,7 +193,7 @@ fn failed_out(one: &Failed) -> impl Serialize {
     }
 }
 
-/// `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`.
+/// Says a change: `from commit 1a2b on, matmul takes 7.0 % [5.1, 8.9] longer`.
 fn sentence(from: &str, name: &str, point: &ChangePoint) -> String {
     let change = Change {
         statistic: Statistic::Typical,
@@ -206,7 +205,7 @@ fn sentence(from: &str, name: &str, point: &ChangePoint) -> String {
     format!("from {from} on, {name} takes {} {word}", amount(&change))
 }
 
-/// The runs of a directory: profiles, and series of one program.
+/// Finds the runs in a directory: profiles, and series of one program.
 fn runs(dir: &Path, notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     let is_run = |path: &PathBuf| path.join("manifest.json").is_file() || Series::is_at(path);
     let mut paths: Vec<PathBuf> = match Series::is_at(dir) {
@@ -225,7 +224,7 @@ fn runs(dir: &Path, notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     Ok(runs)
 }
 
-/// Puts runs together that follow each other and have the same labels.
+/// Joins runs that follow each other and have the same labels to one point.
 fn points(runs: Vec<Run>) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     for run in runs {
@@ -241,7 +240,8 @@ fn points(runs: Vec<Run>) -> Vec<Point> {
 }
 
 impl Point {
-    /// `commit 1a2b`; without that label, all labels; without labels, the time of the recording.
+    /// Returns the name of the point: `commit 1a2b`; without that label, all labels; without
+    /// labels, the time of the recording.
     fn name(&self) -> String {
         let manifest = &self.runs[0].manifest;
         if let Some(commit) = manifest.labels.get("commit") {

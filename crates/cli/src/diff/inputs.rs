@@ -1,4 +1,4 @@
-//! Which runs are compared, and which of them are pairs.
+//! Finds the runs that are compared, and which of them are pairs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,8 @@ use crate::view::units::plural;
 pub struct Run {
     pub path: PathBuf,
     pub manifest: Manifest,
-    /// The rows of the run, if it is of a dataset: all runs of one dataset are read together.
+    /// The rows of a run of a dataset. They are read at once, because all runs of a dataset are
+    /// read together.
     of_dataset: Option<Recorded>,
 }
 
@@ -34,12 +35,13 @@ impl Run {
         Ok(Self { path: path.to_owned(), manifest, of_dataset: None })
     }
 
-    /// The dataset that the run is of, if it is of one.
+    /// Returns the dataset that the run belongs to.
     pub fn dataset(&self) -> Option<&Path> {
         self.of_dataset.as_ref().and(self.path.parent())
     }
 
-    /// Reads the run. One after the other: a series can have more runs than a process can have open files.
+    /// Reads the run. Callers read one run after the other, because a series can have more runs
+    /// than a process can have open files.
     pub fn read(&self, args: &Args) -> Result<Recorded, Failure> {
         if let Some(recorded) = &self.of_dataset {
             return Ok(recorded.clone());
@@ -54,17 +56,16 @@ impl Run {
     }
 }
 
-/// The runs of both sides.
 pub struct Inputs {
     pub runs: [Vec<Run>; 2],
     /// Pairs of runs by their numbers in `runs`; empty if the runs are not paired.
     pub pairs: Vec<(usize, usize)>,
-    /// Notes: rounds that are not complete.
+    /// Notes for the user, for example about rounds that are not complete.
     pub notes: Vec<String>,
 }
 
 impl Inputs {
-    /// Finds the runs. From then on, this command can only read what the user named.
+    /// Finds the runs. Afterwards, this process can only read what the user named.
     pub fn find(args: &Args) -> Result<Self, Failure> {
         let named = args.a.iter().chain(&args.against).chain(&args.metrics.metrics_file);
         let outputs = args.html.iter().cloned().collect();
@@ -100,11 +101,12 @@ impl Inputs {
     }
 }
 
-/// The smallest threshold for quantiles that are known within 1/128: the errors of both runs may have
-/// opposite directions.
+/// The smallest threshold for quantiles of datasets, which are known within 1/128. The errors of A
+/// and B may have opposite directions, so they can add up.
 const LEAST_THRESHOLD: f64 = 2.0 / 128.0;
 
-/// The runs of datasets, which are repeats. Only ranks that all runs have are compared.
+/// Reads the runs of datasets, which are repeats of each other. Only ranks that all runs have are
+/// compared.
 fn of_datasets(
     args: &Args,
     sides: [&[PathBuf]; 2],
@@ -144,7 +146,7 @@ fn of_datasets(
             side.push((path, dataset));
         }
     }
-    // By dataset and run, which ranks there are.
+    // The ranks, for each dataset and run.
     let mut ranks: BTreeMap<(usize, &str), BTreeSet<u32>> = BTreeMap::new();
     for (number, (_, dataset)) in opened.iter().flatten().enumerate() {
         for member in dataset.members() {
@@ -180,7 +182,8 @@ fn of_datasets(
     Ok(found)
 }
 
-/// Refuses a run that is there twice, even as a copy: it would count as two runs.
+/// Refuses runs of which one is named twice, or is a copy of another one: it would count as two
+/// runs.
 pub fn each_once(runs: &[Run]) -> Result<(), Failure> {
     let mut seen: Vec<(Option<PathBuf>, Option<&Place>)> = Vec::new();
     for run in runs {
@@ -200,7 +203,7 @@ pub fn each_once(runs: &[Run]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The complete rounds of a series.
+/// Returns the complete rounds of a series.
 fn rounds(path: &Path, notes: &mut Vec<String>) -> Result<(Series, Vec<Vec<Run>>), Failure> {
     let root = Dir::open(path).map_err(Failure::new)?;
     let series = Series::read_in(&root).map_err(Failure::new)?;
@@ -221,7 +224,7 @@ fn rounds(path: &Path, notes: &mut Vec<String>) -> Result<(Series, Vec<Vec<Run>>
     Ok((series, runs))
 }
 
-/// Both sides of a series.
+/// Returns the runs of both sides of a series.
 fn both(path: &Path, notes: &mut Vec<String>) -> Result<[Vec<Run>; 2], Failure> {
     let (series, rounds) = rounds(path, notes)?;
     if series.sides().len() < 2 {
@@ -239,7 +242,7 @@ fn both(path: &Path, notes: &mut Vec<String>) -> Result<[Vec<Run>; 2], Failure> 
     Ok(sides)
 }
 
-/// The runs of one side.
+/// Returns the runs of one side.
 pub fn one(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Run>, Failure> {
     let mut runs = Vec::new();
     for path in paths {
@@ -257,7 +260,8 @@ pub fn one(paths: &[PathBuf], notes: &mut Vec<String>) -> Result<Vec<Run>, Failu
     Ok(runs)
 }
 
-/// The pairs: runs of the same round of a series, or the pairs that the user asks for.
+/// Returns the pairs: runs of the same round of a series, or, with `given`, the runs in the order
+/// in which the user named them.
 fn pairs(runs: &[Vec<Run>; 2], given: bool) -> Result<Vec<(usize, usize)>, Failure> {
     let [a, b] = runs;
     if given {
@@ -278,7 +282,7 @@ fn pairs(runs: &[Vec<Run>; 2], given: bool) -> Result<Vec<(usize, usize)>, Failu
     let pair = |(n, place): (usize, &(String, u32))| {
         Some((n, in_b.iter().position(|other| other == place)?))
     };
-    // If some runs have no partner, somebody may have chosen among the runs.
+    // If a run has no partner, somebody may have selected runs, so no pair is used.
     let found: Vec<(usize, usize)> = in_a.iter().enumerate().filter_map(pair).collect();
     Ok(if found.len() == a.len() && found.len() == b.len() { found } else { Vec::new() })
 }

@@ -1,4 +1,5 @@
-//! The comparison as one JSON document, which `docs/schema.md` describes. Missing values are `null`.
+//! Writes the comparison as one JSON document, which `docs/schema.md` describes. Missing values are
+//! `null`.
 
 use std::io::{self, Write};
 
@@ -18,7 +19,7 @@ use crate::view::sampled::EstimatedOut;
 /// The schema of the JSON that `diff` prints.
 const DIFF_SCHEMA: &str = "counterpoint.diff/1";
 
-/// The fields that a verdict does not have are null.
+/// A verdict in the document. Fields that this kind of verdict does not have are null.
 #[derive(Default, Serialize)]
 struct VerdictOut {
     verdict: &'static str,
@@ -31,7 +32,6 @@ struct VerdictOut {
     pairs_needed: Option<u32>,
 }
 
-/// Prints the document.
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     let diff = view.diff;
     let whole = &diff.whole;
@@ -53,7 +53,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             ..verdict: verdict(&whole.verdict),
             statistics: whole.compared.iter().map(compared).collect::<Vec<_>>(),
             total_ns: whole.total_ns,
-            // Whether the totals of a side are estimates. Only in runs with a budget.
+            // Whether the totals of a side are estimates. The field is only there for runs with a
+            // budget.
             estimated?: Some(whole.estimated).filter(|sides| sides.contains(&true)),
             between_ns: whole.between_ns,
             difference: whole.difference.map(part),
@@ -171,7 +172,7 @@ fn side_out(of: Side) -> impl Serialize {
 }
 
 fn reading(of: &ReadingDiff) -> impl Serialize {
-    // Sums can have more than 53 bits.
+    // Sums can have more than 53 bits, so they are written as strings.
     let (result, sums, calls) = match of.reading {
         Known::Equal => ("equal", None, None),
         Known::Fact { sums, calls } => ("fact", Some(sums.map(|n| n.to_string())), Some(calls)),

@@ -1,4 +1,4 @@
-//! `diff --html`: the comparison as a page. All texts are those that the other formats print.
+//! `diff --html`: writes the comparison as a page. It has the same sentences as the other formats.
 
 use std::path::Path;
 
@@ -47,7 +47,7 @@ pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
     write_page(path, of)
 }
 
-/// The name of the program of each side, or of both.
+/// Returns the name of the program, or of both programs if they differ.
 fn program(runs: &[Vec<Run>; 2]) -> String {
     let name = |run: &Run| {
         let name = run.manifest.command.first().and_then(|path| path.rsplit('/').next());
@@ -61,7 +61,8 @@ fn program(runs: &[Vec<Run>; 2]) -> String {
     }
 }
 
-/// The difference that a row's verdict is about, or else the one that its ratio shows.
+/// Returns the change that a row's verdict states, or else the change of the statistic that people
+/// see.
 fn change(compared: &[Compared], verdict: &Verdict) -> Option<Estimate> {
     match verdict.change() {
         Some(change) => Some(Estimate { value: change.by, ends: Some(change.interval) }),
@@ -73,7 +74,8 @@ fn estimate(part: Part) -> Estimate {
     Estimate { value: part.ns, ends: part.interval }
 }
 
-/// `+5.1 % [+4.0 %, +6.2 %]`. Empty if there is no such number.
+/// Prints a change with its interval: `+5.1 % [+4.0 %, +6.2 %]`. Empty if it is not a finite
+/// number.
 fn change_in_words(of: &Estimate) -> String {
     with_interval(of, signed)
 }

@@ -1,5 +1,5 @@
-//! The comparison for people: one sentence, the table, and what belongs below it. Markdown has the
-//! same.
+//! Prints the comparison for people: one sentence, the table, and the notes below it. Markdown has
+//! the same content.
 
 use std::io::{self, Write};
 
@@ -39,7 +39,6 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     Ok(())
 }
 
-/// Prints GitHub's Markdown.
 pub fn markdown(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     writeln!(out, "**{}**\n", plain(&sentence(view.diff, view.names)))?;
     let columns: Vec<_> = view
@@ -94,7 +93,7 @@ pub fn head(view: &View<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The command of a side, and the labels that all of its runs have.
+/// Returns the command of a side, and the labels that all of its runs have.
 fn side(runs: &[Run]) -> String {
     let Some(first) = runs.first() else { return String::new() };
     let command = |manifest: &Manifest| visible(&manifest.command.join(" ")).into_owned();
@@ -113,7 +112,8 @@ fn side(runs: &[Run]) -> String {
     };
     let runs = plural(runs.len() as u128, "run");
     let command = match (first.dataset(), same) {
-        // The commands of the dataset's runs are not known.
+        // The commands of a dataset's runs are not known, so the path of the dataset stands for
+        // them.
         (Some(dataset), _) => visible(&dataset.display().to_string()).into_owned(),
         (None, true) => shorten(&of_first, COMMAND),
         (None, false) => "several commands".to_owned(),
@@ -121,7 +121,7 @@ fn side(runs: &[Run]) -> String {
     format!("{runs} of {command}{labels}")
 }
 
-/// What something adds to a run, with its interval: `+2.3 ms [+1.2 ms, +3.4 ms]`.
+/// Prints the time that something adds to a run, with its interval: `+2.3 ms [+1.2 ms, +3.4 ms]`.
 pub fn part(of: &Part) -> String {
     let range = match of.interval {
         Some([low, high]) => format!(" [{}, {}]", signed_time(low), signed_time(high)),
@@ -130,7 +130,7 @@ pub fn part(of: &Part) -> String {
     format!("{}{range}", signed_time(of.ns))
 }
 
-/// The rows whose counters differ, with what is known of these counters.
+/// Returns the rows whose counters differ, each with a text for each of these counters.
 pub fn counters(view: &View<'_>) -> impl Iterator<Item = (String, Vec<String>)> {
     view.diff.rows.iter().zip(view.names).filter_map(|(row, name)| {
         let all: Vec<String> = row.readings.iter().filter_map(reading).collect();
@@ -181,7 +181,7 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// How to read the verdicts, and other notes.
+/// Returns the notes that explain the columns and verdicts, and other notes.
 pub fn notes(view: &View<'_>) -> Vec<(&'static str, String)> {
     let diff = view.diff;
     let mut lines = Vec::new();

@@ -1,9 +1,9 @@
-//! The resolution of measurements on this machine: the steps of the clock, and the values that the recorder
-//! reads around an empty call.
+//! Measures the resolution of measurements on this machine: the steps of the clock, and the values
+//! that the recorder reads around an empty call.
 //!
-//! The clock and the counters are read by the code that reads them in profiled programs, in the same order.
-//! Only the few instructions between them are missing that find the calling thread and write a record; the
-//! calibration in each profile includes these instructions.
+//! The clock and the counters are read by the code that reads them in profiled programs, in the
+//! same order. Only the few instructions that find the calling thread and write a record are
+//! missing here; the calibration in each profile includes these instructions.
 
 use std::hint::black_box;
 use std::thread;
@@ -23,7 +23,7 @@ use crate::view::units::{number, time};
 const CALLS: usize = 1_000;
 /// The first calls run cold code.
 const COLD: usize = 100;
-/// How long the clock is compared with `CLOCK_MONOTONIC` to find the length of its tick.
+/// The clock is compared with `CLOCK_MONOTONIC` for this long to find the length of its tick.
 const COMPARED: Duration = Duration::from_millis(5);
 
 /// `resolution` in `counterpoint.doctor/1`.
@@ -34,7 +34,7 @@ pub struct Resolution {
     empty_call: Empty,
 }
 
-/// The steps of the clock in ns; null if it did not advance.
+/// The steps of the clock in ns; null if the clock did not advance.
 #[derive(Serialize)]
 struct Steps {
     smallest: Option<f64>,
@@ -67,7 +67,7 @@ struct Quantiles {
 }
 
 impl Quantiles {
-    /// `None` with fewer than two values.
+    /// Returns `None` for fewer than two values.
     fn of(mut values: Vec<f64>) -> Option<Self> {
         let n = values.len() as f64;
         if values.len() < 2 {
@@ -88,8 +88,8 @@ impl Quantiles {
     }
 }
 
-/// Measures the resolution. Counters that cannot be opened together are left out; other rows say why. `None`
-/// if the clock stands still.
+/// Measures the resolution. All counters are left out if they cannot be opened together; other rows
+/// of `doctor` say why. Returns `None` if the clock stands still.
 pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let kind = ClockKind::choose(&machine.read_trimmed(source).unwrap_or_default());
@@ -109,7 +109,7 @@ pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
     let mut values = vec![Vec::with_capacity(CALLS); plan.counters().len()];
     for call in 0..CALLS + COLD {
         if counting {
-            // A failed reading leaves its mark in the readings.
+            // A failed reading marks the readings as failed, so its result is not checked here.
             let _ = opened.read(&mut before);
         }
         let start = kind.begin();
@@ -138,7 +138,7 @@ pub fn measure(counters: &[Counter], machine: &Machine) -> Option<Resolution> {
 }
 
 impl Resolution {
-    /// One row for the clock, and one for each quantity of an empty call.
+    /// Returns one row for the clock, and one for each quantity of an empty call.
     pub fn rows(&self) -> Vec<Row> {
         let row = |name: String, state: String| Row {
             name,
@@ -179,7 +179,7 @@ mod tests {
         assert!(Quantiles::of(vec![1.0]).is_none());
     }
 
-    /// Page faults are exact: nothing that the bracket does causes one.
+    /// Page faults are counted exactly, and nothing that the bracket does causes a page fault.
     #[test]
     fn an_empty_bracket_has_no_page_fault() {
         let machine = Machine::here();

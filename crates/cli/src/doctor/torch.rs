@@ -1,6 +1,6 @@
-//! Whether the bridge to PyTorch is there. Its C++ part is compiled once for each version of PyTorch, which
-//! takes so long that a user may think that the program hangs. So `doctor` starts the compilation in the
-//! background.
+//! Tells whether the bridge to PyTorch is there. The bridge's C++ part is compiled once for each
+//! version of PyTorch, which takes so long that a user may think that the program hangs. So
+//! `doctor` starts the compilation in the background.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -17,16 +17,17 @@ struct Said {
     state: String,
 }
 
-/// A row about the PyTorch of the Python that the user's `python3` is; `None` without PyTorch.
+/// Returns a row about the PyTorch that the user's `python3` imports; `None` without PyTorch.
 pub fn bridge() -> Option<Row> {
     let script = crate::python::package()?.join("torch/_prepare.py");
     let environment = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from);
     let own =
         environment.map(|folder| folder.join("bin/python3")).filter(|python| python.is_file());
     let mut python = Command::new(own.unwrap_or_else(|| "python3".into()));
-    // As a file, and not as a module: the working directory may have modules of these names.
+    // The script runs as a file and not as a module, because the working directory may have modules
+    // with the same names.
     python.arg("-B").arg(script).arg("doctor").stdin(Stdio::null()).stderr(Stdio::null());
-    // This Python is not a program to be recorded.
+    // This process of Python must not be recorded.
     let said = python.env("COUNTERPOINT_RUN_FILE", "").env_remove("LD_PRELOAD").output().ok()?;
     let said: Said = serde_json::from_slice(&said.stdout).ok()?;
     let levels = [Level::Ok, Level::Note, Level::Problem];

@@ -1,4 +1,4 @@
-//! What goes with slow calls as one JSON document, which `docs/schema.md` describes.
+//! Writes what goes with slow calls as one JSON document, which `docs/schema.md` describes.
 
 use std::io::{self, Write};
 
@@ -51,7 +51,7 @@ enum EffectOut<'a> {
         spearman: f64,
         first_tenth_ns: f64,
         last_tenth_ns: f64,
-        /// From 1.
+        /// The number of the slowest tenth, from 1.
         slowest_tenth: usize,
         slowest_tenth_ns: f64,
     },
@@ -89,7 +89,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         schema: SCHEMA,
         profile: ProfileHead::new(&profile.manifest, profile),
         asked: object! {
-            // Null: the op with the most time.
+            // Null if no op was asked for, so that the op with the most time is shown.
             op: view.glob,
             probe_subtracted: !view.raw && !view.summary.raw,
         },
@@ -119,7 +119,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
         }
     };
     object! {
-        // Several keys if the ops differ only in their arguments.
+        // The keys of the op's rows: several if the rows differ only in their arguments.
         rows: explained.keys.iter().map(|key| key_out(profile, *key)).collect::<Vec<_>>(),
         calls: explained.calls,
         used_calls: explained.used,

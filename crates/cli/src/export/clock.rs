@@ -1,4 +1,4 @@
-//! `--clock`: which clock the moments of an export are on.
+//! `--clock`: chooses the clock of the moments in an export.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub enum ExportClock {
     Utc,
 }
 
-/// The columns of moments, and what they are called in UTC.
+/// The columns with moments, each with its name if it is in UTC.
 const COLUMNS: [(&str, &str); 2] = [("start_ns", "start_unix_ns"), ("time_ns", "time_unix_ns")];
 
 fn in_utc(name: &str) -> Option<&'static str> {

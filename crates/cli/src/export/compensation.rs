@@ -1,5 +1,6 @@
-//! What an export says about the recorder's part of its values. The values themselves are as they
-//! were recorded, so that a reader can subtract in his own way, or as docs/account.md says.
+//! Says in an export how much of each value is due to the recorder. The values themselves stay as
+//! they were recorded, so that a reader can subtract the recorder's part in another way, or as
+//! docs/account.md does.
 
 use analysis::{Bracket, Estimate, PartOfTime, call_sets};
 use model::metric::Bound;
@@ -9,7 +10,8 @@ use serde::Serialize;
 
 use crate::object::object;
 
-/// The mean of an empty call with its interval, and the scatter of single calls.
+/// The mean of what an empty call reads, with its interval, and the standard deviation of single
+/// calls.
 #[derive(Serialize)]
 struct BracketOut {
     #[serde(flatten)]
@@ -24,7 +26,7 @@ impl BracketOut {
     }
 }
 
-/// One entry for each process and set of counters that was calibrated.
+/// Returns one entry for each process and set of counters that was calibrated.
 pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     let sets = call_sets(profile).into_iter().map(|set| {
         let counters = profile.manifest.counters.iter().zip(&set.empty.counters);
@@ -38,7 +40,7 @@ pub fn out(profile: &Profile) -> Vec<impl Serialize> {
             process: set.process,
             pid: profile.processes[set.process].id.pid,
             duration_ns: BracketOut::new(&set.empty.duration, profile.timeline.ns_per_tick()),
-            // By so much a bracket lengthens a call around it.
+            // A bracket makes the call around it longer by this much.
             whole_ns: BracketOut::new(&set.empty.whole, profile.timeline.ns_per_tick()),
             counters: counters.collect::<Vec<_>>(),
         }
@@ -46,8 +48,9 @@ pub fn out(profile: &Profile) -> Vec<impl Serialize> {
     sets.collect()
 }
 
-/// Metrics that are a part of the time are computed without what an empty call reads. A call of 25
-/// ns would otherwise be 45 times as long on the processor as it took.
+/// Returns a correction for each metric that is a part of the time: such a metric is computed
+/// without the values of an empty call. A call of 25 ns would otherwise be 45 times as long on the
+/// processor as it took.
 pub fn corrections<'a>(profile: &Profile, metrics: &[Bound]) -> Vec<Option<Correction<'a>>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let parts = PartOfTime::of_all(profile, metrics, workers);

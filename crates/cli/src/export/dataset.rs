@@ -38,20 +38,21 @@ pub struct DatasetArgs {
     pub redact: bool,
 }
 
-/// What launchers call a job: ours, torchrun's, srun's, and that of Open MPI's runtime.
+/// The variables in which launchers give the job's id: our own, torchrun's, srun's, and that of
+/// Open MPI's runtime.
 const RUN_VARIABLES: [&str; 4] =
     ["COUNTERPOINT_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE"];
-/// What torchrun says if nobody gave the job a name.
+/// The job's id that torchrun gives if the user gave none.
 const UNNAMED: &str = "none";
 
-/// Adds the profile.
+/// Adds the profile to the dataset in `dir`.
 pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let is_new = !dir.exists();
     fs::create_dir_all(dir)
         .map_err(|e| Failure::new(format!("make directory {}: {e}", dir.display())))?;
     let done = add(args, dir);
     if done.is_err() && is_new {
-        // Removing works only if nothing is in the directory.
+        // This removes the directory only if it is empty.
         let _ = fs::remove_dir(dir);
     }
     done
@@ -61,8 +62,8 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
     let first = open(&args.profile, &Needs { made: Some(dir), ..Needs::default() })?;
     let given = args.ranks.given();
     let known = first.known_ranks();
-    // A profile without ranks is of the rank that somebody says.
-    // One in which nothing was recorded may know its rank, too.
+    // If the profile knows no ranks, the user or a label names its rank. A profile in which nothing
+    // was recorded may know its rank, too.
     let is_of =
         |rank: &&u32| first.processes.is_empty() && given.is_none_or(|given| given == **rank);
     let of_nothing = known.iter().find(is_of).copied();
@@ -132,12 +133,12 @@ fn run_of_launcher() -> Option<String> {
 
 fn label(profile: &Profile, name: &str) -> Option<String> {
     profile.manifest.labels.get(name).cloned().or_else(|| {
-        // In a merged profile, each member has its own.
+        // In a merged profile, each member has its own labels.
         member_manifest(profile)?.labels.get(name).cloned()
     })
 }
 
-/// The manifest of the profile that was merged and has the processes.
+/// Returns the manifest of the member of a merged profile that the processes come from.
 fn member_manifest(profile: &Profile) -> Option<Manifest> {
     let member = profile.processes.first()?.member;
     profile.members.get(member)?;
@@ -145,7 +146,7 @@ fn member_manifest(profile: &Profile) -> Option<Manifest> {
     Manifest::read_in(&all.dir((member + 1).to_string()).ok()?).ok()
 }
 
-/// The id of the recording: the same for a profile that was merged and for the merged one.
+/// Returns the id of the recording, which a profile keeps when it is merged.
 fn part_of(profile: &Profile) -> String {
     let id = member_manifest(profile).map(|manifest| manifest.id);
     let id = id.filter(|id| !id.is_empty()).unwrap_or_else(|| profile.manifest.id.clone());

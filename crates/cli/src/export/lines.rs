@@ -1,4 +1,4 @@
-//! Rows as lines of text: CSV, and the rows of a JSON document.
+//! Writes rows as lines of text: as CSV, or as the rows of a JSON document.
 //!
 //! We do not use Arrow's writers, because they pull in Arrow's casts between all types and its
 //! sorting, which took a third of the time of a release build. An export has six types of columns.
@@ -9,8 +9,8 @@
 //! follow RFC 4180 or RFC 8259. A missing value is an empty field, or `null`. A number that is not
 //! finite is `NaN`, `inf` or `-inf` in CSV, and `null` in JSON, which has no such numbers.
 //!
-//! A profile has each text once, and each row has it again. So that a small profile cannot become lines
-//! without end, rows have long texts only up to a total ([`Texts`]).
+//! A profile stores each text once, but each row repeats it. Therefore the long texts of all rows
+//! together are limited ([`Texts`]), so that a small profile cannot become lines without end.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -25,13 +25,13 @@ use arrow_schema::{DataType, Schema};
 
 use crate::view::csv::field;
 
-/// A text with more bytes is long.
+/// A text with more bytes than this is a long text.
 pub const LONG: usize = 256;
-/// How many bytes of long texts are written in full.
+/// The limit of the bytes of long texts that are written in full.
 pub const MOST_OF_LONG: u64 = 64 << 20;
 
-/// What is left for long texts. When a batch of rows would need more, its long texts are cut to [`LONG`]
-/// bytes and `…`, and so are those of all rows after it.
+/// The bytes of long texts that may still be written. When a batch of rows would need more, its
+/// long texts are cut to [`LONG`] bytes and `…`, and so are those of all rows after it.
 #[derive(Debug)]
 pub struct Texts {
     left: u64,
@@ -45,7 +45,8 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Takes what the long texts of a batch need. Returns how long its texts may be.
+    /// Takes the bytes that the long texts of a batch need. Returns the greatest length that its
+    /// texts may have.
     fn longest(&mut self, batch: &RecordBatch) -> usize {
         let wanted: u64 = batch.columns().iter().map(bytes_of_long).sum();
         if wanted <= self.left {
@@ -58,7 +59,7 @@ impl Texts {
     }
 }
 
-/// The bytes of the long texts in all rows of a column.
+/// Returns the number of bytes of the long texts in all rows of a column.
 fn bytes_of_long(column: &ArrayRef) -> u64 {
     let Some(dictionary) = column.as_dictionary_opt::<Int32Type>() else { return 0 };
     let Some(texts) = dictionary.values().as_string_opt::<i32>() else { return 0 };
@@ -80,7 +81,7 @@ fn cut(text: &str, longest: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", &text[..end]))
 }
 
-/// The header line of CSV: the names of the columns.
+/// Returns the header line of CSV: the names of the columns.
 pub fn csv_header(schema: &Schema) -> String {
     let names: Vec<String> = schema.fields().iter().map(|column| field(column.name())).collect();
     names.join(",") + "\n"
@@ -138,14 +139,14 @@ pub fn json(
     Ok(out)
 }
 
-/// A column, ready to be written row by row.
+/// A column that can be written row by row.
 enum Column<'a> {
     UInt32(&'a UInt32Array),
     UInt64(&'a UInt64Array),
     Int64(&'a Int64Array),
     Double(&'a Float64Array),
     Boolean(&'a BooleanArray),
-    /// The quoted texts, and for each row the index of its text.
+    /// The index of each row's text, and the quoted texts.
     Text(&'a Int32Array, Vec<Option<String>>),
 }
 
@@ -154,7 +155,7 @@ enum Cell<'a> {
     Signed(i64),
     Double(f64),
     Boolean(bool),
-    /// Already quoted.
+    /// A text that is already quoted.
     Text(&'a str),
 }
 
@@ -243,7 +244,8 @@ mod tests {
         ])
     }
 
-    /// RFC 4180, section 2, rules 5 to 7. The apostrophe comes from [`crate::csv`].
+    /// The expected text follows RFC 4180, section 2, rules 5 to 7. The apostrophe comes from
+    /// [`crate::csv`].
     #[test]
     fn rows_of_csv() {
         let batch = extremes();
@@ -257,7 +259,7 @@ mod tests {
         );
     }
 
-    /// RFC 8259, sections 6 and 7.
+    /// The expected text follows RFC 8259, sections 6 and 7.
     #[test]
     fn rows_of_json() {
         let lines =
@@ -305,7 +307,8 @@ mod tests {
         );
     }
 
-    /// Two texts of 300 and 256 bytes, in three rows and one: 900 bytes are of long ones.
+    /// Texts of 300 and 256 bytes: the long one is in three rows, which makes 900 bytes of long
+    /// texts.
     #[test]
     fn long_texts_are_cut_when_there_are_too_many() {
         let (long, short) = ("é".repeat(150), "x".repeat(LONG));
@@ -319,7 +322,7 @@ mod tests {
         let lines = format!("{cut}\n{short}\n\n{cut}\n{cut}\n");
         let mut few = Texts { left: 899, were_cut: false };
         assert_eq!(csv(&batch, &mut few).unwrap(), lines.as_bytes());
-        // From now on, also where a few would have been enough.
+        // The limit stays reached: the next batch is cut too, although its texts would have fitted.
         assert_eq!((few.left, few.were_cut), (0, true));
         let one = super::tests::batch(vec![("t", texts(&[Some(&*long)]))]);
         assert_eq!(

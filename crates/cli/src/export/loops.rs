@@ -1,5 +1,5 @@
-//! Loops as Arrow record batches: what each thread counted, as it was counted, and the records of
-//! mode log. `docs/loops.md` describes the columns.
+//! Writes loops as Arrow record batches: the counts of each thread as they were recorded, and the
+//! records of mode log. `docs/loops.md` describes the columns.
 
 use std::io;
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl Batch {
     }
 }
 
-/// What a row or a record belongs to.
+/// The loop and the thread that a row or a record belongs to.
 #[derive(Clone, Copy)]
 struct Owner<'a> {
     tree: &'a LoopTree,
@@ -92,7 +92,7 @@ impl Owner<'_> {
     }
 }
 
-/// Which tree each registration is in.
+/// Returns the tree of each registration.
 fn trees<'a>(loops: &'a Loops<'_>) -> Vec<Option<&'a LoopTree>> {
     let mut trees = vec![None; loops.recorded.modules.len()];
     for tree in &loops.table.modules {
@@ -124,10 +124,10 @@ fn owners(batch: &mut Batch, loops: &Loops<'_>, owners: &[Owner<'_>]) {
     batch.real("ticks_per_second", all().map(|o| o.tree.ticks_per_second));
 }
 
-/// A number of a row.
+/// Returns a number of a row.
 type Word = fn(&LoopRow) -> u64;
 
-/// One row per id, thread and registration.
+/// Returns one row for each id, thread and registration.
 pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let mut found: Vec<(Owner<'_>, &LoopRow)> = Vec::new();
@@ -181,13 +181,13 @@ pub fn rows(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> 
     batch.finish()
 }
 
-/// The histogram of a row in one cell.
+/// Writes the histogram of a row into one cell.
 fn histogram(trips: &LoopTrips) -> Option<String> {
     let buckets = trips.buckets.iter().enumerate().filter(|(_, hits)| **hits > 0);
     histogram_cell(buckets.map(|(index, hits)| (bucket(index), u128::from(*hits))))
 }
 
-/// One row per start and end of mode log, in the order of the profile.
+/// Returns one row for each start and end in mode log, in the order of the profile.
 pub fn events(loops: &Loops<'_>, filter: Option<&str>) -> io::Result<RecordBatch> {
     let trees = trees(loops);
     let Recorded { modules, events, .. } = loops.recorded;

@@ -1,4 +1,4 @@
-//! Rows as Parquet.
+//! Writes rows as Parquet.
 
 use std::io::{self, Write};
 
@@ -37,7 +37,7 @@ pub fn write(out: &mut (impl Write + Send), rows: &mut Rows<'_>) -> io::Result<(
     Ok(())
 }
 
-/// Unwraps I/O errors of the writer.
+/// Takes an I/O error out of an error of the Parquet writer.
 fn parquet_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(inner) => match inner.downcast::<io::Error>() {

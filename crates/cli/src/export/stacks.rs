@@ -1,12 +1,13 @@
-//! `export --format pprof|folded|speedscope`: the tree of `report --tree`, with the threads that calls
-//! are on, for programs that show flame graphs.
+//! `export --format pprof|folded|speedscope`: writes the tree of `report --tree`, with the threads
+//! of the calls, for programs that show flame graphs.
 //!
 //! ```text
 //!  analysis::tree::stacks ─► frames with names ─► trace::stacks
 //! ```
 //!
-//! Frames of threads and processes have their numbers in their names, except for pprof, where samples
-//! have labels `pid` and `tid` instead: with `-diff_base`, pprof matches stacks by names.
+//! Frames of threads and processes have their numbers in their names. For pprof, samples have the
+//! labels `pid` and `tid` instead, because pprof matches stacks by names if it compares profiles
+//! (`-diff_base`).
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -37,7 +38,7 @@ pub enum Format {
     Speedscope,
 }
 
-/// The format of stacks that this is, if it is one.
+/// Returns the format of stacks; `None` if `format` is a format of rows.
 pub fn format(format: ExportFormat) -> Option<Format> {
     match format {
         ExportFormat::Pprof => Some(Format::Pprof),
@@ -47,7 +48,6 @@ pub fn format(format: ExportFormat) -> Option<Format> {
     }
 }
 
-/// Writes the stacks.
 pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
     let name = args.format().name();
     let metrics = &args.metrics;
@@ -93,7 +93,7 @@ pub fn main(args: &Args, format: Format) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Frames, each once.
+/// All frames, each once.
 #[derive(Default)]
 struct Frames {
     numbers: HashMap<StackFrame, usize>,
@@ -111,14 +111,14 @@ impl Frames {
     }
 }
 
-/// Gives each node its name.
+/// Gives each node the frame with its name.
 fn named(profile: &Profile, loops: &Loops<'_>, found: &Stacks, format: Format) -> formats::Stacks {
     let mut keys: Vec<Key> = found.nodes.iter().filter_map(key).collect();
     keys.sort_unstable();
     keys.dedup();
     let labels = labels(profile, &keys);
     let mut frames = Frames::default();
-    // A thread has two nodes here: the first one is its process.
+    // A thread of the profile becomes two nodes here, one for its process and one for the thread.
     let mut nodes: Vec<StackNode> = Vec::new();
     let mut places = Vec::with_capacity(found.nodes.len());
     for stack in &found.nodes {
@@ -166,7 +166,7 @@ fn named(profile: &Profile, loops: &Loops<'_>, found: &Stacks, format: Format) -
     }
 }
 
-/// The function of a node.
+/// Returns the function of a node.
 fn key(stack: &Stack) -> Option<Key> {
     match stack.what {
         StackPart::Calls { key, .. } => Some(key),
@@ -174,7 +174,7 @@ fn key(stack: &Stack) -> Option<Key> {
     }
 }
 
-/// The frame of calls or of a loop.
+/// Returns the frame of a function or of a loop.
 fn frame(
     profile: &Profile,
     loops: &Loops<'_>,
@@ -206,7 +206,7 @@ fn frame(
     }
 }
 
-/// The names of a process and of a thread of it.
+/// Returns the frame names of a process and of one of its threads.
 fn threads(profile: &Profile, process: usize, thread: usize, format: Format) -> [String; 2] {
     let (of_process, of_thread) =
         (process_label(profile, process), thread_label(profile, process, thread));

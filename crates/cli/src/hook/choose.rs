@@ -15,7 +15,7 @@ use names::{self, Resolver};
 use crate::advice;
 use crate::naming::Naming;
 
-/// Counters that work here.
+/// The counters that work here.
 #[derive(Debug, Default, PartialEq)]
 pub struct Chosen {
     /// The list in the syntax of `-e`; `none` if nothing is left.
@@ -26,10 +26,10 @@ pub struct Chosen {
     pub notes: Vec<String>,
 }
 
-/// One entry of the typed list.
+/// An entry of the list that the user typed.
 struct Piece {
     text: String,
-    /// The name of each of its counters, and the label to print for it.
+    /// For each counter of the entry, its name and the label to print for it.
     labels: Vec<(String, String)>,
 }
 
@@ -49,7 +49,7 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 }
             },
             Err(error) => {
-                // The same advice as `run` gives.
+                // `run` gives the same advice.
                 let hint = advice::for_name(&error, machine);
                 let hint = hint.map_or_else(String::new, |hint| format!(" ({hint})"));
                 chosen.notes.push(format!(
@@ -59,7 +59,8 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
                 continue;
             }
         };
-        // Leaves out a repeated counter: only its position would tell the two apart.
+        // A repeated counter is left out, because only its position would tell it from the first
+        // one.
         if piece.labels.iter().all(|(name, _)| known.insert(name.clone())) {
             pieces.push(piece);
         }
@@ -72,8 +73,8 @@ pub fn choose(typed: &str, machine: &Machine) -> Chosen {
     chosen
 }
 
-/// Makes the list of all pieces. If they cannot be counted at the same time, puts each into a group
-/// of its own; if that fails too, leaves out the last piece and tries again.
+/// Makes one list of all pieces. If they cannot be counted at the same time, each piece becomes a
+/// group of its own; if that fails too, the last piece is left out and the rest is tried again.
 fn fit(
     resolver: &Resolver,
     machine: &Machine,

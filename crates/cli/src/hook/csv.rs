@@ -25,8 +25,9 @@ use crate::whole::WholeFile;
 /// A thread: the index of its process, and its index within the process.
 type ThreadKey = (usize, usize);
 
-/// Returns files that are as good as those that [`write`] may write, to give up other rights before the
-/// names of threads are read: a new one, and all that exist, because one may be a link or a device.
+/// Returns paths whose rights cover all files that [`write`] may write, so that this process can
+/// give up its other rights before it reads the names of threads: the path of a new file, and all
+/// such files that exist, because one of them may be a link or a device.
 pub fn outputs(directory: &Path) -> Vec<PathBuf> {
     let is_of_hook = |name: &OsStr| {
         let name = name.as_bytes();
@@ -38,7 +39,8 @@ pub fn outputs(directory: &Path) -> Vec<PathBuf> {
     there.chain([new]).map(|name| directory.join(name)).collect()
 }
 
-/// Writes the files into `directory`, which must exist. `labels` are the counters' names.
+/// Writes the files into `directory`, which must exist. `labels` are the names of the counters'
+/// columns.
 pub fn write(
     profile: &Profile,
     labels: &[String],
@@ -105,11 +107,11 @@ fn rows(
     Ok(())
 }
 
-/// The CSV field with the name of each export of a process, by the export's id.
+/// For each export id of a process, the CSV field with the op's name.
 type Ops = HashMap<u32, String>;
 
-/// When the thread's first recorded call began; `None` if there is none. `analysis::stats` counts
-/// from the same call, so that both leave out the same calls.
+/// Returns the time at which the thread's first recorded call began; `None` if the thread has no
+/// recorded call. `analysis::stats` counts from the same call, so both leave out the same calls.
 fn first_begin(decoder: &mut PageDecoder<'_>, keys: &[PageKey]) -> Option<u64> {
     keys.iter().find_map(|key| decoder.decode(*key).start_ticks.first().copied())
 }
@@ -123,9 +125,9 @@ fn thread_of(profile: &Profile, (process, thread): ThreadKey) -> &profile::Threa
     &profile.processes[process].threads[thread]
 }
 
-/// Every thread and the name of its file. Threads with equal names get their kernel ids appended.
-/// If these are equal too (in several processes), the names get everything that tells the threads
-/// apart.
+/// Returns every thread with the name of its file. Threads with equal names get their kernel ids
+/// appended. If these are equal too (in several processes), the process is added to the names as
+/// well.
 fn file_names(profile: &Profile) -> Vec<(ThreadKey, String)> {
     let processes = profile.processes.iter().enumerate();
     let threads: Vec<ThreadKey> = processes
@@ -154,7 +156,7 @@ fn file_names(profile: &Profile) -> Vec<(ThreadKey, String)> {
     threads.iter().enumerate().map(|(i, key)| (*key, choose(i))).collect()
 }
 
-/// A thread's name as part of a file name.
+/// Returns a thread's name as it can be part of a file name.
 fn file_part(name: &str) -> String {
     let part: String =
         name.chars().map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();

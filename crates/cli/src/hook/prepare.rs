@@ -1,4 +1,5 @@
-//! `hook prepare`: makes a profile, as the variables ask, for the process that starts this command.
+//! `hook prepare`: makes the profile that the hook's variables ask for, for the process that starts
+//! this command.
 
 use std::io;
 use std::path::PathBuf;
@@ -20,7 +21,6 @@ use crate::terminal::{Kind, stdout};
 /// The descriptor on which the agent reads the answer.
 const ANSWER: i32 = 3;
 
-/// Runs the command.
 pub fn main(process: u32) -> Result<ExitCode, Failure> {
     let (mut settings, problems) = Settings::new(|name| std::env::var_os(name));
     let machine = Machine::here();
@@ -69,8 +69,8 @@ pub fn main(process: u32) -> Result<ExitCode, Failure> {
     told
 }
 
-/// A path in the directory for temporary files that does not exist yet. A profile stays there only
-/// if the program did not end in an orderly way.
+/// Returns a path in the directory for temporary files that does not exist yet. A profile stays
+/// there only if the program did not end in an orderly way.
 fn place(process: u32) -> PathBuf {
     let base = std::env::temp_dir();
     let name = |number: u32| match number {
@@ -81,9 +81,10 @@ fn place(process: u32) -> PathBuf {
     places.find(|path| path.symlink_metadata().is_err()).unwrap_or(base)
 }
 
-/// Tells the agent what to do.
+/// Writes `text` to the agent: what it has to do.
 fn answer(text: &str) -> Result<ExitCode, Failure> {
-    // SAFETY: `text` outlives the call. A descriptor that is not open is reported as an error.
+    // SAFETY: `text` outlives the call, and its pointer and length belong together. `write` reports
+    // a descriptor that is not open as an error.
     let written = unsafe { libc::write(ANSWER, text.as_ptr().cast(), text.len()) };
     if usize::try_from(written) == Ok(text.len()) {
         return Ok(ExitCode::SUCCESS);

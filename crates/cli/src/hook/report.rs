@@ -24,10 +24,9 @@ use crate::view::losses;
 use crate::view::rights::{Change, Needs, confine};
 use crate::view::statistics::{Style, render};
 
-/// Runs the command.
 pub fn main(directory: &Path) -> Result<ExitCode, Failure> {
-    // The settings say which files to write, and the profile is deleted at the end, so it must be
-    // ours.
+    // The settings in the profile say which files to write, and the profile is deleted at the end,
+    // so it must belong to this user.
     if !has_own_pool(directory).map_err(Failure::new)? {
         return Err(Failure::new(format!(
             "{} is not a profile that a hook of this user has just recorded",
@@ -101,7 +100,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("write {}: {e}", csv.display())))
 }
 
-/// Whether several of the threads with calls have the same name.
+/// Whether several of the threads that have calls have the same name.
 fn names_repeat(profile: &Profile, found: &Stats) -> bool {
     let threads: HashSet<(usize, usize)> =
         found.ops.iter().flat_map(|op| &op.threads).map(|t| (t.process, t.thread)).collect();
@@ -112,7 +111,7 @@ fn names_repeat(profile: &Profile, found: &Stats) -> bool {
 }
 
 /// Removes the profile and its pool, if both belong to the caller and to each other. Reports what
-/// cannot be removed, because it stays behind as litter.
+/// cannot be removed, so that the user knows what is left.
 fn remove(directory: &Path) {
     if let Err(e) = discard_pool(directory) {
         say!("{e}");

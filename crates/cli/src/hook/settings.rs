@@ -1,6 +1,6 @@
-//! The values of the hook's variables. They are read once, when the profile is made, and kept in
-//! it. The report therefore uses the same values even if the program has changed its environment
-//! since.
+//! Reads the hook's variables once, when the profile is made, and keeps their values in the
+//! profile. The report therefore uses the same values even if the program has changed its
+//! environment since.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 /// Name of the settings file in the profile directory.
 const FILE_NAME: &str = "hook.json";
 
-/// A longer file is not read.
+/// A settings file with more bytes is not read.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// The parsed variables.
@@ -44,7 +44,7 @@ pub struct Settings {
 
 impl Settings {
     /// Parses the variables that `get` returns. The second result has a sentence for each value
-    /// that could not be parsed, which also says what is used instead.
+    /// that could not be parsed; the sentence also says which value is used instead.
     pub fn new(get: impl Fn(&str) -> Option<OsString>) -> (Self, Vec<String>) {
         let mut problems = Vec::new();
         let text = |name: &str| get(name).map(|v| v.to_string_lossy().into_owned());

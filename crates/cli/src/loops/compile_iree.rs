@@ -1,4 +1,4 @@
-//! `counterpoint loops compile-iree`: a model in, a module of IREE with instrumented loops out.
+//! `counterpoint loops compile-iree`: compiles a model to a module of IREE with instrumented loops.
 //!
 //! ```text
 //!  iree-compile --compile-to=executable-targets ─► MLIR's llvm dialect ─► ir::mlir::instrument
@@ -60,7 +60,6 @@ pub struct Args {
     flags: Vec<OsString>,
 }
 
-/// Compiles a model.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if is_standard(&args.input) || args.output.as_ref().is_some_and(|path| is_standard(path)) {
         return Err(Failure::new("the model and the module must be files, not -"));
@@ -97,7 +96,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An error of the instrumenter, with advice.
+/// Turns an error of the instrumenter into a failure with advice.
 fn failed(model: &str, error: &IrError) -> Failure {
     let failure = Failure::new(format!("{model}: instrument the text of iree-compile: {error}"));
     match error {

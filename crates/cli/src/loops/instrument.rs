@@ -1,4 +1,4 @@
-//! `counterpoint loops instrument`: LLVM IR in, instrumented LLVM IR out.
+//! `counterpoint loops instrument`: reads LLVM IR and writes instrumented LLVM IR.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,6 @@ pub struct Args {
     table: Option<PathBuf>,
 }
 
-/// Instruments a text.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let input = Input::open(&args.input)?;
     let mut text = Vec::new();
@@ -91,7 +90,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the loops of a schedule.
+/// Reads a schedule from the file at `path`.
 fn schedule(path: &Path) -> Result<Schedule, Failure> {
     let input = Input::open(path)?;
     let mut text = Vec::new();
@@ -101,12 +100,12 @@ fn schedule(path: &Path) -> Result<Schedule, Failure> {
     Schedule::from_json(&text).map_err(|e| failed(&e))
 }
 
-/// The file beside another one whose last ending is replaced; `-` stays.
+/// Returns `path` with another last ending; `-` stays as it is.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     if is_standard(path) { path.to_owned() } else { path.with_extension(ending) }
 }
 
-/// Whether two names are of one file. Standard input and output are not files.
+/// Whether two paths name the same file. Standard input and output are not files.
 pub fn same_file(a: &Path, b: &Path) -> bool {
     let real = |path: &Path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     !is_standard(a) && !is_standard(b) && real(a) == real(b)
@@ -119,7 +118,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     file.finish().map_err(failed)
 }
 
-/// An error of the instrumenter, with advice.
+/// Turns an error of the instrumenter into a failure with advice.
 fn failed(name: &str, error: IrError) -> Failure {
     let hint = match &error {
         IrError::Other("LLVM bitcode") => Some("llvm-dis of the same LLVM makes text of it"),

@@ -96,7 +96,6 @@ enum FormatArg {
     LwpCsv,
 }
 
-/// Prints the loops.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let files = args.table.iter().chain(&args.objects).chain(&args.sources);
     let needs = Needs { named_files: args.asm || args.source, ..Needs::files(files) };

@@ -1,4 +1,4 @@
-//! `merge` of datasets.
+//! `merge` for datasets.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
 
-/// Gaps that are named one by one.
+/// At most this many gaps are named; the others are only counted.
 const MOST_NAMED: usize = 20;
 
-/// Unites these datasets, and the one that is at `output` already.
+/// Makes one dataset of `inputs` and of the dataset that is already at `output`, if there is one.
 pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     let mut all: Vec<&Path> = inputs.iter().map(PathBuf::as_path).collect();
     let is_replaced = output.symlink_metadata().is_ok();
@@ -32,8 +32,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     }
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // What the datasets contain was written by others. Rights that a thread gives up are gone for that
-    // thread only.
+    // Others may have written the contents of the datasets, so a thread that has given up all other
+    // rights reads them. Rights that a thread gives up are gone for that thread only.
     let merged = std::thread::scope(|scope| {
         let merging = scope.spawn(|| -> Result<Merged, Failure> {
             confine(
@@ -45,7 +45,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
                 all.iter().map(|dir| Dataset::open(dir)).collect();
             let opened = opened.map_err(Failure::new)?;
             let merged = merge(&opened, stage.path()).map_err(Failure::new)?;
-            // The dataset that is there now would be gone.
+            // The dataset at `output` will be replaced, so none of its parts may be left out of the
+            // new one.
             let replaced = opened.last().filter(|_| is_replaced);
             let lost = replaced.and_then(|old| {
                 old.gaps.iter().find(|gap| gap.is_left_out() && merged.gaps.contains(gap))
@@ -72,7 +73,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
         only_its_own(output)?;
     }
     ::dataset::merge::move_into_place(stage.path(), output).map_err(Failure::new)?;
-    // What was there before is where the new one was made, and goes with it.
+    // The old dataset was exchanged with the new one, so it is in the directory of the stage and is
+    // removed with it.
     drop(stage);
     for gap in merged.gaps.iter().take(MOST_NAMED) {
         say!("{gap}");
@@ -93,7 +95,8 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Refuses to replace a directory that has files of somebody else.
+/// Fails if `output` has files that do not belong to a dataset, because replacing it would remove
+/// them.
 fn only_its_own(output: &Path) -> Result<(), Failure> {
     match foreign(output).map_err(Failure::new)? {
         None => Ok(()),

@@ -1,7 +1,8 @@
 //! Puts the page together: the template, the style, the modules as one script, and the data.
 //!
-//! The modules have no bundler: each `import` and `export` stands at the start of a line, and no two modules
-//! use the same name at their top level, so they are put one after the other without these words.
+//! The modules have no bundler: each `import` and `export` stands at the start of a line, and no
+//! two modules use the same name at their top level. So the modules are put one after the other
+//! without these words.
 
 use std::io::Write;
 
@@ -15,7 +16,7 @@ use crate::terminal::visible;
 
 const TEMPLATE: &str = include_str!("app/page.html");
 const STYLE: &str = include_str!("app/page.css");
-/// Each module uses only modules before it, except inside of functions.
+/// The modules in order: each uses only modules before it, except inside of functions.
 const MODULES: &[&str] = &[
     include_str!("app/data.js"),
     include_str!("app/text.js"),
@@ -52,7 +53,7 @@ const MODULES: &[&str] = &[
     include_str!("app/main.js"),
 ];
 
-/// The page with this title and these blocks of data.
+/// Returns the page with this title and these blocks of data.
 pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     let script = script();
     let policy = format!(
@@ -72,7 +73,7 @@ pub fn page(title: &str, blocks: &[(&str, &[u8])]) -> String {
     fill(TEMPLATE, &values)
 }
 
-/// Replaces each mark once. What is put in is not looked at again.
+/// Replaces each mark once. Marks inside of the inserted text are not replaced.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
     let mut page = String::new();
     let mut rest = template;
@@ -88,7 +89,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     page + rest
 }
 
-/// All modules as one script, without lines that are only comments.
+/// Returns all modules as one script, without lines that are only comments.
 fn script() -> String {
     let mut script = String::new();
     let mut is_comment = false;
@@ -116,15 +117,15 @@ fn digest(text: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(text.as_bytes())))
 }
 
-/// Compresses data. The best level makes regular calls 4 to 19 % smaller, and takes 10 to 20 times as long (1.4 s for a
-/// million of them).
+/// Compresses data with the default level. For calls of a regular program, the best level makes the
+/// data 4 to 19 % smaller, but takes 10 to 20 times as long (1.4 s for a million calls).
 pub fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::default());
     // Writing to memory does not fail.
     packed.write_all(bytes).and_then(|()| packed.finish()).unwrap_or_default()
 }
 
-/// Data that no browser runs.
+/// Returns an element with data that the browser does not execute.
 fn block(id: &str, bytes: &[u8]) -> String {
     format!(
         "<script type=\"application/gzip;base64\" id=\"{id}\">{}</script>",
@@ -132,7 +133,7 @@ fn block(id: &str, bytes: &[u8]) -> String {
     )
 }
 
-/// Text between tags.
+/// Escapes text that stands between tags.
 fn escaped(text: &str) -> String {
     visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -144,13 +145,13 @@ mod tests {
     #[test]
     fn names_cannot_leave_their_place() {
         let page = page("</title><script>alert(1)</script>{{blocks}}", &[("head", b"{}")]);
-        // In the title and the heading.
+        // The text is in the title and in the heading.
         assert_eq!(page.matches("alert(1)").count(), 2);
         assert!(page.contains("&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;{{blocks}}"));
         assert_eq!(page.matches("id=\"head\"").count(), 1);
     }
 
-    /// A browser runs the script only if its digest is that of the policy.
+    /// A browser runs the script only if its digest is in the page's policy.
     #[test]
     fn the_policy_has_the_digests_of_what_is_in_the_page() {
         let page = page("x", &[]);

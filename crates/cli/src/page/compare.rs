@@ -1,7 +1,7 @@
-//! The page of a comparison: the table of `diff` with its intervals drawn beside it.
+//! Makes the page of a comparison: the table of `diff`, with its intervals drawn beside it.
 //!
-//! All changes share one logarithmic axis, on which twice as long and half as long are equally far from
-//! the middle. What a row adds to a run has an axis of its own, in ns.
+//! All changes share one logarithmic axis, on which twice as long and half as long are equally far
+//! from the middle. The time that a row adds to a run has an axis of its own, in ns.
 
 use std::path::Path;
 
@@ -10,20 +10,21 @@ use super::{Form, Group, assembled, tables, write_to};
 use crate::failure::Failure;
 use crate::view::table::Table;
 
-/// The largest change on the axis: 32 times as long. Beyond, an interval ends with an arrow.
+/// The natural logarithm of the largest ratio on the axis, about 33. An interval that goes farther
+/// ends with an arrow.
 const FARTHEST: f64 = 3.5;
-/// The smallest range of the axis: changes of 2 % reach half of it.
+/// The smallest range of the axis, as a natural logarithm: a change of 2 % reaches half of it.
 const NEAREST: f64 = 0.04;
-/// Room beyond the farthest end of an interval.
+/// The range of the axis is this many times the farthest end of an interval.
 const MARGIN: f64 = 1.08;
 
-/// What a page of a comparison shows.
+/// The content of a page with a comparison.
 pub struct Comparison {
     /// The program that is compared, for the title.
     pub program: String,
     pub about: String,
     pub answer: String,
-    /// Label and text: each side, and how the runs were made.
+    /// Labels and texts: each side, and how the runs were made.
     pub runs: Vec<(String, String)>,
     /// The whole, and the parts that its difference consists of.
     pub whole: Vec<Whole>,
@@ -31,39 +32,39 @@ pub struct Comparison {
     pub sides: [&'static str; 2],
     /// The title of the column with the verdicts.
     pub verdicts: &'static str,
-    /// The title of the column with what a row adds to a run.
+    /// The title of the column with the time that a row adds to a run.
     pub adds: &'static str,
     /// The table of the rows.
     pub table: Table,
-    /// What is known of each row of `table`.
+    /// For each row of `table`, the estimates that are drawn.
     pub rows: Vec<Row>,
-    /// The largest change that is called the same; `None` if nothing was tested.
+    /// The largest change for which the verdict can be *same*; `None` if nothing was tested.
     pub threshold: Option<f64>,
-    /// The meaning of what is drawn of a change, and of what a row adds to a run.
+    /// Functions that print what is drawn: a change, and the time that a row adds to a run.
     pub in_words: [fn(&Estimate) -> String; 2],
-    /// A row and what its counters say.
+    /// Rows and texts about their counters.
     pub counters: Vec<(String, Vec<String>)>,
-    /// Label and text: what belongs below the table.
+    /// Labels and texts of the lines below the table.
     pub notes: Vec<(String, String)>,
 }
 
-/// A line about the whole.
+/// A line of the table about the whole.
 pub struct Whole {
     pub name: &'static str,
     /// The time of each side.
     pub sides: [Option<String>; 2],
     pub verdict: Option<String>,
-    /// What the line about the whole adds to a run, with its interval.
+    /// The time that this line adds to a run, with its interval.
     pub adds: Option<String>,
     pub row: Row,
 }
 
-/// What is drawn of a row.
+/// The estimates of a row that are drawn.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Row {
-    /// B as a part of A minus 1.
+    /// The ratio of B to A, minus 1.
     pub change: Option<Estimate>,
-    /// What the row adds to a run, in ns.
+    /// The time that the row adds to a run, in ns.
     pub part: Option<Estimate>,
     /// `slower`, `faster`, `same`, `unknown`, `not_tested`, …
     pub kind: &'static str,
@@ -82,14 +83,13 @@ impl Estimate {
     }
 }
 
-/// Writes the page of a comparison.
 pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
     let all = || of.whole.iter().map(|whole| whole.row).chain(of.rows.iter().copied());
     let changes = Changes::new(all().filter_map(|row| row.change), of.threshold);
     let parts = Parts::new(all().filter_map(|row| row.part));
     let [change, part] = of.in_words;
     let plots = |rows: &[Row], columns: &[ColumnOut]| -> Vec<PlotOut> {
-        // The words that the picture shows as well come after it.
+        // The picture comes before the column that has the same estimate in words.
         let adds = columns.iter().position(|column| column.name == "in_run").unwrap_or(1) - 1;
         let all = changes.plot(rows, 0, change).into_iter().chain(parts.plot(rows, adds, part));
         all.collect()
@@ -123,7 +123,8 @@ pub fn write(path: &Path, of: Comparison) -> Result<(), Failure> {
     write_to(path, &assembled(&head, &[])?)
 }
 
-/// Gives the texts of verdicts and parts the numbers that they contain, so that they can be sorted.
+/// Adds to the texts of verdicts and parts the numbers that they contain, so that the columns can
+/// be sorted.
 fn sort_by_value(table: &mut TableOut, rows: &[Row]) {
     let mut number = |name: &str, value: &dyn Fn(&Row) -> Option<f64>| {
         let Some(column) = table.columns.iter().position(|column| column.name == name) else {
@@ -143,8 +144,9 @@ fn sort_by_value(table: &mut TableOut, rows: &[Row]) {
     }
 }
 
-/// Moves the verdicts to the names, and the note of what became of a row to the end. The note can be long:
-/// where there is little room, the end is out of sight.
+/// Moves the column with the verdicts next to the names, and the column that says how a row
+/// corresponds to the other side to the end. Its texts can be long, and on a narrow screen the end
+/// is out of sight.
 fn in_order_of_weight(table: &mut TableOut) {
     let find = |table: &TableOut, name: &str| table.columns.iter().position(|c| c.name == name);
     if let Some(at) = find(table, "verdict") {
@@ -178,8 +180,8 @@ fn table_of_whole(of: &Comparison) -> TableOut {
     TableOut::plain("whole", Group::Ops.name(), "The whole", columns, rows)
 }
 
-/// The mark of each row that has an estimate, of the kind of the row's verdict. A row whose verdict is *same*
-/// has that mark for what it adds, too.
+/// Returns the mark of each row that has an estimate. Both marks of a row, for its change and for
+/// what it adds to a run, have the kind of the row's verdict.
 fn marks(
     rows: &[Row],
     of: impl Fn(&Row) -> Option<Estimate>,
@@ -197,9 +199,9 @@ fn marks(
     rows.iter().map(mark).collect()
 }
 
-/// The axis of changes. Its middle is no change.
+/// The axis of changes. No change is in the middle.
 struct Changes {
-    /// The logarithm at the axis' right end; 0 if there is no change to show.
+    /// The logarithm of the ratio at the axis' right end; 0 if there is no change to show.
     range: f64,
     threshold: Option<f64>,
 }
@@ -214,7 +216,8 @@ impl Changes {
 
     /// The place of a change on the axis, from 0 to 1. A change beyond the axis is below 0 or above 1.
     fn place(&self, change: f64) -> f64 {
-        // JSON has no infinity, so a change that is far beyond the axis is put a little beyond it.
+        // JSON has no infinity, so a change that is far outside of the axis is put a little outside
+        // of it.
         (logarithm(change) / self.range / 2.0 + 0.5).clamp(-0.5, 1.5)
     }
 
@@ -235,7 +238,7 @@ impl Changes {
         })
     }
 
-    /// No change, and the largest round change that is on the axis.
+    /// Returns three ticks: no change, and the largest round change on the axis, to both sides.
     fn ticks(&self) -> Vec<(f64, String)> {
         const PERCENT: [u32; 7] = [50, 20, 10, 5, 3, 2, 1];
         let is_on = |by: f64| logarithm(by).abs() <= 0.85 * self.range;
@@ -246,7 +249,8 @@ impl Changes {
                 [(1.0 / by - 1.0, format!("÷ {n}")), (by - 1.0, format!("× {n}"))]
             }
             None => {
-                // On the left, the same percentage is a little farther from the middle.
+                // A decrease by some percentage is a little farther from the middle than an
+                // increase by the same.
                 let n = PERCENT.into_iter().find(|n| is_on(-f64::from(*n) / 100.0)).unwrap_or(1);
                 let by = f64::from(n) / 100.0;
                 [(-by, format!("−{n} %")), (by, format!("+{n} %"))]
@@ -257,13 +261,13 @@ impl Changes {
     }
 }
 
-/// The logarithm of the ratio. A counter or time that became 0 gets the lowest value.
+/// Returns the logarithm of the ratio, limited to ±1000 because a time or counter can become 0.
 fn logarithm(change: f64) -> f64 {
     let log = change.ln_1p();
     if log.is_nan() { 0.0 } else { log.clamp(-1e3, 1e3) }
 }
 
-/// The axis of what rows add to a run, in ns. It includes 0.
+/// The axis of the times that rows add to a run, in ns. The axis includes 0.
 struct Parts {
     low: f64,
     high: f64,
@@ -329,7 +333,7 @@ mod tests {
         assert_eq!(at(2), 0.5);
         let [low, high] = plot.rows[0].as_ref().unwrap().ends.unwrap();
         assert!(low > 0.5 && high > at(0) && high < 1.0);
-        // ln 1.08 · 4 is the range, so 2 is halfway to the end of the longest interval.
+        // The range is MARGIN · ln 4, so the ratio 2 is at 1/MARGIN of half the way to the end.
         assert!((at(0) - 0.5 - 0.25 / MARGIN).abs() < 1e-12);
         let texts: Vec<&str> = plot.ticks.iter().map(|(_, text)| text.as_str()).collect();
         assert_eq!(texts, ["÷ 2", "=", "× 2"]);

@@ -1,4 +1,4 @@
-//! The data of the page for the program in it. `app/data.js` describes each field.
+//! The data that the program in the page gets. `app/data.js` describes each field.
 
 use serde::Serialize;
 
@@ -28,7 +28,7 @@ pub struct Head {
     pub compare: Option<CompareOut>,
 }
 
-/// Name of a loss, how many there are, and what it means.
+/// The name of a loss, its count, and its meaning.
 #[derive(Serialize)]
 pub struct LossOut(pub String, pub String, pub String);
 
@@ -52,7 +52,7 @@ pub struct TableOut {
 }
 
 impl TableOut {
-    /// A table without order, tree, links to ops or plots.
+    /// Makes a table without order, tree, links to ops or plots.
     pub fn plain(
         id: &str,
         group: &'static str,
@@ -82,15 +82,15 @@ impl TableOut {
 #[derive(Clone, Serialize)]
 pub struct PlotOut {
     pub title: String,
-    /// The column after which the plot is.
+    /// The index of the column after which the plot is drawn.
     pub after: usize,
-    /// Places and texts.
+    /// Places on the axis, from 0 to 1, and the texts there.
     pub ticks: Vec<(f64, String)>,
     pub zero: f64,
     pub band: Option<[f64; 2]>,
     #[serde(rename = "isBars")]
     pub is_bars: bool,
-    /// The mark of each row of the table.
+    /// For each row of the table, its mark.
     pub rows: Vec<Option<MarkOut>>,
 }
 
@@ -105,7 +105,7 @@ pub struct MarkOut {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RooflineOut {
     pub about: String,
-    /// Places and texts.
+    /// Places on an axis, from 0 to 1, and the texts there.
     pub x: Vec<(f64, String)>,
     pub y: Vec<(f64, String)>,
     pub roofs: Vec<RoofOut>,
@@ -129,13 +129,13 @@ pub struct PointOut {
 #[derive(Serialize)]
 pub struct CompareOut {
     pub answer: String,
-    /// Label and text.
+    /// Labels and their texts.
     pub runs: Vec<(String, String)>,
     pub whole: TableOut,
     pub rows: TableOut,
-    /// Name of a row, and its counters that differ.
+    /// Names of rows, and for each the texts about its counters that differ.
     pub counters: Vec<(String, Vec<String>)>,
-    /// Label and text.
+    /// Labels and their texts.
     pub notes: Vec<(String, String)>,
 }
 
@@ -175,7 +175,7 @@ pub struct OpOut {
     pub drift: Option<DriftOut>,
     pub longest: LongestOut,
     pub joints: Vec<JointOut>,
-    /// What goes with slow calls, as `explain` prints it; empty for ops with little time.
+    /// The sentences that `explain` prints about the op; empty for ops with little time.
     pub explained: Vec<String>,
     pub goes_with: Option<TableOut>,
 }
@@ -216,7 +216,7 @@ pub struct LongRowOut {
 #[serde(rename_all = "camelCase")]
 pub struct JointOut {
     pub counter: String,
-    /// `~` if numbers of calls are estimated from timed calls.
+    /// `~` if the numbers of calls are estimated from timed calls.
     pub mark: &'static str,
     pub text: String,
     pub x: Vec<f64>,
@@ -236,7 +236,7 @@ pub struct TraceOut {
 
 #[derive(Serialize)]
 pub struct TimelineOut {
-    /// In ns since 1970, as text: JavaScript's numbers are not exact above 2⁵³.
+    /// The begin in ns since 1970, as text, because JavaScript's numbers are not exact above 2⁵³.
     pub begin: String,
     pub base: Option<String>,
     pub trace: Option<TraceOut>,
@@ -272,7 +272,7 @@ pub struct SeriesOut {
 
 #[derive(Serialize)]
 pub struct ListingOut {
-    /// The table of its module.
+    /// The id of the table of the module.
     pub table: String,
     pub label: String,
     pub words: Vec<String>,

@@ -1,23 +1,24 @@
-//! The calls of the timeline as bytes. `app/data.js` describes the format.
+//! Encodes the calls of the timeline as bytes. `app/data.js` describes the format.
 //!
-//! A page of ten million calls would be too large, and nobody could look at them all. So moments are
-//! multiples of a *grid*, which is as fine as the page has room for; and where a call is shorter than
-//! the grid, and begins in one step of it with a longer one of the same depth, only that one is kept.
+//! A page of ten million calls would be too large, and nobody could look at them all. So times are
+//! rounded to multiples of a *grid*, which is as fine as the page has room for. A call that is
+//! shorter than the grid is left out if a longer call of the same depth begins in the same step of
+//! the grid.
 
-/// A slice. Moments are in ns since 1970.
+/// A slice of the timeline. Times are in ns since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     pub begin: i64,
     pub duration: u64,
     pub name: u32,
-    /// The number of slices around it; computed when it is encoded.
+    /// The number of slices around this one. It is computed when the slice is encoded.
     pub depth: u32,
 }
 
-/// How the bytes are to be read.
+/// Says how the bytes are to be read.
 #[derive(Debug, Default)]
 pub struct Encoded {
-    /// The grid in ns: all times are multiples of it.
+    /// The grid in ns. All times are multiples of the grid.
     pub grid: i64,
     pub lanes: Vec<EncodedLane>,
     /// Number of calls that were kept.
@@ -32,33 +33,36 @@ pub struct EncodedLane {
     pub bytes: usize,
 }
 
-/// More calls than this are thinned out.
+/// If there are more calls than this, some are left out.
 const CALLS: usize = 1_200_000;
-/// If the compressed calls are more bytes than this, the grid is made coarser, and earlier where the rest of
-/// the page is large ([`room`]). As text in a page, the bytes are a third more. Before compression each call
-/// has at least 4 bytes, however coarse the grid is, so the size before compression would not tell.
+/// The upper limit of the compressed bytes of calls. The limit is lower if the rest of the page is
+/// large ([`room`]). If the calls need more bytes, the grid is made coarser. As text in a page, the
+/// bytes become a third more. The size before compression would not do as a limit, because each
+/// call has at least 4 bytes however coarse the grid is.
 const PACKED: usize = 1_200_000;
-/// The room of all compressed bytes of a page of at most 2 MB, without the program of the page.
+/// The limit of all compressed bytes in a page of at most 2 MB, without the page's program.
 const PAGE: usize = 1_400_000;
-/// Compressed bytes of the details of an op, and of the row of a table: what they were in a training loop of
-/// PyTorch with 674 ops and shapes.
+/// The compressed bytes of the details of an op. This number and [`ROW`], for a row of a table,
+/// were measured with a training loop of PyTorch that has 674 ops and shapes.
 const DETAILS: usize = 1_400;
 const ROW: usize = 320;
-/// The calls have this room at least.
+/// Even in a large page, the calls may have this many compressed bytes.
 const FEWEST_PACKED: usize = 400_000;
-/// The factor from one grid to the next coarser one. All grids are powers of it.
+/// The factor from a grid to the next coarser one. All grids are powers of this number.
 const COARSER: i64 = 4;
-/// The coarsest grid is this power of [`COARSER`]: 2⁴⁰ ns, a good quarter of an hour.
+/// The exponent of the coarsest grid, which is 2⁴⁰ ns: 18 minutes.
 const COARSEST: u32 = 20;
 
-/// Encodes the calls of each lane, which are sorted by start, the outer ones first. `begin` is the start of
-/// the timeline, `room` the compressed bytes that there is room for.
+/// Encodes the calls of each lane. The calls of a lane are sorted by start, and a call comes before
+/// the calls inside of it. `begin` is the start of the timeline, and `room` is the limit of the
+/// compressed bytes.
 pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec<u8>) {
     lanes.iter_mut().for_each(|lane| find_depths(lane));
     let mut grid = 1;
     let all: usize = lanes.iter().map(Vec::len).sum();
     if all > CALLS {
-        // On a coarser grid fewer are seen, so the finest one that is coarse enough is found by halving.
+        // Fewer calls are visible on a coarser grid, so a binary search finds the finest grid with
+        // at most [`CALLS`] of them.
         let seen = |grid| lanes.iter().map(|lane| visible(lane, begin, grid).seen).sum::<usize>();
         let (mut fine, mut coarse) = (0, COARSEST);
         while coarse - fine > 1 {
@@ -83,31 +87,32 @@ pub fn encode(lanes: &mut [Vec<Call>], begin: i64, room: usize) -> (Encoded, Vec
     }
 }
 
-/// The compressed bytes that a page with so many rows, and so many ops with details, has room for.
+/// Returns the limit of the calls' compressed bytes in a page with this many rows, and this many
+/// ops with details.
 pub fn room(rows: usize, detailed: usize) -> usize {
     let rest = rows.saturating_mul(ROW).saturating_add(detailed.saturating_mul(DETAILS));
     PAGE.saturating_sub(rest).clamp(FEWEST_PACKED, PACKED)
 }
 
-/// The size of these bytes when they are compressed.
+/// Returns the size of these bytes after compression.
 fn packed(bytes: &[u8]) -> usize {
     super::assemble::packed(bytes).len()
 }
 
-/// The calls that are visible on a grid.
+/// Says which calls are visible on a grid.
 struct Visible {
     seen: usize,
     /// For each call, whether it is hidden.
     hidden: Vec<bool>,
 }
 
-/// A call is visible on a grid if it is not shorter than a step, or if it is the longest of the calls that
-/// begin in one step at its depth.
+/// Finds the calls that are visible on a grid: a call is visible if it is not shorter than a step
+/// of the grid, or if it is the longest of the calls that begin in the same step at its depth.
 fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
     let mut hidden = vec![false; calls.len()];
     let mut seen = calls.len();
     let shift = grid.trailing_zeros();
-    // By depth: the step in which the last call began, and the longest call of that step.
+    // For each depth, the step in which the last call began, and the longest call of that step.
     let mut last: Vec<(i64, usize)> = Vec::new();
     for (i, call) in calls.iter().enumerate() {
         let depth = call.depth as usize;
@@ -131,7 +136,7 @@ fn visible(calls: &[Call], begin: i64, grid: i64) -> Visible {
 
 /// Computes how many calls are around each call.
 fn find_depths(calls: &mut [Call]) {
-    // The ends of the calls that are open.
+    // The ends of the calls that are still open.
     let mut ends: Vec<i64> = Vec::new();
     for call in calls {
         let end = call.begin.saturating_add_unsigned(call.duration);
@@ -154,7 +159,7 @@ fn at_grid(lanes: &[Vec<Call>], begin: i64, grid: i64) -> (Encoded, Vec<u8>) {
         let mut before = 0;
         for call in calls {
             let at = call.begin.saturating_sub(begin).max(0) / grid;
-            // Both ends are rounded down, so that calls that touch still do.
+            // Begin and end are both rounded down, so calls that touch each other still touch.
             let end = call.begin.saturating_add_unsigned(call.duration);
             let duration = (end.saturating_sub(begin) / grid - at).max(0);
             leb128(&mut begins, zigzag(at - before));
@@ -190,7 +195,7 @@ fn leb128(out: &mut Vec<u8>, mut value: u64) {
 mod tests {
     use super::*;
 
-    /// What the page does.
+    /// Decodes the bytes in the same way as the page does.
     fn decode(bytes: &[u8], lane: &EncodedLane, grid: i64) -> Vec<(i64, i64, u64, u64)> {
         let mut at = lane.offset;
         let mut next = || {
@@ -234,11 +239,11 @@ mod tests {
         assert_eq!(decode(&bytes, &encoded.lanes[1], 1), expected);
     }
 
-    /// What cannot be seen is left out, and all long calls are there.
+    /// Calls that are too short to be seen are left out, and all long calls are kept.
     #[test]
     fn many_calls_are_thinned_out() {
         let call = |begin, duration, name| Call { begin, duration, name, depth: 0 };
-        // Of two neighbours, the second one is longer.
+        // The second of two neighbours is longer.
         let short = (0..3_000_000).map(|i| call(i * 3, 1 + i as u64 % 2, i as u32 % 2));
         let long = (0..9).map(|i| call(i * 1_000_000, 900_000, 2));
         let mut lanes = [short.collect(), long.collect()];

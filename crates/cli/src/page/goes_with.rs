@@ -1,5 +1,5 @@
-//! How each counter of an op is correlated with the duration, as `stats`
-//! computes and prints it.
+//! Tables of how each counter of an op is correlated with the duration, as `stats` computes and
+//! prints it.
 
 use std::collections::HashMap;
 
@@ -12,21 +12,22 @@ use super::data::{CellOut, ColumnOut, MarkOut, PlotOut, TableOut};
 use crate::view::statistics::coefficients;
 use crate::view::units::{general, grouped, plural};
 
-/// With more values than this, the page has no correlations: they need all values at once, in order.
+/// A profile with more values than this has no correlations on its page, because computing them
+/// needs all values at once, in order.
 const VALUES: u64 = 20_000_000;
-/// The most memory for values, in bytes.
+/// The largest amount of memory for values, in bytes.
 const MEMORY: usize = 256 << 20;
 
-/// The correlations of an op.
 pub struct Related {
-    /// For each counter of the run: the coefficients as `stats` prints them, and the number of calls that
-    /// they are computed from.
+    /// For each counter of the run, the coefficients as `stats` prints them, and the number of
+    /// calls that they are computed from.
     pub words: Vec<Option<String>>,
-    /// The variables and what belongs to them, the strongest first.
+    /// The variables with their coefficients and notes, the strongest first.
     pub table: TableOut,
 }
 
-/// The correlations of all ops. Empty without counters, or where there are too many calls.
+/// Returns the correlations of all ops. The result is empty if there are no counters, or too many
+/// calls.
 pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     let counters = profile.manifest.counters.len() as u64;
     if counters == 0 || profile.calls().saturating_mul(counters + 1) > VALUES {
@@ -38,7 +39,7 @@ pub fn of(profile: &Profile, raw: bool) -> HashMap<Key, Related> {
     found.ops.iter().filter_map(one).collect()
 }
 
-/// `None` if no counter has a correlation.
+/// Returns `None` if no counter has a correlation.
 fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
     // In a run with a budget, only timed calls have values.
     let timed = if profile.is_sampled() { "timed " } else { "" };
@@ -63,7 +64,7 @@ fn related(profile: &Profile, op: &OpStats) -> Option<Related> {
         let value = pair.spearman.or(pair.pearson)?;
         let kind = if op.all.is_noise(at + 1) { "unknown" } else { "related" };
         let at = (value.clamp(-1.0, 1.0) + 1.0) / 2.0;
-        // The cell of the coefficient says the same.
+        // The cell of the coefficient has the same text, so the mark needs none.
         Some(MarkOut { at, ends: None, kind, text: String::new() })
     };
     let note = |at: usize| match () {

@@ -1,5 +1,6 @@
-//! The code of instrumented functions: the compilers' texts and the machine code, with the measurements of
-//! each loop at its first line. The lines are those that `loops report --source --asm` prints.
+//! Listings of instrumented functions: source, intermediate code and machine code, with the
+//! measurements of each loop at its first line. The lines are those that `loops report --source
+//! --asm` prints.
 
 use ::code::region::Range;
 use analysis::loops::{LoopNode, LoopTree};
@@ -17,21 +18,22 @@ const FUNCTIONS: usize = 50;
 /// All listings together have at most this many lines in the page. The first listing that does not fit is
 /// cut.
 const LINES: usize = 12_000;
-/// At most this many lines of one text of one function are in the page.
+/// The page has at most this many lines of one text of a function.
 const LINES_OF_ONE: usize = 3_000;
-/// A longer line is cut.
+/// A line with more characters than this is cut.
 const CHARACTERS: usize = 400;
 
-/// A function that was entered.
+/// A function that the program entered.
 struct Function<'a> {
     module: usize,
     tree: &'a LoopTree,
     node: &'a LoopNode,
-    /// What is inside of the function, in the order of the tree.
+    /// The loops inside of the function, in the order of the tree.
     loops: Vec<&'a LoopNode>,
 }
 
-/// The listings of the functions with the most time, and what is said about those that are left out.
+/// Returns the listings of the functions with the most time, and a sentence about those that are
+/// left out.
 pub fn of(loops: &Loops<'_>) -> (Vec<ListingOut>, String) {
     let mut functions = functions(loops);
     let weight = |of: &Function<'_>| {
@@ -82,15 +84,16 @@ fn functions<'a>(loops: &'a Loops<'_>) -> Vec<Function<'a>> {
     functions
 }
 
-/// The listing of one function, with at most `room` lines. `None` if neither its text and its code are known
-/// nor why they are not.
+/// Returns the listing of one function, with at most `room` lines. `None` if there is nothing to
+/// show: no text, no machine code, and no reason why they are missing.
 fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<ListingOut> {
     let Function { module, tree, node, .. } = *function;
     let found = loops.more.codes.as_ref().and_then(|codes| codes.get(module));
     let mut words = Vec::new();
     let mut columns = Vec::new();
     if let (Some(table), Some(entry)) = (&tree.table, tree.entry(node)) {
-        // What the text was made from stands before it.
+        // The texts are shown from the source to the last form of the code, and a text comes before
+        // those that were made from it.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = source::range_of(entry, text, i == 0) else { continue };
             let known = loops.more.texts.lines(text);
@@ -132,7 +135,7 @@ fn one(loops: &Loops<'_>, function: &Function<'_>, room: &mut usize) -> Option<L
     Some(ListingOut { table: table_id(module), label, words, loops: loops_out, columns })
 }
 
-/// The hits and the time of a function.
+/// Says how often a function was entered and how long it took.
 fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     let Function { tree, node, .. } = *function;
     let hits = plural(node.all.hits, "hit");
@@ -141,7 +144,7 @@ fn in_numbers(loops: &Loops<'_>, function: &Function<'_>) -> String {
     format!("{hits}{time}, {within}")
 }
 
-/// The machine code of a node; `None` if it has no instructions.
+/// Returns the machine code of a function; `None` if it has no instructions.
 fn machine_code(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -173,8 +176,8 @@ fn machine_code(
     Ok(column(format!("machine code: {}", assembly::start(region)), lines, room))
 }
 
-/// `is_in` tells of a loop of the function whether the line is in it, and whether it is the loop's first
-/// line.
+/// Makes a line of a listing. For the index of a loop of the function, `is_in` returns `None` if
+/// the line is not in the loop, and otherwise whether the line is the loop's first one.
 fn line_out(
     loops: &Loops<'_>,
     function: &Function<'_>,
@@ -193,12 +196,13 @@ fn line_out(
         Some((at, _)) => format!("{}…", &line[..at]),
         None => line.to_owned(),
     };
-    // Of loops inside of each other, the tree has the outer ones first.
+    // An outer loop comes before the loops inside of it, so the last loop with this line is the
+    // innermost one.
     let innermost = inside.last().map_or(-1, |(at, ..)| *at as i64);
     ListingLineOut { number, text, margin: margins.join("; "), of_loop: innermost }
 }
 
-/// The measurements of a loop.
+/// Prints the measurements of a loop for the margin.
 fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     let share = source::share_of_function(loops, tree, node).map(percent);
     match (text::inclusive(loops, tree, node), share) {
@@ -208,8 +212,8 @@ fn margin(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// A column of at most [`LINES_OF_ONE`] lines and at most `room` lines. Lines beyond that are not even made.
-/// `None` if there are none.
+/// Makes a column of at most [`LINES_OF_ONE`] lines and at most `room` lines; further lines are not
+/// computed. Returns `None` if there are no lines.
 fn column(
     title: String,
     lines: impl Iterator<Item = ListingLineOut>,

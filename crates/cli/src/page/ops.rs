@@ -1,4 +1,4 @@
-//! The details of single ops on the page.
+//! Finds the details of single ops for the page.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,8 @@ use crate::view::labels::{labels, op_of, thread_label};
 use crate::view::table::Value;
 use crate::view::units::{number, plural, time};
 
-/// For at most this many ops with the most time, the page says what goes with slow calls, as `explain` does.
+/// The page says what goes with slow calls, as `explain` does, for at most this many ops: those
+/// with the most time.
 const EXPLAINED: usize = 8;
 /// At most this many of the longest calls are listed.
 const LONGEST: usize = 12;
@@ -27,23 +28,25 @@ const LONGEST: usize = 12;
 const PARTS: usize = 80;
 /// A picture of two variables has at most this many columns and rows.
 const CELLS: usize = 32;
-/// For series of threads' counters, the time of the recording is divided into at most this many parts.
+/// For the series of threads' counters, the time of the recording is divided into at most this many
+/// parts.
 const RATES: usize = 400;
-/// At most this many such series are in the page in all, and of each thread: among too many series, the calls
-/// of different threads cannot be compared.
+/// The page has at most this many series of threads' counters, and at most [`SERIES_OF_THREAD`] of
+/// one thread: with too many series between them, the calls of different threads cannot be
+/// compared.
 const SERIES: usize = 12;
 const SERIES_OF_THREAD: usize = 2;
-/// At most this many threads of an op have a distribution of their own.
+/// At most this many threads of an op have a histogram of their own.
 const LANES: usize = 16;
 
-/// The values of some ops, before it is known where the timeline starts.
+/// The values of some ops. Times are not yet relative to the start of the timeline.
 pub struct Found {
     details: Details,
     related: HashMap<Key, Related>,
     explained: Vec<Explained>,
 }
 
-/// Reads the calls of the ops of `keys`.
+/// Reads the calls of the ops in `keys`.
 pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     let options = Options {
         ops: keys,
@@ -62,8 +65,8 @@ pub fn find(profile: &Profile, raw: bool, keys: &[Key]) -> Found {
     }
 }
 
-/// The ops of `keys`, in this order, and the series of the threads' counters. `table` is the table of
-/// ops.
+/// Returns the ops in `keys`, in this order, and the series of the threads' counters. `table` is
+/// the table of ops.
 pub fn of(
     profile: &Profile,
     found: &Found,
@@ -97,7 +100,8 @@ pub fn of(
     (ops, series(profile, timeline, &found.rates, from))
 }
 
-/// The counters of the threads in their calls over time. The threads with the most calls come first.
+/// Returns the rates of the threads' counters in calls over time. The threads with the most calls
+/// come first.
 fn series(
     profile: &Profile,
     timeline: &Timeline,
@@ -110,7 +114,8 @@ fn series(
         let lane = lane_of(profile, timeline, *process, *thread);
         let all = profile.manifest.counters.iter().zip(counters);
         let mut of_thread = 0;
-        // Counters of time would only show what the calls above them show.
+        // Counters in nanoseconds are left out, because they would only show what the calls above
+        // them show.
         for (counter, rates) in all.filter(|(c, _)| c.unit() != Unit::Nanoseconds) {
             let per_ns = rates.per_tick().into_iter().map(|rate| Some(rate? / ns_per_tick));
             let per_ns: Vec<Option<f64>> = per_ns.collect();
@@ -134,7 +139,8 @@ fn series(
                 lane,
                 label,
                 about: format!("up to {} per {unit}", number(most * scale)),
-                // A part without calls has no value; neither has the place after the last part.
+                // A part without calls has no value. The last place is the end of the last part and
+                // has no value either.
                 at: (0..=per_ns.len()).map(at).collect(),
                 values: per_ns.into_iter().chain([None]).collect(),
             });
@@ -143,10 +149,10 @@ fn series(
     series
 }
 
-/// The index of a thread's lane in the timeline, or -1.
+/// Returns the index of a thread's lane in the timeline, or -1.
 fn lane_of(profile: &Profile, timeline: &Timeline, process: usize, thread: usize) -> i64 {
     let p = &profile.processes[process];
-    // In a merged profile, lanes of later recordings have other process ids.
+    // In a merged profile, a process id that several recordings have does not identify a lane.
     let is_only = profile.processes.iter().filter(|other| other.id.pid == p.id.pid).count() == 1;
     match is_only || profile.members.is_empty() {
         true => timeline.lane_of(p.id.pid, p.threads[thread].tid),
@@ -164,7 +170,7 @@ fn place(op: &profile::Op) -> String {
     all.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
 }
 
-/// The values of an op in the table.
+/// Returns the values of an op in the table, with their titles.
 fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
     let of = |ops: &Vec<Option<usize>>| ops.iter().position(|op| *op == Some(number));
     let Some(row) = table.ops.as_ref().and_then(of) else { return Vec::new() };
@@ -198,8 +204,8 @@ fn drift(profile: &Profile, of: &Drift, from: i64) -> Option<DriftOut> {
 
 fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> LongestOut {
     let titles = ["at", "time", "thread", "CPU", "workgroup"].map(str::to_owned);
-    // Times are without what recording the call added; values of single calls are as they were read, so
-    // that the processor time of a call may be above its time.
+    // Times are without the time that recording added. Other values of single calls are shown as
+    // they were read, so the processor time of a call may be greater than its time.
     let counters = profile.manifest.counters.iter();
     let titles: Vec<String> =
         titles.into_iter().chain(counters.map(|c| format!("{}, as read", c.name))).collect();
@@ -220,7 +226,8 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
         LongRowOut { cells, at: begin, thread: lane }
     };
     let mut found = LongestOut { titles, rows: calls.iter().map(row).collect() };
-    // The workgroup, for a host without any, or a counter that was read in none of these calls.
+    // Columns without any value are removed: the workgroup, if the host has none, or a counter that
+    // was read in none of these calls.
     for at in (0..found.titles.len()).rev() {
         if found.rows.iter().all(|row| row.cells[at].is_none()) {
             found.titles.remove(at);
@@ -230,7 +237,7 @@ fn longest(profile: &Profile, timeline: &Timeline, calls: &[LongCall]) -> Longes
     found
 }
 
-/// A counter's value as the report prints it.
+/// Prints a counter's value in the same way as the report.
 fn text(unit: Unit, value: f64) -> String {
     match unit {
         Unit::Nanoseconds => Value::Ns(value),
@@ -252,7 +259,8 @@ fn joints(profile: &Profile, of: &OpDetails, related: Option<&Related>) -> Vec<J
                 mark,
                 text: match words {
                     Some(words) => format!("correlation {words}"),
-                    // In a run with a budget, the number of calls that the timed ones stand for.
+                    // In a run with a budget, this is the estimated number of calls that the timed
+                    // calls stand for.
                     None => {
                         let calls = plural(counts.iter().sum::<u64>().into(), "call");
                         format!("{mark}{calls} with a value")

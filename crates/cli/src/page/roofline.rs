@@ -1,5 +1,5 @@
-//! The chart of ops under the roofs of their machine. Places are parts of its width and of its height,
-//! both logarithmic.
+//! Makes the chart of ops under the roofs of their machine. Both axes are logarithmic, and places
+//! on them are numbers from 0 to 1.
 
 use analysis::roofline::{Level, Placed, Roofs};
 use analysis::work::Number;
@@ -7,28 +7,29 @@ use analysis::work::Number;
 use super::data::{PointOut, RoofOut, RooflineOut};
 use crate::view::units::{number, percent, plural};
 
-/// Ops, in the order of the rows of their table, and the roofs of their machine, if these are known.
+/// The ops, in the order of the rows of their table, and the roofs of their machine, if these are
+/// known.
 pub struct Roofline {
     pub rows: Vec<Placed>,
     pub roofs: Option<Roofs>,
-    /// Why there are no roofs, and how to measure them.
+    /// The reason why there are no roofs, with how to measure them.
     pub no_roofs: Option<&'static str>,
 }
 
 /// An op that reaches at least this part of a roof is said to be limited by it.
 pub const NEAR: f64 = 0.25;
 
-/// Ticks are powers of ten, at most this many on an axis.
+/// The largest number of ticks on an axis. Ticks are at powers of ten.
 const MOST_TICKS: i32 = 9;
 
-/// An axis, from `low` to `high`.
+/// A logarithmic axis from `low` to `high`.
 struct Axis {
     low: f64,
     high: f64,
 }
 
 impl Axis {
-    /// An axis that has room for these values.
+    /// Makes an axis that has room for these values. `None` if none of them is positive and finite.
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let (low, high) = values
             .filter(|value| *value > 0.0 && value.is_finite())
@@ -40,7 +41,7 @@ impl Axis {
         ((value / self.low).ln() / (self.high / self.low).ln()).clamp(0.0, 1.0)
     }
 
-    /// Powers of ten, shown in this many units.
+    /// Returns the ticks: powers of ten of `unit`.
     fn ticks(&self, unit: f64) -> Vec<(f64, String)> {
         let (low, high) = (self.low / unit, self.high / unit);
         let powers = low.log10().ceil() as i32..=high.log10().floor() as i32;
@@ -53,7 +54,7 @@ impl Axis {
     }
 }
 
-/// The chart. Its points are the rows whose places on both axes are known.
+/// Makes the chart. Its points are the rows whose places on both axes are known.
 pub fn of(wanted: &Roofline) -> RooflineOut {
     let place = |row: &Placed| Some((row.intensity()?, row.flop_rate()?));
     let known: Vec<(&Placed, (f64, f64))> =
@@ -80,7 +81,8 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
         roofs.push(RoofOut { text, ends: [x.place(from), at, 1.0, at] });
     }
     for (level, slope) in &slopes {
-        // From where the slope enters the chart to the peak, or to where it leaves the chart.
+        // The line of a bandwidth begins where it enters the chart, and ends at the peak or where
+        // it leaves the chart.
         let from = x.low.max(y.low / slope);
         let to = x.high.min(peak.unwrap_or(y.high) / slope);
         if from < to {
@@ -127,7 +129,8 @@ pub fn of(wanted: &Roofline) -> RooflineOut {
     }
 }
 
-/// The peak of numbers of 32 bits, and the bandwidth of each level that some op is compared with.
+/// Returns the peak of 32-bit floating-point operations, and the bandwidth of memory and of each
+/// cache that some op is compared with.
 fn roofs_of(
     roofs: &Roofs,
     known: &[(&Placed, (f64, f64))],
@@ -144,7 +147,7 @@ fn roofs_of(
     (peak, slopes.collect())
 }
 
-/// Where slopes meet the peak.
+/// Returns the intensities at which the lines of the bandwidths meet the peak.
 fn ridges(peak: Option<f64>, slopes: &[(Level, f64)]) -> Vec<f64> {
     peak.map_or_else(Vec::new, |peak| slopes.iter().map(|(_, slope)| peak / slope).collect())
 }
@@ -182,7 +185,7 @@ mod tests {
         };
         let rows = vec![row("slope", 1e9, 1e9, 1e8), row("top", 1e9, 1e7, 1e7)];
         let found = of(&Roofline { rows, roofs: Some(roofs), no_roofs: None });
-        // From 0.5 to 200 operations per byte, and from 5 to 200 GFLOP/s.
+        // The axes go from 0.5 to 200 operations per byte, and from 5 to 200 GFLOP/s.
         let x = |value: f64| (value / 0.5).ln() / 400f64.ln();
         let y = |value: f64| (value / 5.0).ln() / 40f64.ln();
         let near = |a: &[f64], b: &[f64]| {
@@ -202,7 +205,7 @@ mod tests {
         assert_eq!(found.points[0].holds, "unknown");
     }
 
-    /// Nothing to draw, and nothing that is not a number.
+    /// Rows without both places are not drawn, and no number in the chart is infinite or NaN.
     #[test]
     fn without_places_there_is_no_chart() {
         let mut unknown = row("x", 1.0, 1.0, 1.0);

@@ -1,4 +1,5 @@
-//! Tables of the report, as the page gets them: the same cells, with the number to sort by.
+//! Turns tables of the report into tables of the page: the same cells, with the numbers to sort
+//! them by.
 
 use std::collections::HashMap;
 
@@ -12,13 +13,13 @@ use crate::view::table::{Column, Table, Value};
 use crate::view::text::{cell_text, marks, says_nothing};
 use crate::view::units::grouped;
 
-/// A narrow report leaves out columns of this rank and above.
+/// Columns of this rank and above are minor: a narrow report leaves them out.
 const MINOR: u8 = 8;
 
 /// The column by which loops are sorted.
 pub const LOOPS_SORT: &str = "inclusive_ns";
 
-/// A form of the report. `known` are the ops that have details.
+/// Makes the table of a form of the report. `known` are the ops that have details.
 pub fn of(form: &Form, known: &[Key]) -> TableOut {
     let table = &form.table;
     let shown: Vec<&Column> = columns_of(table).collect();
@@ -31,7 +32,8 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         let key = form.keys.get(*row).copied().flatten()?;
         known.iter().position(|known| *known == key)
     };
-    // In a tree, each row comes after the row above it, so no row that is kept is below one that is left out.
+    // In a tree, each row comes after the row above it. So if a row is kept, the row above it is
+    // kept too.
     let places = places(order);
     let above = |row: &usize| {
         let above = form.parents.as_ref()?.get(*row).copied().flatten()?;
@@ -69,15 +71,15 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
     }
 }
 
-/// The columns that a page shows: those with a value in some row, and the first one.
+/// Returns the columns that a page shows: the first one, and those with a value in some row.
 pub fn columns_of(table: &Table) -> impl Iterator<Item = &Column> {
     let all = table.columns.iter().enumerate().filter(|(_, column)| !column.csv_only);
     let has_some = |column: &Column| table.shown().any(|row| cell_text(column, row) != "–");
     all.filter(move |(at, column)| *at == 0 || has_some(column)).map(|(_, column)| column)
 }
 
-/// The title of a column. A title that begins with a stroke continues the title of the column before it,
-/// which a page may not show beside it.
+/// Returns the title of a column. A title that begins with `/` continues the title of the column
+/// before it, which may not be next to it on the page, so both are joined.
 fn whole_title(shown: &[&Column], at: usize) -> String {
     let title = &shown[at].title;
     match at.checked_sub(1).filter(|_| title.starts_with('/')) {
@@ -86,7 +88,7 @@ fn whole_title(shown: &[&Column], at: usize) -> String {
     }
 }
 
-/// Where each row is in the order.
+/// Returns the position of each row in the order.
 fn places(order: &[usize]) -> HashMap<usize, usize> {
     order.iter().enumerate().map(|(at, row)| (*row, at)).collect()
 }
@@ -105,7 +107,7 @@ fn is_text(column: &Column) -> bool {
 fn cell(column: &Column, row: usize, is_indented: bool) -> CellOut {
     let text = cell_text(column, row);
     let Some(value) = column.cells.get(row) else {
-        // A missing value can have a mark.
+        // The text of a missing value can have a mark.
         return if text == "–" { CellOut::Missing(()) } else { CellOut::Text(text) };
     };
     let text = if is_indented { text.trim_start().to_owned() } else { text };
@@ -119,7 +121,8 @@ fn with_number(text: String, number: Option<f64>) -> CellOut {
     }
 }
 
-/// The loops of each module, as `report --by loop` shows them; the module with the most time first.
+/// Returns the loops of each module, as `report --by loop` shows them; the module with the most
+/// time comes first.
 pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
     let full = columns::full(loops, false);
     let mut first = 0;
@@ -147,7 +150,7 @@ pub fn of_loops(loops: &Loops<'_>) -> Vec<TableOut> {
     tables
 }
 
-/// The name of the table of a module of loops, which its listings have too.
+/// Returns the id of the table of a module of loops. The listings of the module name this table.
 pub fn table_id(module: usize) -> String {
     format!("loop{module}")
 }

@@ -1,4 +1,4 @@
-//! The timeline of the page: the slices and counters that `trace export` writes, kept by row.
+//! Collects the timeline of the page: the slices and counters that `trace export` writes, by lane.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,9 +19,9 @@ use crate::view::units::{count, grouped, number};
 /// A series has at most this many points in the page.
 const POINTS: usize = 2_000;
 
-/// The timeline without its calls, which are bytes.
+/// The timeline without its calls, which are kept as bytes.
 pub struct Timeline {
-    /// When the timeline's first slice began, in ns since 1970.
+    /// The start of the timeline's first slice, in ns since 1970.
     pub begin: i64,
     span: i64,
     encoded: Encoded,
@@ -29,11 +29,11 @@ pub struct Timeline {
     lanes: Vec<TimeLaneOut>,
     series: Vec<SeriesOut>,
     calls: usize,
-    /// The lane of a process and thread id.
+    /// The index of the lane with this process id and thread id.
     rows: HashMap<(Owned, Owned), usize>,
 }
 
-/// [`Id`] with its text.
+/// Like [`Id`], but owns its text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owned {
     Number(i64),
@@ -64,8 +64,8 @@ impl From<Id<'_>> for Owned {
     }
 }
 
-/// Reads the timeline of a profile. Returns it, and the calls of its lanes as bytes, which are at most `room`
-/// when they are compressed.
+/// Reads the timeline of a profile. Also returns the calls of its lanes as bytes, which are at most
+/// `room` when they are compressed.
 pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
     let mut sink = Sink::default();
     everything(&mut sink, profile)?;
@@ -73,13 +73,13 @@ pub fn read(profile: &Profile, room: usize) -> io::Result<(Timeline, Vec<u8>)> {
 }
 
 impl Timeline {
-    /// The index of the lane of this thread, or -1.
+    /// Returns the index of the lane of this thread, or -1.
     pub fn lane_of(&self, pid: u32, tid: u32) -> i64 {
         let row = (Owned::Number(pid.into()), Owned::Number(tid.into()));
         self.rows.get(&row).map_or(-1, |at| *at as i64)
     }
 
-    /// The timeline for the page, with further series. `None` if nothing happened.
+    /// Returns the timeline for the page, with further series. `None` if there is nothing to draw.
     pub fn out(
         mut self,
         profile: &Profile,
@@ -102,7 +102,7 @@ impl Timeline {
                 crate::view::units::time(grid as f64)
             ),
         };
-        // A slice has only a name, and several ops may have it.
+        // A slice knows only its name. A name that several ops have leads to no op.
         let mut of_name: HashMap<&str, Option<usize>> = HashMap::new();
         for (at, op) in ops.iter().enumerate() {
             of_name.entry(&op.name).and_modify(|known| *known = None).or_insert(Some(at));
@@ -125,7 +125,8 @@ impl Timeline {
         })
     }
 
-    /// Calls the lanes of threads as tables do: `iree-worker-0 (4712)`. A trace has the number first.
+    /// Gives the lanes of threads the labels that tables use, such as `iree-worker-0 (4712)`. In a
+    /// trace, the number comes first.
     fn name_threads(&mut self, profile: &Profile) {
         let all = profile.processes.iter().enumerate();
         let all = all.flat_map(|(p, of)| (0..of.threads.len()).map(move |t| (p, of, t)));
@@ -137,7 +138,7 @@ impl Timeline {
             }
         }
         for (lane, labels) in self.lanes.iter_mut().zip(found) {
-            // Threads of several recordings may have the same number.
+            // A lane keeps its label if threads of several recordings have its number.
             if let [label] = labels.as_slice() {
                 lane.label.clone_from(label);
             }
@@ -165,7 +166,7 @@ struct Sink {
     processes: HashMap<Owned, (String, i64)>,
     lanes: Vec<Lane>,
     places: HashMap<(Owned, Owned), usize>,
-    /// The lane of the last event.
+    /// The index of the lane that was used last.
     last: usize,
     names: HashMap<String, u32>,
     /// The name of the last slice. The next slice usually has the same name.
@@ -234,7 +235,7 @@ impl Sink {
         let mut calls: Vec<Vec<Call>> = Vec::new();
         let mut out: Vec<(TimeLaneOut, (Owned, Owned))> = Vec::new();
         for mut lane in lanes {
-            // Outer calls come before those inside that begin with them.
+            // If calls begin at the same time, the longer one is around the others and comes first.
             lane.calls.sort_by_key(|call| (call.begin, std::cmp::Reverse(call.duration)));
             let process =
                 processes.get(&lane.key.0).map_or(String::new(), |(name, _)| name.clone());
@@ -272,7 +273,8 @@ impl Sink {
 }
 
 impl Points {
-    /// At most [`POINTS`] points, each the mean of those that it stands for.
+    /// Reduces the series to at most [`POINTS`] points. Each point is the mean of the original
+    /// points that it replaces.
     fn out(self, begin: i64) -> SeriesOut {
         let each = self.points.len().div_ceil(POINTS).max(1);
         let chunks = self.points.chunks(each);
@@ -314,7 +316,7 @@ impl TimelineSink for Sink {
     }
 
     fn instant(&mut self, instant: &Instant<'_>) -> io::Result<()> {
-        // It is not shown, but a trace begins with it.
+        // The page does not draw the instant, but the timeline can begin with it.
         self.first = Some(self.first.map_or(instant.at_ns, |first| first.min(instant.at_ns)));
         Ok(())
     }

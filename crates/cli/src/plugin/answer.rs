@@ -1,10 +1,11 @@
-//! Asks a child about a plugin, which may do anything to it: write to its pipe, close the pipe and hang,
-//! fork, or stop it.
+//! Asks a child process about a plugin. The plugin may do anything to the child: write to its pipe,
+//! close the pipe and hang, fork, or stop it.
 //!
-//! The child answers with one line and ends. It leads a group of processes, so that what the plugin has
-//! started ends with it, unless it has left the group, also when a signal ends us, be it while the child is
-//! started. Nothing waits for longer than the time that was given, and of the answer nothing is kept beyond
-//! [`LONGEST_ANSWER`].
+//! The child answers with one line and ends. It leads a group of processes. The whole group is
+//! killed at the end, and also if a signal ends this process, even while the child is being
+//! started; so processes that the plugin has started end too, unless they have left the group.
+//! Nothing waits for longer than the given time, and at most [`LONGEST_ANSWER`] bytes of the answer
+//! are read.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -13,33 +14,37 @@ use std::time::{Duration, Instant};
 use super::patient::Patient;
 use crate::ending::Group;
 
-/// Longer answers are not read. A plugin has some profilers with some kinds each, or some findings.
+/// The most bytes of an answer. An answer lists the few profilers of a plugin with their kinds, or
+/// some findings.
 pub const LONGEST_ANSWER: u64 = 1 << 20;
-/// How often a child that has not answered is asked whether it has ended.
+/// A child that has not answered is checked this often for whether it has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often a child that has answered is asked whether it has ended. It ends at once.
+/// A child that has answered is checked this often, because it ends soon after its answer.
 const EACH: Duration = Duration::from_millis(2);
 
 /// The result of a question.
 pub enum Answer {
-    /// What the child wrote until the end of the first line, or until it closed its pipe, and how it ended.
+    /// The bytes that the child wrote until the end of the first line, or until it closed its pipe,
+    /// and the child's exit status.
     Said { line: Vec<u8>, status: ExitStatus },
-    /// More than [`LONGEST_ANSWER`].
+    /// The child wrote more than [`LONGEST_ANSWER`] bytes.
     TooMuch,
     /// The child did not answer, or did not end, in time.
     TooLate,
 }
 
-/// Starts the child, and waits for its answer and its end, together for `patience`.
+/// Starts the child and waits for its answer and its end. Both together may take at most
+/// `patience`.
 ///
 /// # Errors
-/// It cannot be started, or the kernel does not tell about it.
+/// The child cannot be started, or the kernel does not report its state.
 pub fn to(command: &mut Command, patience: Duration) -> io::Result<Answer> {
     let deadline = Instant::now() + patience;
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let (mut child, group) = Group::start(command)?;
     let asked = listen(&mut child, deadline);
-    // Before the child is waited for, its number is not that of another process.
+    // The group is killed before the child is waited for, so that its id cannot belong to another
+    // process yet.
     drop(group);
     let status = child.wait()?;
     Ok(match asked? {
@@ -62,7 +67,8 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     let mut pipe = Patient::new(pipe);
     let (mut part, mut is_over) = (vec![0; 1 << 16], false);
     while line.last() != Some(&b'\n') {
-        // A process that the child has forked may keep the pipe open after its end. All that it wrote is there by then.
+        // A process that the child has forked may keep the pipe open after the child's end.
+        // Everything that the child wrote is in the pipe by then, so there is nothing to wait for.
         pipe.wait_at_most(if is_over { Duration::ZERO } else { left().min(LOOK) });
         match pipe.read(&mut part) {
             Ok(0) => break,
@@ -90,15 +96,16 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
     Ok(Heard::Line(line))
 }
 
-/// Whether the child has ended. It can still be waited for.
+/// Whether the child has ended. The child is not reaped, so it can still be waited for.
 fn has_ended(child: &Child) -> io::Result<bool> {
-    // SAFETY: a structure of integers.
+    // SAFETY: a `siginfo_t` consists of integers and pointers, for which zero is valid.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: the structure lives for the call.
+    // SAFETY: `about` lives longer than the call, and `waitid` does not keep its address.
     if unsafe { libc::waitid(libc::P_PID, child.id(), &mut about, how) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: waitid has filled it, or it is all zero.
+    // SAFETY: `waitid` has filled the structure for a child's end, or it is all zero, so `si_pid`
+    // is valid.
     Ok(unsafe { about.si_pid() } != 0)
 }

@@ -1,10 +1,10 @@
-//! `counterpoint plugin check`: whether a plugin conforms to the published interface.
+//! `counterpoint plugin check`: checks whether a plugin conforms to the published interface.
 //!
 //! ```text
 //!  probes ─► a child for each ─► findings, each on a clause ─► text, Markdown or JSON
 //! ```
 //!
-//! A plugin conforms if nothing that was found is a violation and everything was asked. Findings of the
+//! A plugin conforms if all questions were asked and no finding is a violation. Findings of the
 //! other levels are advice.
 
 mod json;
@@ -78,13 +78,13 @@ impl Outcome {
     }
 }
 
-/// A question, and what came of it.
+/// A question, and its outcome.
 struct Asked {
     probe: Probe,
     outcome: Outcome,
 }
 
-/// The findings, and the questions that they answer.
+/// A finding, with the probes that found it.
 struct Finding {
     level: Level,
     clause: &'static Clause,
@@ -102,7 +102,7 @@ enum Verdict {
     Unknown,
 }
 
-/// Everything that the three formats show.
+/// The content of all three formats.
 struct Report {
     file: PathBuf,
     bytes: u64,
@@ -126,7 +126,7 @@ impl Report {
         if self.asked.iter().all(is_asked) { Verdict::Conforms } else { Verdict::Unknown }
     }
 
-    /// Adds a finding, or the probe to an equal one.
+    /// Adds a finding. If an equal one is known, only adds the name of the probe to it.
     fn add(&mut self, probe: &Probe, level: Level, clause: &'static Clause, what: String) {
         let is_same = |known: &&mut Finding| {
             (known.level, known.clause, &known.what) == (level, clause, &what)
@@ -139,14 +139,14 @@ impl Report {
     }
 }
 
-/// How the interface is called in all formats.
+/// Returns the name of the interface in all formats.
 fn interface() -> String {
     let (request, state) = (abi::kineto::PULL_REQUEST, abi::kineto::REVISION.commit);
     format!("Kineto's profiler plugin interface (pull request {request}, state {state})")
 }
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
-    // A directory is a mistake here, and so is a file that is not there.
+    // A directory, or a file that does not exist, is an error here.
     let [file] = &files(std::slice::from_ref(&args.file))?[..] else {
         return Err(Failure::new(format!("{}: has several plugins", shown(&args.file)))
             .hint("check one file at a time"));
@@ -168,7 +168,7 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     })
 }
 
-/// Asks everything, within this time.
+/// Asks all questions, within `limit`.
 fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
     let deadline = Instant::now() + limit;
     let bytes =
@@ -200,7 +200,7 @@ fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
                 ask_one(file, (number, probe), left, &mut report)?
             }
         };
-        // Nothing else can be asked of a plugin that does not register.
+        // If the plugin does not register, no further question can be asked.
         is_usable &= number > 0 || outcome != Outcome::Found(Level::Violation);
         report.asked.push(Asked { probe: *probe, outcome });
     }
@@ -212,12 +212,12 @@ fn examine(file: &Path, limit: Duration) -> Result<Report, Failure> {
     {
         report.profilers = profilers;
     }
-    // The worst come first; findings of one level stay in the order of the questions.
+    // The worst findings come first; findings of one level stay in the order of the questions.
     report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.level));
     Ok(report)
 }
 
-/// Asks one question, within the time that is left.
+/// Asks one question, within the time `left`.
 fn ask_one(
     file: &Path,
     (number, probe): (usize, &Probe),
@@ -229,7 +229,8 @@ fn ask_one(
         ask_within(file, &["probe", &number.to_string()], left.min(PATIENCE))?;
     let found = match asked {
         Ok(found) => found,
-        // The plugin did not hang for long enough to be called hanging.
+        // The time of the whole check was over before the plugin took [`PATIENCE`], so it is not
+        // known whether it hangs.
         Err(_) if left < PATIENCE && began.elapsed() >= left => return Ok(Outcome::NoTime),
         Err(died) => {
             let level = probe.level_of_crash();
@@ -239,7 +240,7 @@ fn ask_one(
     };
     let mut worst = None;
     for Found { level, clause, what } in found {
-        // The child is this very program.
+        // The child is this same program, so it should name only known levels.
         let level = Level::of(&level).unwrap_or(Level::Violation);
         let clause = CLAUSES.iter().find(|known| known.id == clause).unwrap_or(&probe.clause);
         worst = worst.max(Some(level));
@@ -248,7 +249,7 @@ fn ask_one(
     Ok(worst.map_or(Outcome::Passed, Outcome::Found))
 }
 
-/// Says on a terminal what is being asked. One question may take half a minute.
+/// Shows on a terminal which question is being asked, because one question may take half a minute.
 struct Progress {
     of: usize,
     is_shown: bool,

@@ -1,5 +1,5 @@
-//! The process in which a plugin runs. It answers on what was its standard output; what the plugin
-//! prints goes to standard error.
+//! The process in which a plugin runs. It writes its answers to its original standard output; what
+//! the plugin prints goes to standard error.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -69,7 +69,7 @@ pub struct ListedProfiler {
 pub struct Said {
     pub what: String,
     pub count: u64,
-    /// Whether something is missing because of it, or it breaks the interface.
+    /// Whether data is missing because of it, or whether it breaks the interface.
     pub serious: bool,
 }
 
@@ -81,12 +81,14 @@ pub struct Found {
     pub what: String,
 }
 
-/// What comes on the answer's stream after the events of `record`: in front, the length of the
-/// stream is not known, so each is a line of JSON on its own descriptor.
+/// An answer of the child while it records: a line of JSON on a descriptor of its own. The answers
+/// cannot be in the stream with the events, because the length of that stream is not known in
+/// advance.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// What the child does now: the last of these names the call in which a child died.
+    /// What the child begins to do now. If the child dies, its last answer of this kind names the
+    /// call in which it died.
     Doing(String),
     /// The plugin has begun, stopped and handed over its events.
     Done(Listed),
@@ -98,9 +100,11 @@ fn say(level: u32, text: &str) {
     }
 }
 
-/// Standard output for us alone: what the plugin prints goes to standard error.
+/// Returns the original standard output for our answers. From now on, what the plugin prints to
+/// standard output goes to standard error.
 fn answers() -> io::Result<File> {
-    // SAFETY: descriptors of our own.
+    // SAFETY: `fcntl` returned `own` as a new descriptor, so nothing else owns it; the other
+    // descriptors are those of standard streams.
     unsafe {
         let own = libc::fcntl(1, libc::F_DUPFD_CLOEXEC, 100);
         if own < 0 || libc::dup2(2, 1) < 0 {
@@ -112,10 +116,11 @@ fn answers() -> io::Result<File> {
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     if !matches!(args.what, What::Record { .. }) {
-        // We are in a group of our own, where an interrupt of the terminal does not arrive.
-        // SAFETY: takes no pointer.
+        // This process is in a group of its own, so an interrupt from the terminal does not reach
+        // it. Therefore it is killed when its parent ends. SAFETY: `prctl` with PR_SET_PDEATHSIG
+        // takes no pointer.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        // The asker may have ended before.
+        // The asker may have ended before the call.
         if args.asker.is_some_and(|asker| asker != parent_id()) {
             return Err(Failure::new("nobody waits for the answer"));
         }
@@ -154,8 +159,9 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
             record(&args.file, &setup, *max_buffer, out)?;
         }
     }
-    // The plugin's threads and destructors are none of ours, and may crash.
-    // SAFETY: everything that we wrote has been written.
+    // The plugin's threads may still run, and its destructors may crash, so this process ends
+    // without running destructors. SAFETY: `_exit` takes no pointer, and everything that we wrote
+    // has been written.
     unsafe { libc::_exit(0) }
 }
 
@@ -191,17 +197,19 @@ fn listed(plugin: &Plugin, host: &Host) -> Listed {
     }
 }
 
-/// The descriptor for answers beside the events, which the parent opened.
+/// The descriptor for the child's answers beside the events. The parent opens it.
 pub const ANSWERS: i32 = 3;
 
-/// Records: loads and creates, then obeys the parent's lines.
+/// Records events: loads the plugin and creates its sessions, then obeys the orders that the parent
+/// writes as lines.
 fn record(
     file: &std::path::Path,
     setup: &Setup<'_>,
     max_buffer: Option<u64>,
     events: File,
 ) -> Result<(), Failure> {
-    // SAFETY: the parent opened it for us, and nothing else uses it.
+    // SAFETY: the parent opened this descriptor for the child, and nothing else in the child uses
+    // it.
     let mut says = File::from(unsafe { OwnedFd::from_raw_fd(ANSWERS) });
     let mut doing = |what: &str| answer(&mut says, &Answer::Doing(what.to_owned()));
     doing("while it was loaded and registered")?;

@@ -1,8 +1,8 @@
-//! `counterpoint plugin pause`, `resume` and `flush`: what the plugins of a recording that goes on do
-//! from now on.
+//! `counterpoint plugin pause`, `resume` and `flush`: tell the plugins of a running recording what
+//! to do from now on.
 //!
-//! The programs wait for a word in the pool, so this needs neither signals nor a socket, and reaches
-//! all processes of the recording, also those that start later.
+//! The processes watch a word in the pool, so the commands need neither signals nor a socket. They
+//! reach all processes of the recording, also those that start later.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -25,7 +25,7 @@ pub struct Args {
 }
 
 model::named! {
-    /// The request to the plugins.
+    /// A request to the plugins.
     pub enum Wish {
         Pause = "pause",
         Resume = "resume",

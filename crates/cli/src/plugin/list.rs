@@ -1,4 +1,4 @@
-//! `counterpoint plugin list`.
+//! `counterpoint plugin list`: shows which profilers a plugin registers.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct Args {
     format: Format,
 }
 
-/// One profiler; also the shape of `counterpoint.plugins/1` (docs/plugins.md).
+/// One profiler, as a row of the table and of `counterpoint.plugins/1` (docs/plugins.md).
 #[derive(Serialize)]
 struct Row {
     file: String,
@@ -89,12 +89,13 @@ fn rows_of(file: &Path) -> Result<Vec<Row>, Failure> {
     Ok(rows.collect())
 }
 
-/// Starts a child for a file and reads its answer. The inner error says how the child died.
+/// Starts a child for a file and reads its answer. The inner error says why there is no answer, for
+/// example that the child died.
 pub fn ask<T: DeserializeOwned>(file: &Path, what: &[&str]) -> Result<Result<T, String>, Failure> {
     ask_within(file, what, PATIENCE)
 }
 
-/// Does the same, and gives the child up after this time.
+/// Like [`ask`], but gives the child up after `patience`.
 pub fn ask_within<T: DeserializeOwned>(
     file: &Path,
     what: &[&str],
@@ -111,7 +112,7 @@ pub fn ask_within<T: DeserializeOwned>(
     })
 }
 
-/// Our own program, as the child for this file.
+/// Returns the command that starts this program again, as the child for `file`.
 pub fn child(file: &Path) -> Result<Command, Failure> {
     let program = std::env::current_exe()
         .map_err(|e| Failure::new(format!("find the program itself: {e}")))?;
@@ -120,7 +121,7 @@ pub fn child(file: &Path) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// How a process ended that should not have.
+/// Says how a process ended that should not have ended.
 pub fn died(status: std::process::ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.signal(), status.code()) {

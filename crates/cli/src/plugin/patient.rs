@@ -4,10 +4,10 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-/// How long a plugin may take for one call.
+/// The time that a plugin may take for one call.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What is said of a plugin that took longer than it was given.
+/// Returns the message about a plugin that took longer than it may.
 pub fn gave_up(patience: Duration) -> String {
     format!("took longer than {} seconds and was given up", patience.as_secs_f64().ceil())
 }
@@ -20,12 +20,12 @@ pub struct Patient<R> {
 }
 
 impl<R> Patient<R> {
-    /// Waits at most [`PATIENCE`].
+    /// Makes a reader that waits at most [`PATIENCE`] each time.
     pub fn new(pipe: R) -> Self {
         Self { pipe, patience: PATIENCE }
     }
 
-    /// Waits at most this long from now on.
+    /// From now on, a read waits at most `patience`.
     pub fn wait_at_most(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -35,11 +35,11 @@ impl<R: Read + AsRawFd> Read for Patient<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let mut wanted =
             libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry of our own.
+        // SAFETY: `wanted` is one entry, and it lives longer than the call.
         let ready = unsafe { libc::poll(&mut wanted, 1, self.patience.as_millis() as i32) };
         match ready {
             0 => Err(io::ErrorKind::TimedOut.into()),
-            // An interrupted wait is repeated by the reader around this one.
+            // The caller repeats a wait that was interrupted.
             n if n < 0 => Err(io::Error::last_os_error()),
             _ => self.pipe.read(to),
         }

@@ -8,17 +8,18 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use crate::failure::Failure;
 
-/// What the first step ends with and the second one begins with.
+/// The phase of iree-compile that ends the first step and begins the second one.
 const PHASE: &str = "executable-targets";
-/// Keeps the places in the model, so that loops have lines, and debug information stays as it is.
+/// The flag that prints the source locations of the model, which give the loops their lines, and
+/// the debug information.
 const LOCATIONS: &str = "--mlir-print-debuginfo";
-/// The target, if no flag selects one.
+/// The flags for a target, which are added if the user's flags select none.
 const CPU: [&str; 2] =
     ["--iree-hal-target-device=local", "--iree-hal-local-target-device-backends=llvm-cpu"];
 /// The flags that select a target.
 const SELECTS: [&str; 3] =
     ["iree-hal-target-device", "iree-hal-target-backends", "iree-hal-local-target-device-backends"];
-/// The variable that names the program.
+/// The variable that names the program iree-compile.
 const VARIABLE: &str = "IREE_COMPILE";
 
 /// The flags for both steps.
@@ -28,8 +29,8 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// The user's flags, and a target if they select none. Flags that say what the two steps do are
-    /// refused.
+    /// Takes the user's flags, and adds a target if they select none. A flag that would change what
+    /// the two steps do is an error.
     pub fn new(given: &[OsString]) -> Result<Self, Failure> {
         let mut all = given.to_vec();
         for flag in given {
@@ -55,7 +56,7 @@ impl Flags {
     }
 }
 
-/// The name of a flag, without dashes, and its value.
+/// Splits a flag into its name, without dashes, and its value.
 fn split(flag: &OsStr) -> (String, Option<String>) {
     let flag = flag.to_string_lossy();
     let Some(name) = flag.strip_prefix("--").or_else(|| flag.strip_prefix('-')) else {
@@ -67,17 +68,17 @@ fn split(flag: &OsStr) -> (String, Option<String>) {
     }
 }
 
-/// A program that compiles models for IREE.
+/// A program that compiles models for IREE: iree-compile.
 pub struct Compiler {
     program: PathBuf,
 }
 
 impl Compiler {
-    /// Finds the one that is to be used.
+    /// Finds the program: the one that the user names, or the first of the usual places.
     pub fn find() -> Result<Self, Failure> {
         if let Some(named) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) {
             let program = PathBuf::from(named);
-            // A name without a directory is one in PATH.
+            // A name without a directory is looked up in PATH.
             return match program.components().count() > 1 || in_path(&program).is_some() {
                 true => Ok(Self { program }),
                 false => Err(Failure::new(format!(
@@ -98,13 +99,13 @@ impl Compiler {
         })
     }
 
-    /// Compiles the model to the text of its executables.
+    /// Runs the first step: compiles the model to the text of its executables.
     pub fn first(&self, model: &Path, flags: &Flags) -> Result<Vec<u8>, Failure> {
         if let Err(e) = std::fs::metadata(model) {
             return Err(Failure::new(format!("read {}: {e}", model.display())));
         }
         let mut command = Command::new(&self.program);
-        // A file whose name begins with a dash is not a flag.
+        // A model file whose name begins with a dash must not be read as a flag.
         let dashed = model.as_os_str().as_encoded_bytes().starts_with(b"-");
         command.arg(if dashed { Path::new(".").join(model) } else { model.to_owned() });
         command.args(&flags.all);
@@ -116,7 +117,7 @@ impl Compiler {
         self.run(command, None, &format!("{} to {PHASE}", model.display()))
     }
 
-    /// Compiles the instrumented text to the module.
+    /// Runs the second step: compiles the instrumented text to the module.
     pub fn second(&self, text: Vec<u8>, model: &str, flags: &Flags) -> Result<Vec<u8>, Failure> {
         let mut command = Command::new(&self.program);
         command.arg("-").args(&flags.all).arg(format!("--compile-from={PHASE}"));
@@ -124,7 +125,7 @@ impl Compiler {
         self.run(command, Some(text), &format!("{model} from {PHASE}, instrumented"))
     }
 
-    /// Runs a step and gives what it writes to its output.
+    /// Runs a step and returns what it writes to standard output.
     fn run(
         &self,
         mut command: Command,
@@ -157,7 +158,7 @@ impl Compiler {
     }
 }
 
-/// How a program ended that did not succeed.
+/// Says how a program ended that did not succeed.
 fn ended(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exit status {code} (its messages are above)"),
@@ -166,13 +167,13 @@ fn ended(status: ExitStatus) -> String {
     }
 }
 
-/// A program in one of the directories of PATH.
+/// Finds a program in the directories of PATH.
 fn in_path(name: &Path) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| is_program(file))
 }
 
-/// The program of the Python environment that is active.
+/// Finds the program in the Python environment that is active.
 fn in_environment() -> Option<PathBuf> {
     let folders = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(std::env::var_os);
     folders
@@ -180,7 +181,7 @@ fn in_environment() -> Option<PathBuf> {
         .find(|file| is_program(file))
 }
 
-/// The program in the package of the Python that is in PATH.
+/// Finds the program in the package of the Python that is in PATH.
 fn in_python() -> Option<PathBuf> {
     const SAY: &str = "import os, iree.compiler._mlir_libs as m; \
                        print(os.path.join(list(m.__path__)[0], 'iree-compile'))";

@@ -1,4 +1,4 @@
-//! The schema `counterpoint.plugin-check/2` (docs/plugins.md).
+//! Writes the schema `counterpoint.plugin-check/2` (docs/plugins.md).
 
 use std::io::{self, Write};
 

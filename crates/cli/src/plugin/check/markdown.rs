@@ -1,5 +1,5 @@
-//! A report that the author of a plugin can publish. It says which file was checked, by what, what was
-//! asked and what was found, so that a reader can repeat it.
+//! Writes a report that the author of a plugin can publish. It names the file, the version of the
+//! checker, the questions and the findings, so that a reader can repeat the check.
 
 use std::io::{self, Write};
 
@@ -9,7 +9,7 @@ use super::{Report, Verdict, interface};
 use crate::terminal::visible;
 use crate::view::units::plural;
 
-/// Text in a cell of a table.
+/// Escapes text for a cell of a table.
 fn cell(text: &str) -> String {
     let mut cell = String::with_capacity(text.len());
     for c in visible(text).chars() {
@@ -21,11 +21,11 @@ fn cell(text: &str) -> String {
     cell
 }
 
-/// A date and time in UTC, from seconds since 1970 (proleptic Gregorian calendar).
+/// Prints the date and time in UTC of `unix_s` seconds since 1970 (proleptic Gregorian calendar).
 fn utc(unix_s: u64) -> String {
     let (days, rest) = (unix_s / 86_400, unix_s % 86_400);
-    // Days since 0000-03-01, in eras of 400 years: Howard Hinnant, chrono-Compatible Low-Level Date
-    // Algorithms, civil_from_days.
+    // The days are counted from 0000-03-01, in eras of 400 years: Howard Hinnant, chrono-Compatible
+    // Low-Level Date Algorithms, civil_from_days.
     let shifted = days + 719_468;
     let (era, of_era) = (shifted / 146_097, shifted % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn dates_as_date_prints_them() {
-        // `date -u -d @N '+%F %H:%M UTC'`
+        // The expected texts are from `date -u -d @N '+%F %H:%M UTC'`.
         assert_eq!(utc(0), "1970-01-01 00:00 UTC");
         assert_eq!(utc(951_782_400), "2000-02-29 00:00 UTC");
         assert_eq!(utc(1_735_689_599), "2024-12-31 23:59 UTC");

@@ -1,4 +1,4 @@
-//! The text that `plugin check` prints for people.
+//! Prints the result of `plugin check` for people.
 
 use std::io::{self, Write};
 
