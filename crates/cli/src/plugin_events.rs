@@ -1,14 +1,14 @@
-//! Events that profiler plugins have handed over, on their way into a profile.
+//! Brings events that profiler plugins have handed over into a profile.
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`sink`] | makes events of a trace of what a plugin hands over |
-//! | [`owner`] | keeps what plugins call by the same number apart |
-//! | [`times`] | on which clock the times are that plugins give |
-//! | [`recording`] | the same for recordings of PyTorch's profiler |
+//! | [`sink`] | turns what a plugin hands over into events of a trace |
+//! | [`owner`] | distinguishes devices and arrows to which several plugins gave the same number |
+//! | [`times`] | finds out on which clock the times of a plugin are |
+//! | [`recording`] | turns recordings of PyTorch's profiler into events of a trace |
 //! | [`convert`] | turns the files that plugins wrote in recorded programs into parts of a profile |
-//! | [`keep`] | makes these a lasting part of the profile, at the end of a recording |
-//! | [`show`](mod@show) | shows them in a profile that was not finished, without writing |
+//! | [`keep`] | moves these parts into the profile, at the end of a recording |
+//! | [`show`](mod@show) | shows these parts in a profile that was not finished, without writing |
 
 mod convert;
 mod keep;
@@ -29,9 +29,8 @@ pub use times::Window;
 
 use crate::terminal::say;
 
-/// Converts the events of a recording that is over, and says what the plugins did wrong or have
-/// logged. A failure is only said: what was recorded stays in the profile, and `recover` tries
-/// again.
+/// Converts the events of a recording that is over, and prints what the plugins did wrong or
+/// logged. A failure is only printed: the events stay in the profile, and `recover` tries again.
 pub fn convert_and_say(dir: &Path) {
     match keep::convert(dir) {
         Ok(Some(done)) => done.notes.iter().for_each(|note| say!("{note}")),

@@ -1,5 +1,5 @@
-//! Which profiler plugins the user means: files, directories, and the names of plugins that come with
-//! Counterpoint.
+//! Finds the profiler plugins that the user names: files, directories, and the names of plugins
+//! that come with Counterpoint.
 //!
 //! The plugins that come with Counterpoint are the files `../lib/counterpoint/plugins/NAME.so`,
 //! relative to the program. `cargo xtask dist` puts them there (`PLUGINS` in `xtask/src/dist.rs`).
@@ -11,15 +11,15 @@ use plugin_host::fit;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// The variable of Kineto's hosts that names a directory of plugins.
+/// The variable with which Kineto's hosts name a directory of plugins.
 pub const DIRECTORY_VARIABLE: &str = "KINETO_PLUGIN_LIB_DIR_PATH";
 
-/// The plugin files that these words mean, in the order of the words. A word is a file, a directory,
-/// of which all plugins are meant, or the name of a plugin that comes with Counterpoint. A path that
-/// exists is never taken for a name.
+/// Returns the plugin files that these words name, in the order of the words. A word is a file, a
+/// directory, which stands for all plugins in it, or the name of a plugin that comes with
+/// Counterpoint. A path that exists is never taken for a name.
 ///
 /// # Errors
-/// A word is none of these, or its directory has no plugins or cannot be read.
+/// A word is none of these, or a directory has no plugins or cannot be read.
 pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for word in words {
@@ -31,10 +31,11 @@ pub fn files(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(all)
 }
 
-/// As [`files`]; without words, the plugins of the directory in `KINETO_PLUGIN_LIB_DIR_PATH`.
+/// Like [`files`], but if there are no words, returns the plugins of the directory in
+/// `KINETO_PLUGIN_LIB_DIR_PATH`.
 ///
 /// # Errors
-/// As [`files`], and if there are neither words nor such a directory.
+/// The errors of [`files`], and if there are neither words nor such a directory.
 pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);
@@ -45,11 +46,12 @@ pub fn files_or_variable(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     }
 }
 
-/// As [`files`]; without words, all plugins that can be used without naming a file: those of the
-/// directory in `KINETO_PLUGIN_LIB_DIR_PATH`, and those that come with Counterpoint.
+/// Like [`files`], but if there are no words, returns all plugins that can be used without naming a
+/// file: those of the directory in `KINETO_PLUGIN_LIB_DIR_PATH`, and those that come with
+/// Counterpoint.
 ///
 /// # Errors
-/// As [`files`], and if there are neither words nor such plugins.
+/// The errors of [`files`], and if there are neither words nor such plugins.
 pub fn files_or_all(words: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     if !words.is_empty() {
         return files(words);
@@ -64,9 +66,9 @@ fn in_variable() -> Option<PathBuf> {
     std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// The directory of the plugins that come with Counterpoint; it need not exist.
+/// Returns the directory of the plugins that come with Counterpoint; it need not exist.
 fn shipped_directory() -> Option<PathBuf> {
-    // The kernel's own word, in which no link is left.
+    // The kernel gives the path of this program with all links resolved.
     let program = std::env::current_exe().ok()?;
     Some(program.parent()?.parent()?.join("lib/counterpoint/plugins"))
 }
@@ -75,7 +77,7 @@ fn all_shipped(directory: Option<&Path>) -> Vec<PathBuf> {
     directory.and_then(|directory| plugin_host::discover(directory).ok()).unwrap_or_default()
 }
 
-/// The names of the plugins that come with Counterpoint.
+/// Returns the names of the plugins that come with Counterpoint.
 fn shipped_names() -> Vec<String> {
     all_shipped(shipped_directory().as_deref())
         .iter()
@@ -83,7 +85,7 @@ fn shipped_names() -> Vec<String> {
         .collect()
 }
 
-/// The plugin with this name that comes with Counterpoint.
+/// Returns the file of the plugin that has this name and comes with Counterpoint.
 fn shipped(word: &Path, directory: Option<&Path>) -> Option<PathBuf> {
     let is_name = word.components().count() == 1 && word.extension().is_none() && !word.exists();
     let file = directory?.join(word).with_extension("so");
@@ -108,8 +110,8 @@ fn at_path(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(found)
 }
 
-/// Refuses a file that is not a plain one, and for root one that other users can change: a plugin
-/// runs with the rights of the program.
+/// Refuses a file that is not a regular one, and for root a file that other users can change,
+/// because a plugin runs with the rights of the program.
 fn check(file: &Path, of_directory: bool) -> Result<(), Failure> {
     let plugin = format!("plugin {}", file.display());
     fit::plain(file).map_err(|why| Failure::new(format!("{plugin}: {why}")))?;
@@ -152,7 +154,7 @@ mod tests {
             assert_eq!(of(other), None, "{other:?}");
         }
         assert_eq!(shipped(Path::new("telemetry"), None), None, "no such directory");
-        // Cargo runs the test in the package's folder, where this is a directory.
+        // Cargo runs the test in the package's directory, where `src` is a directory.
         std::fs::write(scratch.join("src.so"), "").expect("writes");
         assert_eq!(of("src"), None, "a path that exists is no name");
     }

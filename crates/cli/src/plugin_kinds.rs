@@ -1,11 +1,11 @@
-//! Words that people use for what plugins give: kinds of events, with their numbers in the plugin
-//! interface, and levels of messages.
+//! The words that people use for the events of plugins: kinds of events, with their numbers in the
+//! plugin interface, and levels of messages.
 
 use model::activity::{Generic, Kind, Registry};
 
 use crate::failure::Failure;
 
-/// The name of a published type, or the declared one.
+/// Returns the name of a published type, or of the type that a plugin declared.
 pub fn name(number: u32, declared: &[(String, u32)]) -> String {
     if let Some(known) = abi::kineto::event_type(number) {
         return known.name.to_owned();
@@ -17,8 +17,8 @@ pub fn name(number: u32, declared: &[(String, u32)]) -> String {
     }
 }
 
-/// The published types that a list of words asks for. A generic word (`runtime`, `kernel`,
-/// `counter`) means all types of that kind, any other its own type.
+/// Returns the published types that a list of words asks for. A generic word (`runtime`, `kernel`,
+/// `counter`) stands for all types of that kind; any other word stands for its own type.
 pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     let registry = Registry::new();
     let labels = registry.parse_list(list).map_err(|unknown| {
@@ -31,9 +31,9 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     for label in labels {
         let (kind, word) = (registry.kind(label), registry.original(label));
         let exactly = abi::kineto::EVENT_TYPES.iter().any(|known| known.name == word);
-        // `kernel` is a type and the word for all kernels.
+        // `kernel` is the name of a type and also the word for all kernels.
         let generic = matches!(kind, Kind::Generic(generic) if generic.name() == word);
-        // The ranges of a profiler, which are of the same kind, are something else.
+        // The ranges of a profiler have the same kind as device events, but are something else.
         if kind == Kind::Generic(Generic::DeviceEvent) && !exactly && !generic {
             return Err(Failure::new(format!("plugins cannot give {word} events"))
                 .hint("the plugin interface has no such type; kernels and copies have types"));
@@ -52,7 +52,8 @@ pub fn parse(list: &str) -> Result<Vec<u32>, Failure> {
     Ok(numbers)
 }
 
-/// The lowest level of plugins' own messages that are shown: KINETO_LOG_LEVEL, or warnings.
+/// Returns the lowest level of the plugins' own messages that are shown: KINETO_LOG_LEVEL, or
+/// warnings.
 pub fn log_level() -> u32 {
     std::env::var("KINETO_LOG_LEVEL").ok().and_then(|level| level.trim().parse().ok()).unwrap_or(2)
 }
@@ -63,14 +64,14 @@ mod tests {
 
     #[test]
     fn a_generic_word_means_all_types_of_its_kind() {
-        // Numbers as the published header has them.
+        // The expected numbers are those of the published header.
         let of = |list: &str| parse(list).expect("known");
         assert_eq!(of("runtime"), [8, 13, 17, 19, 20, 23]);
         assert_eq!(of("cuda_runtime"), [8]);
         assert_eq!(of("kernel"), [6, 14]);
         assert_eq!(of("counter, kernel"), [22, 6, 14]);
         assert_eq!(of("gpu_memcpy"), [4]);
-        // A name that only later lists of Kineto have means its kind.
+        // A name that only later lists of Kineto have stands for its kind.
         assert_eq!(of("xpu_scope_profiler"), [22]);
         assert!(parse("runtimes").is_err());
         // The ranges of CUPTI's profiler are not CUDA's events.

@@ -1,5 +1,5 @@
-//! What `run`, `env`, `session` and `hook` do before a program starts: resolve and check
-//! everything, and make the profile.
+//! Everything that `run`, `env`, `session` and `hook` do before a program starts: they resolve and
+//! check what to record, and make the profile.
 //!
 //! ```text
 //!  options: what was asked ─► choice: counters that work here ─┐
@@ -41,7 +41,7 @@ pub fn prepare(
     make(recording, choice, &machine, &place(recording.output())?, origin, command)
 }
 
-/// Decides what to record, and makes nothing yet.
+/// Decides what to record. Makes nothing yet.
 pub fn choose(
     recording: &Recording,
     system: &[String],

@@ -1,6 +1,7 @@
-//! `counterpoint query`: finds `counterpoint-query` and becomes it.
+//! `counterpoint query`: finds the program `counterpoint-query`, which replaces this process.
 //!
-//! The engine is a program of its own, with some two hundred packages that Counterpoint does not need.
+//! The query engine is a program of its own, with some two hundred packages that Counterpoint does
+//! not need.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,7 +13,7 @@ use crate::terminal::{is_quiet, is_verbose};
 
 /// Name of the program.
 const PROGRAM: &str = "counterpoint-query";
-/// Says where `counterpoint-query` is.
+/// The variable with the path of `counterpoint-query`.
 const VARIABLE: &str = "COUNTERPOINT_QUERY";
 
 /// Ask a dataset of many ranks in SQL, with `counterpoint-query`.
@@ -27,7 +28,7 @@ pub struct Args {
     arguments: Vec<OsString>,
 }
 
-/// Becomes the program.
+/// Replaces this process by `counterpoint-query`.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let missing = |why: String| {
         Failure::new(why).hint(format!(
@@ -36,7 +37,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         ))
     };
     let program = find().ok_or_else(|| missing(format!("{PROGRAM} was not found")))?;
-    // Options that stand before the command are for the program, too.
+    // `--quiet` and `--verbose` before the command are passed on to the program.
     let words = match (is_quiet(), is_verbose()) {
         (true, _) => Some("--quiet"),
         (_, true) => Some("--verbose"),
@@ -47,7 +48,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Err(missing(format!("start {}: {error}", program.display())))
 }
 
-/// The one that the variable names, the one beside this program, or the first one in PATH.
+/// Finds the program: the one that the variable names, the one beside this program, or the first
+/// one in PATH.
 fn find() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return Some(named.into());
@@ -55,7 +57,7 @@ fn find() -> Option<PathBuf> {
     let own = std::env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(PROGRAM)));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // An empty entry would be the directory that somebody happens to be in.
+    // An empty entry of PATH would mean the working directory.
     let in_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
     let in_path = in_path.map(|dir| dir.join(PROGRAM));
     beside.into_iter().chain(in_path).find(|place| is_program(place))

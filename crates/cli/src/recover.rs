@@ -1,4 +1,4 @@
-//! `counterpoint recover`: moves what a crash left in the pool into the profile.
+//! `counterpoint recover`: moves the records that a crash left in the pool into the profile.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -40,11 +40,10 @@ pub struct Args {
     close: bool,
 }
 
-/// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let dir = &args.profile;
     let root = if args.orphans { None } else { Some(Dir::open(dir)) };
-    // A pool that is left over names its profile, which may have been anywhere.
+    // A pool that was left over names its profile, which can be anywhere.
     let reads = vec![Path::new("/")];
     let change = Change::Inside;
     let pools = pools::own_directories();
@@ -52,13 +51,14 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     confine(opened, &Needs { reads, change, pools, ..Needs::default() });
     let left = crate::orphans::remove(args.orphans);
     let Some(root) = root else { return Ok(ExitCode::from(u8::from(left > 0))) };
-    // Reading the manifest gives a better message about what is there instead.
+    // If the directory cannot be opened, reading the manifest gives a better message about what is
+    // there.
     let root = root.map_err(|e| open::explain(dir, Manifest::read(dir).err().unwrap_or(e)))?;
     let pools = pools::named_directories(&root).map_err(|e| open::explain(dir, e))?;
     confine(Some(&root), &Needs { change, pools, ..Needs::default() });
     let manifest = Manifest::read_in(&root).map_err(|e| open::explain(dir, e))?;
-    // Only a recording that `env` prepared may be closed on request. One of `run` is over when its
-    // program ends, and a program that has not recorded yet still needs the pool.
+    // A recording of `run` is over when its program ends. A program that has not recorded yet still
+    // needs the pool, so only a recording that `env` prepared may be closed on request.
     let closing = match args.close && manifest.origin == Origin::Env {
         true => Closing::Now,
         false => Closing::WhenOver,
@@ -71,7 +71,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(code))
 }
 
-/// The exit status, and a message that says what was done.
+/// Returns the exit status, and a message that says what was done.
 fn outcome(manifest: &Manifest, collected: &Collected) -> (u8, String) {
     let pages = format!("{} recovered", plural(collected.pages as u128, "page"));
     match &collected.pool {

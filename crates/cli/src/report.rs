@@ -1,4 +1,4 @@
-//! `counterpoint report`: prints the op table, and what belongs next to it.
+//! `counterpoint report`: prints the table of ops, and the sentences, notes and losses around it.
 //!
 //! ```text
 //!  open (collects what a crash left) ─► analysis::summarize ─► rows of columns ─┬─► text
@@ -140,7 +140,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// How many rows are shown; `None` for all.
+    /// Returns the number of rows that are shown; `None` for all.
     fn top(&self) -> Option<usize> {
         crate::view::table::top(self.top, self.format)
     }
@@ -187,7 +187,8 @@ pub enum RowKind {
 }
 
 impl RowKind {
-    /// What the rows of a summary of calls are; `None` if the table is not made of calls.
+    /// Returns the grouping of calls that makes these rows; `None` if the table is not made of
+    /// calls.
     fn of_calls(self) -> Option<By> {
         match self {
             Self::Op => Some(By::Op),
@@ -203,13 +204,13 @@ impl RowKind {
         }
     }
 
-    /// Whether rows are made of events of plugins.
+    /// Whether the rows are made of activities, that is, of the events of plugins and recordings.
     fn of_activities(self) -> bool {
         matches!(self, Self::Launch | Self::Module | Self::Line | Self::Shape)
     }
 }
 
-/// What the three formats print.
+/// The content of all three formats.
 struct Report<'a> {
     overview: Overview<'a>,
     table: Table,
@@ -218,7 +219,7 @@ struct Report<'a> {
     verbose: bool,
 }
 
-/// Options that are about calls, which tables of activities are not made of.
+/// Refuses options about calls with a table that is not made of calls.
 fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     let has_form =
         matches!(by, RowKind::Loop | RowKind::Arguments | RowKind::Between | RowKind::Site);
@@ -240,7 +241,7 @@ fn refuse_what_needs_calls(args: &Args, by: RowKind) -> Result<(), Failure> {
     }
 }
 
-/// Where a report is printed to.
+/// The output of a report.
 type Out = BufWriter<Screen<Stdout>>;
 
 /// Prints a table in the format that was asked for.
@@ -263,7 +264,7 @@ fn output<D: Serialize>(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the rows are if nobody says it.
+/// Returns the kind of rows if the user asks for none.
 fn first(profile: &Profile, recorded: &Recorded) -> RowKind {
     let has_calls = profile.calls() > 0 || !profile.counted().is_empty();
     let has_loops = recorded.rows.iter().any(|row| row.hits > 0);
@@ -273,7 +274,7 @@ fn first(profile: &Profile, recorded: &Recorded) -> RowKind {
     }
 }
 
-/// The form that `loops report` shows as well.
+/// Prints the table of loops, which `loops report` prints as well.
 fn loops(args: &Args, profile: &Profile, recorded: &Recorded) -> Result<ExitCode, Failure> {
     let chosen = show::Chosen {
         format: show::LoopFormat::Of(args.format),
@@ -295,7 +296,7 @@ fn loops(args: &Args, profile: &Profile, recorded: &Recorded) -> Result<ExitCode
     show::print(profile, recorded, chosen)
 }
 
-/// The form that `ops` shows as well.
+/// Prints the table of ops with their arguments, which `ops` prints as well.
 fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let chosen = view::ops::Chosen {
         format: args.format,
@@ -312,7 +313,6 @@ fn ops(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     view::ops::print(profile, &chosen)
 }
 
-/// Prints the report.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     if ::dataset::open::is_dataset(&args.profile) {
         return dataset::main(&args);
@@ -397,9 +397,9 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             _ => None,
         });
     }
-    // Where calls are inside of others, a total says who was around, and not who took the time.
-    // With a budget, the self time is not known of calls that were only counted, which may be those that
-    // took longest.
+    // If calls are inside of other calls, the total of an op includes the calls inside, so it does
+    // not show which op took the time. With a budget, the self time of calls that were only counted
+    // is not known, and these may have taken the most time.
     let by_self = summary.nested && by != By::Thread && summary.sampled.is_none();
     let usual = if by_self { "self" } else { "total" };
     let sort = args.sort.as_deref().unwrap_or(usual);
@@ -441,7 +441,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
             matching::no_op(&profile, "--filter", glob);
             Ok(ExitCode::from(1))
         }
-        // Only timed calls say where they were.
+        // Only a timed call has a CPU.
         _ if summary.rows.is_empty() && by == By::Cpu && profile.is_sampled() => {
             say!("no call was timed, so it is not known on which CPUs they were");
             Ok(ExitCode::SUCCESS)

@@ -1,4 +1,5 @@
-//! `counterpoint roofline`: measures this machine once, and shows what it can do at most.
+//! `counterpoint roofline`: measures the highest rates of computing and memory that this machine
+//! reaches.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -45,7 +46,8 @@ enum Format {
     Json,
 }
 
-/// If the median is less than this part of the best, something else ran most of the time.
+/// If the median is less than this part of the best repetition, something else ran most of the
+/// time.
 const QUIET: f64 = 0.7;
 
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -120,7 +122,7 @@ fn text(document: &Document, out: &mut impl Write, width: usize) -> io::Result<(
     Ok(())
 }
 
-/// `91.4  (median 88.0)`, in G/s.
+/// Prints a rate in G/s: `91.4`, and beside it `(median 88.0)`.
 fn rate(rate: Option<RateOut>) -> [String; 2] {
     match rate {
         Some(rate) => [number(rate.best / 1e9), number(rate.median / 1e9)],

@@ -1,10 +1,11 @@
-//! The roofs of this machine, kept in the user's cache: `~/.cache/counterpoint/roofline`, or below
+//! Keeps the roofs of this machine in the user's cache: `~/.cache/counterpoint/roofline`, or below
 //! `XDG_CACHE_HOME`.
 //!
 //! A file is named after what the measurement depends on: the processor's model and microcode, the
-//! processors that may be used, and their caches. It is the document that `counterpoint roofline --format
-//! json` prints. What is in it is checked like anything that somebody else may have written; the folder
-//! is used only if nobody but its owner and root can write to it, nor to any folder above it.
+//! processors that may be used, and their caches. It is the document that `counterpoint roofline
+//! --format json` prints. Its contents are checked, because somebody else may have written them.
+//! The directory is used only if nobody but the user and root can write to it, and if the same is
+//! true for the directories above it.
 
 use std::env;
 use std::ffi::OsString;
@@ -25,9 +26,9 @@ use crate::whole::random;
 
 /// The schema of the JSON that `roofline` prints.
 pub const SCHEMA: &str = "counterpoint.roofline/1";
-/// The most bytes of a document that are read.
+/// A document with more bytes than this is not read.
 const MOST_BYTES: u64 = 1 << 20;
-/// The most rows of a list in it.
+/// A list in a document may have at most this many rows.
 const MOST_ROWS: usize = 4096;
 
 /// The measurements of a machine.
@@ -35,19 +36,19 @@ const MOST_ROWS: usize = 4096;
 pub struct Document {
     pub schema: String,
     pub machine: MachineOut,
-    /// When the machine was measured.
+    /// The time of the measurement, in ns since 1970.
     pub measured_unix_ns: u64,
     pub compute: Vec<ComputeOut>,
     pub memory: Vec<MemoryOut>,
 }
 
-/// What the measurement depends on.
+/// The machine that was measured: everything that the rates depend on.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MachineOut {
     pub host: String,
     pub cpu_model: String,
     pub microcode: String,
-    /// The logical processors that could be used.
+    /// The logical processors that the measurement could use.
     pub cpus: Vec<u32>,
     pub cores: u32,
     pub caches: Vec<CacheOut>,
@@ -63,7 +64,7 @@ pub struct CacheOut {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ComputeOut {
-    /// Bits of an operand.
+    /// The number of bits of an operand.
     pub bits: u32,
     pub scalar: bool,
     /// `f32` or `f64`.
@@ -75,16 +76,16 @@ pub struct ComputeOut {
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct MemoryOut {
-    /// Null for memory.
+    /// The level of the cache; null for memory.
     pub level: Option<u32>,
     pub kernel: String,
     pub cores: u32,
-    /// What each core went over.
+    /// The number of bytes that each core read and wrote again and again.
     pub block_bytes: u64,
     pub bytes_per_s: RateOut,
 }
 
-/// The rates of all repetitions.
+/// The rates of the best, the middle and the worst repetition.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RateOut {
     pub best: f64,
@@ -106,7 +107,7 @@ impl RateOut {
 }
 
 impl Document {
-    /// What was measured just now.
+    /// Makes the document of a measurement that has just been made.
     pub fn of(cpus: &Cpus, roofs: &Roofs, measured_unix_ns: u64) -> Self {
         let compute = roofs.compute.iter().map(|one| ComputeOut {
             bits: one.bits,
@@ -132,7 +133,7 @@ impl Document {
         }
     }
 
-    /// Reads a document. What is wrong is said in a few words.
+    /// Parses a document. An error says in a few words what is wrong.
     fn read(content: &[u8]) -> Result<Self, String> {
         let document: Self = serde_json::from_slice(content).map_err(|e| e.to_string())?;
         if document.schema != SCHEMA {
@@ -147,7 +148,7 @@ impl Document {
         }
     }
 
-    /// The roofs, as analyses take them: the best of each.
+    /// Returns the roofs for analyses: the best rate of each.
     pub fn roofs(&self) -> under::Roofs {
         let peak = |one: &ComputeOut| {
             let number = one.number.strip_prefix('f')?.parse().ok()?;
@@ -197,7 +198,7 @@ impl MachineOut {
         }
     }
 
-    /// The name of the file for such a machine.
+    /// Returns the name of the file for this machine.
     fn file_name(&self) -> String {
         let key = serde_json::to_vec(&(SCHEMA, self)).unwrap_or_default();
         let digest = Sha256::digest(key);
@@ -206,7 +207,7 @@ impl MachineOut {
     }
 }
 
-/// The measurements that are kept of this machine; `None` if there are none.
+/// Returns the measurements of this machine that are kept; `None` if there are none.
 pub fn kept(cpus: &Cpus) -> Option<Document> {
     let machine = MachineOut::of(cpus);
     let path = folder(false).ok()?.join(machine.file_name());
@@ -221,7 +222,7 @@ pub fn kept(cpus: &Cpus) -> Option<Document> {
     (document.machine == machine).then_some(document)
 }
 
-/// The roofs of the machine that we run on, if they were measured.
+/// Returns the roofs of the machine that this process runs on, if they were measured.
 pub fn here() -> Option<Document> {
     kept(&Cpus::of(&Machine::here()))
 }
@@ -245,7 +246,7 @@ fn limited(file: fs::File) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Keeps a document. Returns where, or why it is not kept.
+/// Keeps a document. Returns the path, or the reason why it is not kept.
 pub fn keep(document: &Document) -> Result<PathBuf, String> {
     let folder = folder(true)?;
     let path = folder.join(document.machine.file_name());
@@ -264,24 +265,25 @@ pub fn keep(document: &Document) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// The folder, which is made with `make`, or why it is not used.
+/// Returns the directory, or the reason why it is not used. With `make`, creates it.
 fn folder(make: bool) -> Result<PathBuf, String> {
     let absolute = |name: &str| {
         let value: Option<OsString> = env::var_os(name);
         value.map(PathBuf::from).filter(|path| path.is_absolute())
     };
-    // The specification says that a relative path is to be ignored, and an empty one.
+    // The XDG specification says that relative and empty paths are ignored.
     let (cache, home) = match (absolute("XDG_CACHE_HOME"), absolute("HOME")) {
         (Some(cache), _) => (cache, None),
         (None, Some(home)) => (home.join(".cache"), Some(home)),
         (None, None) => return Err("there is no home folder for a cache".to_owned()),
     };
-    // A home that does not exist is not made.
+    // If the home directory does not exist, it is not created.
     if let Some(home) = home.filter(|home| !home.exists()) {
         return Err(format!("{} does not exist", home.display()));
     }
     let wanted = cache.join("counterpoint").join("roofline");
-    // From the root downwards, so that nothing is made in a folder of others.
+    // The directories are checked from the root downwards, so that nothing is created in a
+    // directory of other users.
     let mut place = PathBuf::new();
     for part in wanted.components() {
         place.push(part);
@@ -302,10 +304,11 @@ fn folder(make: bool) -> Result<PathBuf, String> {
     Ok(wanted)
 }
 
-/// Whether somebody but us and root can change this. Above the last folder, a folder of root in which
-/// everybody may make files, but not remove those of others, is no harm.
+/// Whether somebody except this user and root can change this directory. Without `strict`, a
+/// directory of root with a sticky bit is allowed: everybody may create files in it, but nobody may
+/// remove the files of others.
 fn untrusted(about: &Metadata, strict: bool) -> bool {
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: both functions take no arguments and cannot fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     let others = about.mode() & libc::S_IWOTH != 0;
     let groups = about.mode() & libc::S_IWGRP != 0 && about.gid() != group && about.gid() != 0;

@@ -92,7 +92,7 @@ pub struct Args {
     command: Vec<std::ffi::OsString>,
 }
 
-/// Where a page can be written: it is better to know that before the program has run.
+/// Checks before the program runs that a page can be written to this path, and returns the path.
 fn page_file(name: &str) -> Result<PathBuf, String> {
     if name == "-" {
         return Err("standard output is the program's".to_owned());
@@ -103,15 +103,16 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
         Ok(Written::In(directory)) if !directory.is_dir() => {
             Err(format!("{} is not a directory", directory.display()))
         }
-        // The program has the same descriptors.
+        // The program inherits the descriptor.
         Ok(Written::Open) => Err("it is open already: the program may write to it".to_owned()),
         Ok(_) => Ok(path),
     }
 }
 
-/// Runs the command. If not `WHOLE`, this is the small program. It has no passes and no sampler;
-/// where one of them is needed, the program with the whole command line takes over. It does not
-/// read profiles, so it asks that program for the summary.
+/// Runs the command. If `WHOLE` is false, this is the small program, which has no passes, series,
+/// datasets, live view or sampler. If one of them is needed, the program with the whole command
+/// line replaces this process. The small program does not read profiles either, so it asks the
+/// other program for the summary.
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let needs_all = args.passes.is_some() || args.repeat.repeat.is_some() || args.dataset.is_some();
     if !WHOLE && (needs_all || args.live) {
@@ -176,7 +177,7 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     let Running { prepared, mut manifest, .. } = running;
     let directory = &prepared.directory;
     if is_sampled {
-        // The sampler has added to the manifest.
+        // The sampler has added a snapshot to the manifest, so it is read again.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);
@@ -190,11 +191,11 @@ struct Running {
     pid: libc::pid_t,
     prepared: Prepared,
     manifest: Manifest,
-    /// The size to which the program may make a file.
+    /// The size of the largest file that the program may make.
     longest_file: u64,
 }
 
-/// Starts the program once. If it cannot be started, what was prepared is removed.
+/// Starts the program once. If it cannot be started, everything that was prepared is removed.
 fn start(
     program: &Path,
     words: &[std::ffi::OsString],
@@ -209,7 +210,7 @@ fn start(
             if let Some(loss) = carrier.loss() {
                 prepared.lose(loss);
             }
-            // The program starts meanwhile.
+            // This work is done while the program starts.
             crate::orphans::remove_old();
             manifest.watch.push(process);
             Ok(Running { pid: process.pid.cast_signed(), prepared, manifest, longest_file })
@@ -229,8 +230,8 @@ fn begin(
     inherited: Inherited,
 ) -> Result<(ProcessId, Manifest), Failure> {
     let brought = prepared.variables.iter().filter(|(name, _)| {
-        // The program would not start with our library preloaded. The other entries of the list
-        // stay.
+        // If the program would not start with our library, the library is not preloaded. Other
+        // entries of the variable stay.
         !(carrier.refuses() && *name == PRELOAD_VARIABLE)
     });
     let to_begin = Program::new(program, words, brought)?;
@@ -256,7 +257,7 @@ fn begin(
 }
 
 impl Running {
-    /// Waits for the program's end, and appends its full pages meanwhile.
+    /// Waits for the program's end. Meanwhile, appends the program's full pages to the profile.
     fn wait(&self, program: &Path) -> Result<ExitStatus, Failure> {
         let (directory, pool) = (&self.prepared.directory, self.manifest.pool.as_deref());
         let status = wait_and_drain(self.pid, directory, pool, self.longest_file);
@@ -265,7 +266,7 @@ impl Running {
     }
 }
 
-/// Starts to sample the counters that do not belong to the program, if there are any.
+/// Starts to sample the counters that belong to no thread of the program, if there are any.
 fn sampler<const WHOLE: bool>(
     directory: &Path,
     (clock, counters): (ClockKind, Vec<Counter>),
@@ -281,8 +282,8 @@ fn sampler<const WHOLE: bool>(
     Sampler::start(Wanted { counters, interval, clock, directory }, writer).map(Some)
 }
 
-/// Exit codes of shells, env(1) and others, for a program that does not exist, and for one that
-/// exists but cannot be executed.
+/// The exit codes that shells, env(1) and others use for a program that does not exist, and for one
+/// that exists but cannot be executed.
 const NOT_FOUND: u8 = 127;
 const NOT_EXECUTABLE: u8 = 126;
 
@@ -290,14 +291,14 @@ const NOT_EXECUTABLE: u8 = 126;
 fn find(name: &Path) -> Result<PathBuf, Failure> {
     let is_program = |path: &Path| {
         std::ffi::CString::new(path.as_os_str().as_bytes())
-            // SAFETY: `c` is a C string.
+            // SAFETY: `c` is a C string that lives longer than the call.
             .is_ok_and(|c| path.is_file() && unsafe { libc::access(c.as_ptr(), libc::X_OK) } == 0)
     };
     if name.as_os_str().as_bytes().contains(&b'/') {
         if is_program(name) {
             return Ok(name.to_owned());
         }
-        // The exit codes are those of shells, which differ from most programs' own.
+        // The exit codes are those of shells, because most programs use other codes for themselves.
         let (why, code) = match name.metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => ("no such file".to_owned(), NOT_FOUND),
             Err(e) => (e.to_string(), NOT_EXECUTABLE),
@@ -329,13 +330,14 @@ fn carrier_of(program: &Path) -> Carrier {
 static CHILD: AtomicI32 = AtomicI32::new(0);
 /// A signal that arrived before the program was started.
 static EARLY: AtomicI32 = AtomicI32::new(0);
-/// One of [`ENDING`] that arrived while no program was running. It is never cleared.
+/// A signal of [`ENDING`] that arrived while no program was running. It is never cleared.
 static TOLD_TO_END: AtomicI32 = AtomicI32::new(0);
 
 /// Signals by which people and their tools end a command.
 const ENDING: [i32; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
-/// The last one of [`ENDING`] that arrived, also while a program was running. It is never cleared.
+/// The last of the signals in [`ENDING`] that arrived, also while a program was running. It is
+/// never cleared.
 static SIGNALLED: AtomicI32 = AtomicI32::new(0);
 
 const FORWARDED: [i32; 10] = [
@@ -351,13 +353,14 @@ const FORWARDED: [i32; 10] = [
     libc::SIGTSTP,
 ];
 
-/// Installs handlers and does not use `SIG_IGN`: an ignored signal stays ignored in the program
-/// after `exec`, while a handled one does not. A signal that our parent ignored (nohup) stays
-/// ignored.
+/// Installs handlers that pass signals on to the program. `SIG_IGN` would not do, because an
+/// ignored signal stays ignored in the program after `exec`, while a handled one does not. A signal
+/// that our parent ignored (nohup) stays ignored.
 fn forward_signals() {
     extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // A positive code comes from the kernel: the terminal has sent it to the whole group.
-        // SAFETY: SA_SIGINFO handlers get a valid pointer.
+        // A positive code comes from the kernel: the terminal has sent the signal to the whole
+        // process group. SAFETY: the kernel passes a valid `siginfo_t` to a handler with
+        // SA_SIGINFO.
         let from_kernel = unsafe { (*info).si_code } > 0;
         let child = CHILD.load(Ordering::SeqCst);
         let ending = ENDING.contains(&signal);
@@ -365,10 +368,10 @@ fn forward_signals() {
             SIGNALLED.store(signal, Ordering::SeqCst);
         }
         if child > 0 && from_kernel {
-            // The program has received the signal, too.
+            // The terminal has sent the signal to the program as well.
         } else if child > 0 {
-            // SAFETY: `kill` is async-signal-safe; the child has not been waited for yet, or its
-            // number was cleared.
+            // SAFETY: `kill` is async-signal-safe and takes no pointer. The child has not been
+            // waited for, or `CHILD` would be 0, so the id is still the child's.
             unsafe { libc::kill(child, signal) };
         } else if ending || !from_kernel {
             // A signal from the terminal while the program is about to start may reach the program
@@ -382,10 +385,12 @@ fn forward_signals() {
             stop(forward as *const () as usize);
         }
     }
-    // Stops until SIGCONT, as a process without a handler would. In an orphaned process group,
-    // where nobody could continue us, it does not stop. Only makes async-signal-safe calls.
+    // Stops this process until SIGCONT, as if it had no handler. In an orphaned process group,
+    // where nobody could continue it, the kernel does not stop it. Makes only async-signal-safe
+    // calls.
     fn stop(handler: usize) {
-        // SAFETY: zeroed `sigaction`s and sets are valid; all pointers outlive the calls.
+        // SAFETY: zeroed `sigaction`s and sets are valid, and all pointers are to local variables
+        // that live longer than the calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut only: libc::sigset_t = std::mem::zeroed();
@@ -403,7 +408,8 @@ fn forward_signals() {
         }
     }
     for signal in FORWARDED {
-        // SAFETY: zeroed `sigaction`s are valid; the handler only uses async-signal-safe calls.
+        // SAFETY: zeroed `sigaction`s are valid and live longer than the calls. The handler makes
+        // only async-signal-safe calls.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut before);
@@ -421,13 +427,14 @@ fn forward_signals() {
 fn pass_on_early_signal() {
     let signal = EARLY.swap(0, Ordering::SeqCst);
     if signal != 0 {
-        // SAFETY: the child was just started and not waited for.
+        // SAFETY: `kill` takes no pointer. The child was just started and has not been waited for,
+        // so the id is its own.
         unsafe { libc::kill(CHILD.load(Ordering::SeqCst), signal) };
     }
 }
 
-/// Marks the recording as finished in the manifest, and moves what is left in memory to the
-/// profile. Problems here are only reported, because the program's status is what matters.
+/// Marks the recording as finished in the manifest, and moves the records that are left in memory
+/// to the profile. The caller only reports an error, because the program's status is what matters.
 fn close(
     directory: &Path,
     mut manifest: Manifest,
@@ -444,7 +451,8 @@ fn close(
     finish(directory, manifest, Closing::WhenOver)
 }
 
-/// Prints the summary at the end of a run, and writes the page if there is to be one.
+/// Prints the summary at the end of a run, and writes the page and the dataset if the user asked
+/// for them.
 fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, args: &Args) {
     let output = args.recording.output();
     match closed {
@@ -469,7 +477,7 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 1 => "; one of its processes is still running and recording".to_owned(),
                 n => format!("; {n} of its processes are still running and recording"),
             };
-            // Whoever wants no such line wants the profile all the same, and to know what went wrong.
+            // With `--quiet`, this line is left out unless processes are still recording.
             if !is_quiet() || running > 0 {
                 say!("{}: {summary}{still}", output.display());
             }
@@ -482,15 +490,17 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
     }
 }
 
-/// Writes the page that was asked for. Whatever fails, the program has run, and its profile is there.
+/// Writes the page that the user asked for. An error is only reported, because the program has run
+/// and its profile exists.
 fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let Some(page) = &args.html else { return };
-    // The profile was made just now, so the files that it names are those of the program.
+    // The profile was made just now by the program itself, so files that the profile names may be
+    // opened.
     let named = command == "report" && args.recording.loops.is_some();
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        // That program has said what it wrote, or why it wrote nothing.
+        // That program has printed what it wrote, or why it wrote nothing.
         Ok(Ok(status)) if status.code().is_some() => {}
         Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
         Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),
@@ -498,17 +508,17 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     }
 }
 
-/// Runs another program to its end. Signals that are sent to us are passed on to it, as to the program
-/// that was recorded.
+/// Runs another program to its end. Signals that are sent to this process are passed on to it, as
+/// they are to the recorded program.
 fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     let mut child = command.spawn()?;
     let pid = child.id();
     CHILD.store(pid.cast_signed(), Ordering::SeqCst);
     pass_on_early_signal();
-    // The child's number stays its own until it is waited for without this flag.
+    // With this flag, the child is not reaped yet, so its id stays its own.
     let flags = libc::WEXITED | libc::WNOWAIT;
     loop {
-        // SAFETY: a zeroed `siginfo_t` is valid, and lives for the call.
+        // SAFETY: a zeroed `siginfo_t` is valid, and `info` lives longer than the call.
         let failed = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             libc::waitid(libc::P_PID, pid, &raw mut info, flags)
@@ -521,7 +531,8 @@ fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Returns the program's exit code. If a signal ended the program, the same signal ends us.
+/// Returns the program's exit code. If a signal ended the program, ends this process with the same
+/// signal.
 fn end_as(status: ExitStatus) -> ExitCode {
     match status.signal() {
         Some(signal) => end_by(signal),
@@ -529,10 +540,10 @@ fn end_as(status: ExitStatus) -> ExitCode {
     }
 }
 
-/// Ends by `signal`, like a program without a handler for it.
+/// Ends this process by `signal`, as if it had no handler for the signal.
 fn end_by(signal: i32) -> ExitCode {
-    // SAFETY: system calls with valid arguments. The limit prevents a second core dump, which would
-    // only hide the program's.
+    // SAFETY: system calls with valid arguments, which keep no pointer. The limit prevents a core
+    // dump of this process, which would only hide that of the program.
     unsafe {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);

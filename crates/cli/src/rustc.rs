@@ -1,5 +1,6 @@
-//! `counterpoint rustc`: rustc, whose crates count and time their loops. Cargo starts it in place of rustc if
-//! `RUSTC_WORKSPACE_WRAPPER` (the crates of the workspace) or `RUSTC_WRAPPER` (all) is `counterpoint`.
+//! `counterpoint rustc`: runs rustc so that crates count and time their loops. Cargo starts it in
+//! place of rustc if `RUSTC_WORKSPACE_WRAPPER` (the crates of the workspace) or `RUSTC_WRAPPER`
+//! (all) is `counterpoint`.
 //!
 //! ```text
 //!  counterpoint /…/rustc --crate-name x … --emit=link,…
@@ -12,9 +13,9 @@
 //!  TEXT ─► ir::instrument ─► clang -x ir, or llc of rustup's llvm-tools ─► object
 //! ```
 //!
-//! rustc does not read LLVM's text, so the object is compiled by a clang whose LLVM is as new as rustc's. One
-//! unit of code generation is one text, and one object to replace. If anything of this is impossible, the crate
-//! stays as rustc compiled it, and one line says why.
+//! rustc does not read LLVM IR, so a clang whose LLVM is as new as rustc's compiles the object.
+//! With one unit of code generation there is one file of IR, and one object to replace. If a step
+//! is impossible, the crate stays as rustc compiled it, and one line says why.
 
 mod arguments;
 mod object;
@@ -56,13 +57,13 @@ pub struct LinkArgs {
     words: Vec<OsString>,
 }
 
-/// Compiles a crate with `rustc` of `PATH`.
+/// Compiles a crate with the `rustc` of `PATH`.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     compile(OsStr::new("rustc"), &args.words)
 }
 
-/// The command lines that are not parsed as ours, because their options are rustc's or the linker's. Cargo gives
-/// its wrapper the path of rustc as the first argument.
+/// Runs command lines whose options are rustc's or the linker's and are not parsed as ours. Cargo
+/// gives its wrapper the path of rustc as the first argument.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let first = words.get(1)?;
     if first == "rustc-link" {
@@ -80,7 +81,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let Ok(line) = Line::read(words) else { return Err(become_rustc()) };
     let plan = line.plan();
     if !matches!(plan, Plan::Nothing) {
-        // A mistyped variable ends every step that compiles, also those that are not instrumented.
+        // A mistyped variable is an error of every step that compiles, also if the step would not
+        // be instrumented.
         Selection::from_variable().map_err(|failure| failure.exit_code(1))?;
     }
     match plan {
@@ -103,7 +105,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     let text = folder.path().join("text.ll");
     let mut command = Command::new(rustc);
     command.args(line.first()).args(["-C", "codegen-units=1"]);
-    // Without --emit, rustc links; any --emit replaces that.
+    // Without `--emit`, rustc links. With `--emit`, rustc makes only what it names, so `link` has
+    // to be named as well.
     let kinds = if line.says_what() { "--emit=llvm-ir=" } else { "--emit=link,llvm-ir=" };
     let mut emit = OsString::from(kinds);
     emit.push(&text);
@@ -137,8 +140,8 @@ fn compile(rustc: &OsStr, words: &[OsString]) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the script that rustc starts as its linker. It has the name of the linker, from which rustc concludes
-/// which arguments it takes.
+/// Writes the script that rustc starts as its linker. The script has the name of the linker,
+/// because rustc infers from the name which arguments the linker takes.
 fn script(folder: &Path, line: &Line, assembler: &object::Assembler) -> Result<PathBuf, Failure> {
     let linker = line.linker();
     let name = Path::new(&linker).file_name().unwrap_or(OsStr::new("cc"));
@@ -159,7 +162,7 @@ fn script(folder: &Path, line: &Line, assembler: &object::Assembler) -> Result<P
     Ok(path)
 }
 
-/// Replaces the object among the linker's arguments, and becomes the linker.
+/// Replaces the object among the linker's arguments, and then replaces this process by the linker.
 fn link(words: &[OsString]) -> Result<ExitCode, Failure> {
     let [folder, name, kind, program, linker, words @ ..] = words else {
         return Err(Failure::new("rustc-link is for the script that `counterpoint rustc` writes"));
@@ -174,7 +177,7 @@ fn link(words: &[OsString]) -> Result<ExitCode, Failure> {
     Err(Failure::new(format!("start {}: {error}", linker.to_string_lossy())))
 }
 
-/// Runs the script's command when it is parsed as ours.
+/// Runs the command of the script if it was parsed with our options.
 pub fn link_main(args: LinkArgs) -> Result<ExitCode, Failure> {
     link(&args.words)
 }

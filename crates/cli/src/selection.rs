@@ -1,5 +1,5 @@
-//! Which functions and loops are instrumented, and how: the options that all commands which instrument share,
-//! and the line that says what was done.
+//! Chooses the functions and loops that are instrumented, and the mode. Has the options that all
+//! instrumenting commands share, and prints the line that says what was instrumented.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::failure::Failure;
 use crate::input::is_standard;
 use crate::terminal::say;
 
-/// The variable with the options of [`Selection`], for commands that stand in for a compiler: they get the
-/// compiler's options.
+/// The variable with the options of [`Selection`], for commands that stand in for a compiler: their
+/// own arguments are the compiler's options.
 pub const VARIABLE: &str = "COUNTERPOINT_LOOPS";
 
 /// What is instrumented.
@@ -71,12 +71,13 @@ impl From<Mode> for abi::loops::Mode {
 }
 
 impl Selection {
-    /// What [`VARIABLE`] asks for. Without it, what the commands do without options.
+    /// Returns the selection that [`VARIABLE`] asks for. Without the variable, returns that of
+    /// `counterpoint.toml`, or else the one without options.
     pub fn from_variable() -> Result<Self, Failure> {
         let set = std::env::var(VARIABLE).ok().filter(|words| !words.is_empty());
         match set {
             Some(words) => Self::parsed(&words),
-            // A build does not fail because of a file that it does not know.
+            // A build must not fail because of an error in `counterpoint.toml`.
             None => Self::from_file().or_else(|failure| {
                 static SAID: Once = Once::new();
                 SAID.call_once(|| say!("{}; left out", failure.messages().join("; ")));
@@ -85,7 +86,7 @@ impl Selection {
         }
     }
 
-    /// What the file of defaults asks for.
+    /// Returns the selection that `counterpoint.toml` asks for.
     fn from_file() -> Result<Self, Failure> {
         config::load()?;
         Self::parsed(config::text(Key::Loops).unwrap_or_default())
@@ -105,7 +106,7 @@ impl Selection {
         })
     }
 
-    /// The options of the instrumenter, without a filter.
+    /// Returns the options of the instrumenter, without a filter.
     pub fn options(&self) -> Options<'_> {
         Options {
             mode: self.mode.into(),
@@ -125,18 +126,18 @@ impl Selection {
         !self.filter.is_empty()
     }
 
-    /// Whether the filter takes this name.
+    /// Whether the filter matches this name.
     pub fn names(&self, name: &str) -> bool {
         self.filter.iter().any(|glob| profile::demangle::matches(glob, name))
     }
 }
 
-/// `1 loop`, `2 loops`.
+/// Prints a number with its noun: `1 loop`, `2 loops`.
 fn number(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
-/// What was done and what was not, in a line.
+/// Says in a line what was instrumented and what was not.
 pub fn summary(counts: Counts, skipped: &[Skipped], output: &Path, mode: Mode) -> String {
     let Counts { instrumented_functions, instrumented_loops, left_loops, left_functions, .. } =
         counts;

@@ -104,7 +104,6 @@ enum Format {
     Json,
 }
 
-/// Runs the command.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.what {
         What::Prepare(args) => prepare_main(&args),
@@ -144,7 +143,7 @@ fn prepare_main(args: &PrepareArgs) -> Result<ExitCode, Failure> {
     told
 }
 
-/// Like [`prepare`], but only with those counters that work.
+/// Like [`prepare`], but leaves out counters that do not work.
 fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepared, Failure> {
     let machine = Machine::here();
     let resolver = recording.naming.resolver(&machine);
@@ -163,7 +162,8 @@ fn prepare_available(recording: &Recording, command: &[String]) -> Result<Prepar
 
 fn tell(prepared: &Prepared) -> Result<ExitCode, Failure> {
     let manifest = Manifest::read(&prepared.directory).map_err(Failure::new)?;
-    // All of these paths are in the run file, which only holds UTF-8.
+    // All of these paths are in the run file, which accepts only UTF-8, so no character is replaced
+    // here.
     let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
     let out = object! {
         profile: text(&prepared.directory),
@@ -187,8 +187,8 @@ fn print(document: &impl Serialize) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Collects the profile. The exit status is 1 if a process still records into it. Data of processes
-/// that have ended is collected anyway, and the command can be repeated.
+/// Collects the profile. The exit status is 1 if a process is still recording into it. The data of
+/// processes that have ended is collected anyway, and the command can be repeated.
 fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let Format::Json = args.format;
     let dir = &args.profile;
@@ -214,9 +214,9 @@ fn finish(args: &FinishArgs) -> Result<ExitCode, Failure> {
     let profile = std::path::absolute(dir).unwrap_or_else(|_| dir.clone());
     print(&object! {
         profile: profile.display().to_string(),
-        // The number of pages that were moved.
+        // The number of pages that were moved into the profile.
         pages: collected.pages,
-        // Processes that still record into it.
+        // The number of processes that are still recording into the profile.
         running,
     })?;
     Ok(if still { ExitCode::FAILURE } else { ExitCode::SUCCESS })

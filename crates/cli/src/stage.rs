@@ -1,11 +1,13 @@
-//! Directories in which something is made before it gets its place: `.counterpoint-….cpt.tmp`.
+//! Temporary directories in which something is made before it is moved to its place:
+//! `.counterpoint-….cpt.tmp`.
 //!
-//! A process that is killed leaves its directory behind. So whoever makes one holds a lock on it as long as it
-//! is used (`flock`, which the kernel releases when the process ends), and removes those beside it that are
-//! the same user's, have such a name, and that nobody holds.
+//! A process that is killed leaves its directory behind. Therefore a process locks its directory
+//! for as long as it uses it (`flock`, which the kernel releases when the process ends). And before
+//! a process makes a directory, it removes those beside it that belong to the same user, have such
+//! a name, and that nobody has locked.
 //!
-//! A new directory is not locked for a moment. If another process removes it in that moment, it is made
-//! again.
+//! For a moment, a new directory is not locked yet. If another process removes the directory in
+//! that moment, a new one is made.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,23 +17,24 @@ use std::path::{Path, PathBuf};
 
 use crate::whole;
 
-/// What the names start and end with; between them are 16 hexadecimal digits.
+/// The beginning and the end of the names. Between them are 16 hexadecimal digits.
 const NAME: (&str, &str) = (".counterpoint-", ".cpt.tmp");
-/// How often a directory is made, if others remove it.
+/// The number of attempts to make a directory, if other processes remove it.
 const TRIES: usize = 20;
 
-/// A directory that is removed when this is dropped, unless it has another name by then.
+/// A directory that is removed when this value is dropped, unless it has been renamed by then.
 pub struct Stage {
     path: PathBuf,
-    /// Locked.
+    /// The locked directory.
     _held: File,
 }
 
 impl Stage {
-    /// Makes one in this directory, and removes those that killed processes have left there.
+    /// Makes a temporary directory inside of `directory`, and removes those that killed processes
+    /// have left there.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The temporary directory cannot be made.
     pub fn create(directory: &Path) -> io::Result<Self> {
         remove_left(directory);
         for _ in 0..TRIES {
@@ -45,7 +48,6 @@ impl Stage {
         Err(io::Error::new(io::ErrorKind::ResourceBusy, "temporary directories disappear"))
     }
 
-    /// Where the directory is.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -53,16 +55,17 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Once the directory has its name, nothing is here any more.
+        // If the directory has been renamed, there is nothing to remove at this path.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// Locks a directory of this user's. `None`: it is held, gone, or something else.
+/// Locks a directory of this user. Returns `None` if another process has locked it, if it is gone,
+/// or if it is not such a directory.
 fn hold(path: &Path) -> Option<File> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let directory = File::options().read(true).custom_flags(flags).open(path).ok()?;
-    // SAFETY: system calls on an open descriptor, and without arguments.
+    // SAFETY: `flock` gets an open descriptor and no pointer, and `geteuid` takes no arguments.
     let (locked, user) = unsafe {
         (libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0, libc::geteuid())
     };
@@ -71,7 +74,8 @@ fn hold(path: &Path) -> Option<File> {
     (locked && same && own.uid() == user).then_some(directory)
 }
 
-/// Removes what killed processes have left. What cannot be removed stays.
+/// Removes the directories that killed processes have left. A directory that cannot be removed
+/// stays.
 fn remove_left(directory: &Path) {
     let place = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
@@ -109,7 +113,7 @@ mod tests {
         let dead = at.join(".counterpoint-00000000000000aa.cpt.tmp");
         fs::create_dir_all(dead.join("merged/1")).unwrap();
         fs::write(dead.join("merged/1/file"), b"x").unwrap();
-        // Names of others, a file, and a link.
+        // These must stay: names that are not ours, a file, and a link.
         let others = [
             ".counterpoint-aa.cpt.tmp",
             ".counterpoint-00000000000000aa.tmp",

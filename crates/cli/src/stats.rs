@@ -94,7 +94,7 @@ pub struct Args {
     format: StatsFormat,
 }
 
-/// Number of ops that are described if nobody chooses any.
+/// The number of ops that are described if the user chooses none.
 const OPS: usize = 3;
 
 /// `--by`.
@@ -130,16 +130,15 @@ impl From<StatsFormat> for terminal::Kind {
     }
 }
 
-/// Everything that the formats print.
+/// The content of all formats.
 struct View<'a> {
     profile: &'a Profile,
     stats: &'a Stats,
     args: &'a Args,
-    /// Nobody asked for calls only.
+    /// The loops; `None` if options select calls by thread or by time.
     loops: Option<&'a Loops<'a>>,
 }
 
-/// Prints the statistics.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut profile = open(&args.profile, &Needs::files(&args.metrics.metrics_file))?;
     args.ranks.choose(&mut profile)?;
@@ -166,7 +165,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     stats.ops.truncate(top);
     let recorded = profile.loops().map_err(Failure::new)?;
     let loops = Loops::new(&profile, &recorded, &[], false);
-    // What a loop took is known of all its hits together: not by thread name, and not by time.
+    // A loop's time is known only for all its hits together, so loops are left out if calls are
+    // selected by thread name or by time.
     let loops = (args.thread.is_none() && args.skip_ms == 0.0).then_some(&loops);
     let mut any_loop = false;
     let mut out = BufWriter::with_capacity(1 << 16, stdout(args.format.into()));
@@ -205,7 +205,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Says which option matches nothing, if a single option is to blame. The exit code is 1.
+/// If a single option matches nothing, says which one. Returns exit code 1.
 fn nothing_matches(profile: &Profile, args: &Args) -> ExitCode {
     let ops = profile.ops.all().iter().map(|op| op.name.as_str());
     let threads = profile.processes.iter().flat_map(|process| &process.threads);

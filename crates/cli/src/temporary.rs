@@ -1,4 +1,4 @@
-//! A folder for files between two steps, which is removed when it is dropped.
+//! A temporary folder, which is removed when the value is dropped.
 
 use std::ffi::CString;
 use std::io;
@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The folder.
 pub struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Makes one that nobody else can read, in `TMPDIR`.
+    /// Makes a folder in `TMPDIR` that nobody else can read.
     pub fn new() -> Result<Self, Failure> {
         let wanted = std::env::temp_dir().join("counterpoint-XXXXXX");
         let failed = |e: &dyn std::fmt::Display| {
@@ -19,7 +18,8 @@ impl Temporary {
         };
         let template = CString::new(wanted.as_os_str().as_bytes()).map_err(|e| failed(&e))?;
         let template = template.into_raw();
-        // SAFETY: `template` is a string with a NUL from `into_raw`, and mkdtemp(3) only replaces its X's.
+        // SAFETY: `template` is a NUL-terminated string from `into_raw`, and mkdtemp(3) only
+        // replaces its X's, so `from_raw` gets back a string of the same length.
         let (made, template) = unsafe { (libc::mkdtemp(template), CString::from_raw(template)) };
         if made.is_null() {
             return Err(failed(&io::Error::last_os_error()));
@@ -27,7 +27,6 @@ impl Temporary {
         Ok(Self(std::ffi::OsString::from_vec(template.into_bytes()).into()))
     }
 
-    /// Where the folder is.
     pub fn path(&self) -> &Path {
         &self.0
     }

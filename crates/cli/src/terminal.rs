@@ -1,4 +1,4 @@
-//! The one place that decides how foreign text is printed for people.
+//! Decides, for the whole program, how text from elsewhere is printed for people.
 //!
 //! Names of ops, threads, counters and metrics, paths, commands and arguments come from other
 //! people's programs and files. A terminal would obey escape sequences in them, hide zero-width
@@ -14,8 +14,8 @@
 //!
 //! [`Screen`] applies these rules to everything that is written, whatever the caller has done
 //! before. Our own colours pass through it as noncharacters ([`Style`]), so an escape sequence from
-//! outside cannot be mistaken for one of ours. Code that lays out text calls [`visible`] first,
-//! because only there can a line break in a name be told from one of our own.
+//! elsewhere is never taken for one of ours. Code that lays out text calls [`visible`] first,
+//! because only this code can distinguish a line break in a name from one of our own.
 
 mod hidden;
 pub mod progress;
@@ -33,8 +33,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Prints one line on stderr that says what was made or found, and that nobody needs who wants to see only
-/// what went wrong: `--quiet` leaves it out.
+/// Prints one line on stderr that says what was made or found. `--quiet` leaves such lines out.
 macro_rules! note {
     ($($words:tt)*) => {
         if !$crate::terminal::is_quiet() {
@@ -44,8 +43,8 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// Implements `say!`. An error is ignored: if stderr cannot be written, there is no way to report
-/// it.
+/// Implements `say!`. An error is ignored, because there is no way to report that stderr cannot be
+/// written.
 pub fn say_line(words: Arguments<'_>) {
     let words = words.to_string();
     let line = format!("counterpoint: {}\n", visible(&words));
@@ -73,28 +72,28 @@ pub enum When {
 
 /// [`When`], as a number.
 static COLOUR: AtomicU8 = AtomicU8::new(0);
-/// The width of the terminal behind a pager, and one more; 0 without a pager.
+/// The width of the terminal after the pager, plus 1; 0 without a pager.
 static PAGED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether anything was written.
+/// Whether anything was written to a [`Screen`].
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
 /// Whether `--quiet` and `--verbose` were given.
 static IS_QUIET: AtomicBool = AtomicBool::new(false);
 static IS_VERBOSE: AtomicBool = AtomicBool::new(false);
 
-/// Chooses how much is said, for the whole process: what the options `--quiet` and `--verbose` ask for.
+/// Chooses, for the whole process, how much is printed: the options `--quiet` and `--verbose`.
 pub fn choose_words(quiet: bool, verbose: bool) {
     IS_QUIET.store(quiet, Ordering::Relaxed);
     IS_VERBOSE.store(verbose, Ordering::Relaxed);
 }
 
-/// Whether only what was asked for is printed, and what went wrong.
+/// Whether `--quiet` was given: only results and errors are printed.
 pub fn is_quiet() -> bool {
     IS_QUIET.load(Ordering::Relaxed)
 }
 
-/// Whether what is usually left out is printed as well.
+/// Whether `--verbose` was given: details that are usually left out are printed as well.
 pub fn is_verbose() -> bool {
     IS_VERBOSE.load(Ordering::Relaxed)
 }
@@ -109,18 +108,18 @@ pub fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
 
-/// Says that stdout goes to a pager, on a terminal with this many columns.
+/// Remembers that stdout goes to a pager, on a terminal with this many columns.
 pub fn is_paged(columns: usize) {
     PAGED.store(columns.saturating_add(1), Ordering::Relaxed);
 }
 
-/// Whether stdout is shown on a terminal, also through our own pager.
+/// Whether stdout is shown on a terminal, either directly or through our own pager.
 pub fn is_screen() -> bool {
     PAGED.load(Ordering::Relaxed) != 0 || io::stdout().is_terminal()
 }
 
-/// The width of the terminal on stdout in columns. If stdout is not a terminal, the value of
-/// `COLUMNS`; `None` if that is not set either.
+/// Returns the width of the terminal on stdout in columns. If stdout is not a terminal, returns the
+/// value of `COLUMNS`; `None` if that is not set either.
 pub fn known_width() -> Option<usize> {
     match PAGED.load(Ordering::Relaxed) {
         0 => {}
@@ -134,8 +133,8 @@ pub fn known_width() -> Option<usize> {
     std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
 }
 
-/// Whether to use colours on stdout: as `--color` says, and by default if it is a terminal and
-/// `NO_COLOR` is not set.
+/// Whether to use colours on stdout: as `--color` says. By default, colours are used if stdout is a
+/// terminal and `NO_COLOR` is not set.
 pub fn colour() -> bool {
     match COLOUR.load(Ordering::Relaxed) {
         n if n == When::Always as u8 => true,
@@ -144,7 +143,7 @@ pub fn colour() -> bool {
     }
 }
 
-/// The kind of output, which decides what a terminal gets.
+/// The kind of output, which decides how it is shown on a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text and tables.
@@ -157,7 +156,7 @@ pub enum Kind {
     Binary,
 }
 
-/// Our own colours, as characters that only [`Screen`] understands.
+/// Our own colours. They are written as characters that only [`Screen`] understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Bold,
@@ -174,7 +173,7 @@ impl Style {
         (Self::Off, '\u{fdd3}', "\x1b[0m"),
     ];
 
-    /// The mark to write for this style. Empty if colours are off.
+    /// Returns the mark to write for this style. Empty if colours are off.
     pub fn mark(self) -> &'static str {
         match self {
             _ if !colour() => "",
@@ -186,14 +185,14 @@ impl Style {
     }
 }
 
-/// The treatment of a hidden character by [`Screen`].
+/// What [`Screen`] does with a hidden character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
     Pass,
     Replace,
-    /// Replaces such a character, and also line breaks inside quotes.
+    /// Replaces hidden characters, and also line breaks inside of quotes.
     Cells,
-    /// Writes such a character as `\uXXXX`. JSON has such characters only inside of strings.
+    /// Writes hidden characters as `\uXXXX`. JSON has such characters only inside of strings.
     Escape,
 }
 
@@ -204,19 +203,20 @@ pub struct Screen<W: Write> {
     rule: Rule,
     /// Whether `out` is a terminal.
     terminal: bool,
-    /// Whether we are inside the quotes of a cell.
+    /// Whether the last character was inside of the quotes of a cell.
     quoted: bool,
     /// The bytes of a character, or of a line ending, that is not complete yet.
     rest: Vec<u8>,
 }
 
-/// Stdout, for output of this kind.
+/// Returns a writer to stdout for output of this kind.
 pub fn stdout(kind: Kind) -> Screen<io::Stdout> {
     Screen::new(io::stdout(), kind, is_screen())
 }
 
 impl<W: Write> Screen<W> {
-    /// A writer for output of this kind into `out`. `terminal` says whether `out` is a terminal.
+    /// Makes a writer to `out` for output of this kind. `terminal` says whether `out` is a
+    /// terminal.
     pub fn new(out: W, kind: Kind, terminal: bool) -> Self {
         let rule = match kind {
             Kind::People => Rule::Replace,
@@ -228,18 +228,18 @@ impl<W: Write> Screen<W> {
         Self { out, rule, terminal, quoted: false, rest: Vec::new() }
     }
 
-    /// The underlying writer.
+    /// Returns the underlying writer.
     pub fn inner(&self) -> &W {
         &self.out
     }
 
-    /// Appends to `shown` what is printed for `text`.
+    /// Appends to `shown` the characters that are printed for `text`.
     fn shown(&mut self, text: &str, shown: &mut String) {
         let mut chars = text.chars().peekable();
         while let Some(c) = chars.next() {
             self.quoted ^= c == '"' && self.rule == Rule::Cells;
             if c == '\r' && chars.peek() == Some(&'\n') && !self.quoted {
-                // A terminal needs no carriage return before a line feed.
+                // The carriage return is dropped: a terminal needs none before a line feed.
             } else if (c == '\n' && !self.quoted) || !is_hidden(c) {
                 shown.push(c);
             } else if self.rule == Rule::Escape {
@@ -279,7 +279,7 @@ impl<W: Write> Write for Screen<W> {
                 Err(e) => (e.valid_up_to(), e.error_len()),
             };
             let mut whole = valid;
-            // Only the next bytes tell whether it is part of a line ending.
+            // Only the next bytes show whether the carriage return is part of a line ending.
             if valid == left.len() && left.last() == Some(&b'\r') {
                 whole -= 1;
             }
@@ -319,7 +319,8 @@ impl<W: Write> Drop for Screen<W> {
 mod tests {
     use super::*;
 
-    /// Writes `bytes` in pieces of every length and checks that the output is always the same.
+    /// Writes `bytes` in pieces of every length, checks that the output is always the same, and
+    /// returns it.
     fn printed(kind: Kind, bytes: &[u8]) -> String {
         let of_pieces = |length: usize| {
             let mut out = Vec::new();
@@ -347,7 +348,8 @@ mod tests {
         assert_eq!(visible(seen), seen);
     }
 
-    /// The Python package prints names that it reads from JSON, which is not filtered.
+    /// The Python package prints names from JSON, which is not filtered, so it has to hide the same
+    /// characters.
     #[test]
     fn python_hides_the_same_characters() {
         let path = "../../bindings/python/src/counterpoint/_visible.py";

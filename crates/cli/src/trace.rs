@@ -28,7 +28,6 @@ enum Command {
     Merge(merge::Args),
 }
 
-/// Runs the subcommand.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     match args.command {
         Command::Export(args) => export::main(args),

@@ -1,12 +1,12 @@
-//! What the views of a profile share. A view is a command that shows a profile. No view uses another
-//! view's module.
+//! The code that the views of a profile share. A view is a command that shows a profile. No view
+//! uses another view's module.
 //!
 //! | room | what it does |
 //! |---|---|
 //! | `open`, `rights` | opens a profile, and gives up the rights that a view does not need |
-//! | `rows` | chooses rows and columns, and says what a row is called |
+//! | `rows` | chooses rows and columns, and names the rows |
 //! | `print` | prints tables, texts and numbers |
-//! | `prose` | what is printed above and below a table |
+//! | `prose` | prints the sentences, notes and losses above and below a table |
 //! | `loops`, `ops`, `statistics` | views that more than one command shows |
 //!
 //! A module is named without its room: `view::table` is `view/print/table.rs`.

@@ -1,8 +1,8 @@
 //! `counterpoint plugin run`: records with plugins for some time.
 //!
-//! A child per plugin: all are created first, then all start, and all stop. Their events come one
-//! plugin after the other, on pipes, so that nothing of a plugin that crashes or hangs is lost but
-//! its own.
+//! Each plugin has a child process. All children are created first, then all start, and all stop.
+//! Their events come one plugin after the other, on pipes, so a plugin that crashes or hangs loses
+//! only its own events.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
@@ -72,20 +72,20 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     drop(lock);
     let made = record(args, &files, &types);
     if made.is_err() {
-        // A part of a recording that looks complete would be worse than none.
+        // An incomplete recording that looks complete would be worse than none.
         let _ = fs::remove_dir_all(&args.output);
     }
     made
 }
 
-/// Records into the directory, which is empty.
+/// Records into the output directory, which is empty.
 fn record(args: &Args, files: &[PathBuf], types: &[u32]) -> Result<ExitCode, Failure> {
     let mut manifest = Manifest::new();
     manifest.program_version = env!("CARGO_PKG_VERSION").to_owned();
     manifest.command = std::env::args().collect();
     manifest.working_directory = std::env::current_dir().unwrap_or_default().display().to_string();
     manifest.host = host_name();
-    // Events say when they happened. Without any, this is when they were waited for.
+    // The time of the recording if there are no events: events have times of their own.
     manifest.created_unix_ns = u64::try_from(unix_now().as_nanos()).unwrap_or(0);
     let mut import = Import::create(&args.output, manifest).map_err(Failure::new)?;
 
@@ -161,12 +161,12 @@ fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
-/// Time since 1970.
+/// Returns the time since 1970.
 fn unix_now() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A moment on two clocks.
+/// A point in time on two clocks.
 struct Moment {
     utc_ns: i64,
     monotonic_ns: i64,
@@ -180,21 +180,24 @@ impl Moment {
     }
 }
 
-/// The time that Kineto's traces count from: the start of the current three months, ns since 1970.
+/// Returns the base of the times in Kineto's traces: the start of the current three months, in ns
+/// since 1970.
 fn base_ns() -> i64 {
     const THREE_MONTHS_S: u64 = 7_889_238;
     ((unix_now().as_secs() / THREE_MONTHS_S) * THREE_MONTHS_S * 1_000_000_000) as i64
 }
 
-/// Ctrl-C while we wait, and SIGUSR1, which pauses the recording or continues it.
+/// The signals that a recording waits for: Ctrl-C, which ends the recording, and SIGUSR1, which
+/// pauses or resumes it.
 struct Interrupted {
     set: libc::sigset_t,
 }
 
 impl Interrupted {
-    /// From now on SIGINT and SIGTERM end a sleep and nothing else; SIGUSR1 does not end it.
+    /// Blocks the signals. From now on, SIGINT and SIGTERM only end a sleep of this value; SIGUSR1
+    /// does not end it.
     fn new() -> Self {
-        // SAFETY: plain calls on a set of our own.
+        // SAFETY: `set` is a local variable, which every call gets as a valid pointer.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -206,13 +209,13 @@ impl Interrupted {
         }
     }
 
-    /// Sleeps, or returns early because of a signal.
+    /// Sleeps, but returns early after SIGINT or SIGTERM.
     fn sleep(&self, duration: Duration) {
         self.sleep_or(duration, |_| {});
     }
 
-    /// Sleeps, or returns early because of a signal. Calls `pause` with whether to pause at each
-    /// SIGUSR1.
+    /// Sleeps, but returns early after SIGINT or SIGTERM. At each SIGUSR1, calls `pause` with
+    /// whether to pause.
     fn sleep_or(&self, duration: Duration, mut pause: impl FnMut(bool)) {
         let mut paused = false;
         let until = Instant::now() + duration;
@@ -225,7 +228,8 @@ impl Interrupted {
                 tv_sec: left.as_secs() as libc::time_t,
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
-            // SAFETY: a set and a time of our own.
+            // SAFETY: `self.set` and `timeout` live longer than the call, and the null pointer asks
+            // for no details.
             match unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } {
                 libc::SIGUSR1 => {
                     paused = !paused;
@@ -238,7 +242,7 @@ impl Interrupted {
     }
 }
 
-/// One plugin's child.
+/// The recording of one plugin, in its child.
 struct Recording {
     file: PathBuf,
     child: Child,
@@ -249,10 +253,11 @@ struct Recording {
     gave_up: bool,
 }
 
-/// A pipe whose writing end goes to a child.
+/// Makes a pipe whose writing end goes to a child.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: room for two descriptors, which are ours afterwards.
+    // SAFETY: `ends` has room for two descriptors. After success, they are new, and nothing else
+    // owns them.
     unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
             return Err(io::Error::last_os_error());
@@ -275,16 +280,18 @@ impl Recording {
         if let Some(limit) = args.max_buffer {
             command.args(["--max-buffer", &limit.to_string()]);
         }
-        // One word, so that a text that begins with a dash is no option.
+        // Option and value are one word, because a configuration may begin with a dash.
         command.arg(format!("--configuration={}", args.plugin_config));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        // Ctrl-C is for us: the plugin is to stop and hand over its events.
+        // Ctrl-C must only reach this process: it asks the plugin to stop and to hand over its
+        // events.
         command.process_group(0);
         let from: RawFd = writes.as_raw_fd();
-        // SAFETY: dup2 and fcntl are async-signal-safe.
+        // SAFETY: the closure calls only `dup2` and `fcntl`, which are async-signal-safe.
         unsafe {
             command.pre_exec(move || {
-                // dup2 of a descriptor onto itself would leave it to be closed.
+                // `dup2` of a descriptor to its own number would not clear the flag that closes it
+                // at `exec`.
                 let result = if from == ANSWERS {
                     libc::fcntl(from, libc::F_SETFD, 0)
                 } else {
@@ -324,7 +331,8 @@ impl Recording {
         }
     }
 
-    /// Waits until the child has created its sessions, has died, or was given up.
+    /// Waits until the child has created its sessions or has died. Gives the child up if that takes
+    /// too long.
     fn wait_until_ready(&mut self) {
         let until = Instant::now() + PATIENCE;
         while self.doing != "while it warmed up" {
@@ -342,14 +350,15 @@ impl Recording {
         let _ = self.child.kill();
     }
 
-    /// Gives an order. A child that is gone does not take it, which shows at the end.
+    /// Sends an order to the child. An error is ignored here: if the child is gone,
+    /// [`Recording::finish`] finds out.
     fn tell(&mut self, order: &str) {
         if let Some(orders) = &mut self.orders {
             let _ = writeln!(orders, "{order}");
         }
     }
 
-    /// Takes the child's events and waits for its end.
+    /// Reads the child's events and waits for its end.
     fn finish(mut self, sink: &mut Events<'_, '_>) -> Outcome {
         self.tell("end");
         drop(self.orders.take());
@@ -378,7 +387,8 @@ impl Recording {
         let status = self.child.wait();
         let died = match status {
             _ if self.gave_up => Some(gave_up(PATIENCE)),
-            // Only `exit` in the plugin ends the child without its last answer.
+            // A child with status 0 but without its last answer was ended by an `exit` in the
+            // plugin.
             Ok(status) if !status.success() || self.done.is_none() => Some(died(status)),
             _ => None,
         };
@@ -386,7 +396,6 @@ impl Recording {
     }
 }
 
-/// How a plugin's recording ended.
 struct Outcome {
     doing: String,
     died: Option<String>,
@@ -395,8 +404,9 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Says what went wrong, and counts the problem. `not_json`: values of metadata, and the first of them.
-    /// `missing`: events that did not fit into what the plugin may keep, and commands without times.
+    /// Says what went wrong, and returns the counts of losses. `not_json` is the number of metadata
+    /// values that are not JSON, with the first of them. The last argument has the number of events
+    /// that did not fit into the plugin's buffer, and of commands without times.
     fn say(
         self,
         file: &Path,
@@ -423,7 +433,7 @@ impl Outcome {
         }
         match self.ending {
             Ok(Ending::Whole { dropped: count }) => dropped += count,
-            // Said already, if the child died.
+            // If the child died, this was counted above.
             Ok(Ending::Cut) => failed += u64::from(self.died.is_none()),
             Ok(Ending::Damaged { at }) => {
                 say!("{file}: its events are damaged after byte {at}");

@@ -35,33 +35,34 @@ use super::times::Window;
 use crate::failure::Failure;
 use crate::view::units::plural;
 
-/// The directories that are written.
+/// The directories that a conversion writes.
 pub(super) const WRITTEN: [&str; 3] = [PARTS_NAME, ACTIVITIES_NAME, TRACKS_NAME];
-/// Messages that the manifest keeps at most; the losses count all of them.
+/// The manifest keeps at most this many messages; the losses count all of them.
 const MOST_NOTES: usize = 100;
 
-/// The beginning of a trace file in which the time is looked for that its times count from.
+/// The number of bytes at the beginning of a trace file in which the base of its times is looked
+/// for.
 const HEAD: u64 = 1 << 20;
 
-/// The result of a conversion.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Converted {
-    /// Events, counter values included.
+    /// The number of events, counter values included.
     pub events: u64,
-    /// What the plugins did wrong or have logged.
+    /// Messages about what the plugins did wrong or logged.
     pub notes: Vec<String>,
     /// The files that were converted, relative to the profile.
     files: Vec<String>,
 }
 
 impl Converted {
-    /// What was added to a profile from a file that stays where it is.
+    /// Makes the result for events that came from a file outside of the profile.
     pub fn of_events(events: u64, notes: Vec<String>) -> Self {
         Self { events, notes, files: Vec::new() }
     }
 
-    /// Returns the converted files by the names of their part and their own. An interrupted
-    /// conversion may have been made up by somebody, so nothing else is believed.
+    /// Returns the converted files as pairs: the name of the part, and the name of the file.
+    /// Somebody may have forged an interrupted conversion, so paths that do not have this form are
+    /// left out.
     pub(super) fn files(&self) -> impl Iterator<Item = (&str, &str)> {
         self.files.iter().filter_map(|path| {
             let (part, name) = path.strip_prefix(PARTS_NAME)?.strip_prefix('/')?.split_once('/')?;
@@ -69,7 +70,8 @@ impl Converted {
         })
     }
 
-    /// Adds the notes to those of the manifest. Returns whether there were new ones.
+    /// Adds the notes to those of the manifest. Returns whether the manifest had some of them not
+    /// yet.
     pub(super) fn add_notes(&self, manifest: &mut Manifest) -> bool {
         let is_new = |note: &&String| !manifest.notes.contains(note);
         let new: Vec<String> = self.notes.iter().filter(is_new).take(MOST_NOTES).cloned().collect();
@@ -79,13 +81,14 @@ impl Converted {
     }
 }
 
-/// Whether a file of this name is to be converted.
+/// Whether this is the name of a file that a conversion reads.
 pub(super) fn is_file_of_events(name: &str) -> bool {
     meta::events_number(name).is_some() || meta::trace_number(name).is_some()
 }
 
-/// Converts what the plugins have written in the processes of this profile that have ended, and
-/// writes it to `stage`, an empty directory. `None`: there are no files of events.
+/// Converts the events that plugins have written in those processes of this profile that have
+/// ended. Writes the result to `stage`, an empty directory. Returns `None` if there are no files of
+/// events.
 pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>, Failure> {
     let mut all = Vec::new();
     for process in profile.processes.iter().filter(|p| !p.alive && !p.id.is_of_plugins()) {
@@ -107,7 +110,8 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     let mut losses = Vec::new();
     let mut recordings = Vec::new();
     let mut parts = Vec::new();
-    // Numbers of arrows below those of the first stream are those of the profile's own calls.
+    // The stream number is a part of the number of each arrow, and 0 stands for the profile's own
+    // calls.
     let mut streams = 1..;
     for (index, (process, files)) in all.into_iter().enumerate() {
         parts.push(process.id.name());
@@ -157,16 +161,17 @@ pub(super) fn write(profile: &Profile, stage: &Dir) -> Result<Option<Converted>,
     Ok(Some(done))
 }
 
-/// Writes the losses of a part. Those of plugins belong to the first part of their events.
+/// Writes the losses of a part. The losses of plugins belong to the first part of their events.
 pub fn write_losses(stage: &Dir, part: PartId, losses: &[LossCount]) -> Result<(), Failure> {
     let part = stage.make_dir(PARTS_NAME).and_then(|p| p.make_dir(&part.name()));
     part.and_then(|part| profile::write_losses(&part, losses)).map_err(Failure::new)
 }
 
-/// What was said about a file, and the facts about the recording in it, if it is one.
+/// Notes about a file, and the facts about the recording in it, if the file is one of a host's
+/// profiler.
 type OfFile = (Vec<String>, Option<serde_json::Map<String, serde_json::Value>>);
 
-/// The host of a process that has a profiler of its own.
+/// Returns the host of a process that has a profiler of its own.
 fn with_profiler(process: &Process) -> &Host {
     let host = process.hosts.iter().find(|(_, host)| !host.profiler.is_empty());
     host.map_or(&Host::UNKNOWN, |(_, host)| host)
@@ -177,7 +182,7 @@ fn has_ops_of(process: &Process, host: &Host) -> bool {
     !host.profiler.is_empty() && process.seen_hosts().any(|seen| seen == host)
 }
 
-/// How notes name the profiler that made the recordings.
+/// Returns the name in notes of the profiler that made the recordings.
 fn profiler(host: &Host) -> &str {
     match &*host.profiler {
         "" => "a recording of a host's own profiler",
@@ -283,7 +288,7 @@ fn convert_stream(
     Ok((notes, None))
 }
 
-/// What is to be said about a recording of a host's own profiler.
+/// Collects the notes and losses of a recording of a host's own profiler.
 fn of_recording(
     events: Events<'_, '_>,
     process: &str,
@@ -317,7 +322,8 @@ fn of_recording(
     (notes, Some(events.recording.fields))
 }
 
-/// A name that no other activities of the profile have: this one, perhaps with a number.
+/// Returns a name that no other activities or tracks of the profile have: `name`, perhaps with a
+/// number.
 pub fn free_name(profile: &Profile, name: &str) -> String {
     let places = [ACTIVITIES_NAME, TRACKS_NAME].map(|place| profile.root().dir(place));
     let is_free = |name: &String| places.iter().flatten().all(|place| place.look(name).is_err());
@@ -331,7 +337,8 @@ fn clock_of(profile: &Profile, timeline: Timeline) -> UtcClock {
     UtcClock::new(timeline, &moments.collect::<Vec<_>>())
 }
 
-/// When the profile was recorded. If nobody saw its end, it may have lasted until now.
+/// Returns the time range in which the profile was recorded. The end is not known, so the recording
+/// may have lasted until now.
 fn window_of(profile: &Profile) -> Option<Window> {
     let first = profile.snapshots.iter().min_by_key(|moment| moment.ticks)?;
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -342,7 +349,7 @@ fn window_of(profile: &Profile) -> Option<Window> {
     })
 }
 
-/// The name of a process: `python3 4711`.
+/// Returns the name of a process: `python3 4711`.
 fn name_of(process: &Process) -> String {
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
     match program.rsplit('/').next().unwrap_or_default() {

@@ -1,16 +1,16 @@
-//! Makes the events of plugins a lasting part of a profile whose recording is over.
+//! Moves the events of plugins into a profile whose recording is over.
 //!
 //! ```text
 //!  convert ─► plugins.tmp/{processes,activities,tracks} ─► done.json ─► moved into the profile
 //! ```
 //!
-//! Everything is written to a directory of its own first. When it is complete, its last file says
-//! so, and its contents are moved into the profile. So a conversion that is interrupted, at any
-//! moment, is begun anew or finished by the next one, and nothing is there twice. Two conversions at
-//! the same time wait for each other.
+//! Everything is written to a separate directory first. The file that is written last marks this
+//! directory as complete, and then its contents are moved into the profile. So if a conversion is
+//! interrupted at any moment, the next one either starts again or finishes the moving, and no event
+//! is in the profile twice. Two conversions at the same time wait for each other.
 //!
-//! Everything is opened from the descriptor of the profile's directory, and nothing through a link,
-//! so nothing outside of the profile changes, whoever has made it.
+//! All files are opened from the descriptor of the profile's directory, and none through a link. So
+//! nothing outside of the profile changes, even if somebody else made the profile.
 
 use std::fs::File;
 use std::io;
@@ -29,15 +29,15 @@ use crate::failure::Failure;
 const STAGE_NAME: &str = "plugins.tmp";
 /// The last file of a finished conversion.
 const DONE_NAME: &str = "done.json";
-/// The maximum length of [`DONE_NAME`].
+/// The largest size of the file [`DONE_NAME`].
 const MOST_DONE: u64 = 1 << 24;
 
-/// Converts what the plugins have written in the processes of this profile that have ended. Returns
-/// `None` if there is nothing to do, or if the profile belongs to somebody else. The recording must
-/// be over, because this changes the manifest.
+/// Converts the events that plugins have written in those processes of this profile that have
+/// ended. Returns `None` if there is nothing to do, or if the profile belongs to somebody else. The
+/// recording must be over, because this changes the manifest.
 ///
 /// # Errors
-/// The profile cannot be read, or not be written.
+/// The profile cannot be read or written.
 pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
     let manifest = Manifest::read(dir).map_err(Failure::new)?;
     let root = Dir::open(dir).map_err(Failure::new)?;
@@ -45,17 +45,18 @@ pub fn convert(dir: &Path) -> Result<Option<Converted>, Failure> {
         return Ok(None);
     }
     let _lock = lock(&root)?;
-    // An earlier conversion may have been interrupted while it moved what it had written.
+    // An earlier conversion may have been interrupted while it moved its files.
     if let Some((_, done)) = interrupted(&root) {
         return move_into_profile(&root, done).map(Some).map_err(Failure::new);
     }
     staged(&root, write)
 }
 
-/// Adds to a profile what `write` writes to an empty directory, as a conversion does.
+/// Adds to a profile the files that `write` writes to an empty directory, in the same safe steps as
+/// a conversion.
 ///
 /// # Errors
-/// The recording is not over, or the profile belongs to somebody else, or cannot be written.
+/// The recording is not over, or the profile belongs to somebody else or cannot be written.
 pub fn add(
     root: &Dir,
     write: impl FnOnce(&Profile, &Dir) -> Result<Option<Converted>, Failure>,
@@ -80,7 +81,7 @@ fn lock(root: &Dir) -> Result<ConversionLock, Failure> {
         .map_err(|e| Failure::new(format!("write {}: {e}", root.path().display())))
 }
 
-/// Has everything written to a directory of its own, and moves it into the profile.
+/// Lets `write` write to a separate directory, and moves its files into the profile.
 fn staged(
     root: &Dir,
     write: impl FnOnce(&Profile, &Dir) -> Result<Option<Converted>, Failure>,
@@ -101,8 +102,8 @@ fn staged(
     }
 }
 
-/// Whether a process has left files, or an earlier conversion was interrupted. Which programs use
-/// PyTorch is not known before.
+/// Whether a process has left files of events, or an earlier conversion was interrupted. All parts
+/// are looked at, because it is not known in advance which programs use PyTorch.
 fn has_files(root: &Dir) -> bool {
     let names = |dir: &Dir| dir.names().unwrap_or_default().into_iter();
     let has_files = |parts: Dir| {
@@ -113,7 +114,8 @@ fn has_files(root: &Dir) -> bool {
     root.dir(STAGE_NAME).is_ok() || root.dir(PARTS_NAME).is_ok_and(has_files)
 }
 
-/// Whether only the caller can write to the profile, and to the places in it that are written to.
+/// Whether only the caller can write to the profile, and to those directories in it to which a
+/// conversion writes.
 fn is_own(root: &Dir) -> bool {
     let user = profile::pools::user();
     let is_own = |dir: &Dir| {
@@ -133,19 +135,20 @@ fn is_own(root: &Dir) -> bool {
         }
 }
 
-/// The right to convert, which the kernel takes back when this process ends.
+/// The lock of the profile for a conversion. The kernel releases it when this process ends.
 struct ConversionLock {
     #[expect(dead_code, reason = "only held")]
     directory: File,
 }
 
 impl ConversionLock {
-    /// Waits for the lock, but not for ever: anybody who may read the directory can lock it.
+    /// Waits for the lock, but only for some time, because anybody who may read the directory can
+    /// lock it.
     fn wait(root: &Dir) -> io::Result<Self> {
         const PATIENCE: Duration = Duration::from_secs(10);
         let (directory, since) = (root.to_file()?, Instant::now());
         loop {
-            // SAFETY: a descriptor of our own.
+            // SAFETY: `directory` is an open descriptor, and `flock` takes no pointer.
             if unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
                 return Ok(Self { directory });
             }
@@ -162,14 +165,14 @@ impl ConversionLock {
     }
 }
 
-/// Returns what a conversion has written that was interrupted while it was being moved.
+/// Returns the files of a conversion that was interrupted while they were being moved.
 pub(super) fn interrupted(root: &Dir) -> Option<(Dir, Converted)> {
     let stage = root.dir(STAGE_NAME).ok()?;
     let done = serde_json::from_slice(&stage.read(DONE_NAME, MOST_DONE).ok()?).ok()?;
     Some((stage, done))
 }
 
-/// Moves what was written into the profile.
+/// Moves the files of a complete conversion into the profile.
 fn move_into_profile(root: &Dir, done: Converted) -> profile::Result<Converted> {
     let stage = root.dir(STAGE_NAME)?;
     for name in WRITTEN {

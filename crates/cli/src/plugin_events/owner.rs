@@ -1,9 +1,10 @@
-//! Whose events a trace gets, and which rows and arrows of the timeline belong to which plugin.
+//! Says whose events a trace gets, and which rows and arrows of the timeline belong to which
+//! plugin.
 //!
 //! | | rows | arrows |
 //! |---|---|---|
-//! | in a recorded program | numbers of their own, and a part of the profile for each | number of the stream, then of the plugin |
-//! | without a program | the plugin's numbers; numbers of their own where two plugins have the same | the same |
+//! | in a recorded program | new numbers, and a part of the profile for each row | the number of the stream, then the number that the plugin gave |
+//! | without a program | the plugin's numbers; a new number if another plugin has the same | the same |
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -18,41 +19,44 @@ use trace::import::trace::OneTrace;
 
 use super::times::{Read, Times, Window};
 
-/// Bits of an arrow's number in the profile for the number and the type that the plugin gave it.
+/// The bits of an arrow's number that hold the number and the type that the plugin gave the arrow.
 const ARROW_BITS: u32 = 33;
 
-/// Whose events a trace gets: those of plugins of one process of a recorded profile, or of a recording
-/// without a program. Each plugin numbers devices and arrows in its own way, so what two plugins call
-/// by the same number has two rows. Only the process itself is the same for all of them.
+/// The owner of the events that a trace gets: the plugins of one process of a recorded profile, or
+/// a recording without a program. Each plugin numbers devices and arrows in its own way, so a
+/// number that two plugins use has two rows. Only the row of the process itself is common to all
+/// plugins.
 #[derive(Debug)]
 pub struct Owner {
     place: Place,
-    /// The plugins whose events came.
+    /// The plugins whose events have come so far.
     plugins: Vec<Plugin>,
-    /// The index of the one whose events come now.
+    /// The index of the plugin whose events come now.
     plugin: usize,
-    /// Devices and processes that events named.
+    /// The devices and processes that events named.
     rows: Vec<Row>,
-    /// The rows by plugin and number; without a plugin, that of the process itself.
+    /// The rows by plugin and number; the row of the process itself belongs to no plugin.
     by_number: HashMap<(Option<usize>, i64), usize>,
     /// Rows of processes whose ids are texts.
     texts: HashMap<String, usize>,
-    /// The ids that rows have in the trace.
+    /// The ids of rows that are in use in the trace.
     taken: HashSet<i64>,
-    /// Distinguishes the arrows of the streams of one trace.
+    /// The number of the stream, which distinguishes its arrows from those of other streams of the
+    /// trace.
     stream: u64,
-    /// When the plugin recorded; `None`: not known, so all times are taken for UTC.
+    /// The time range in which the plugin recorded. If it is not known, all times are taken for
+    /// UTC.
     window: Option<Window>,
-    /// The times of the stream.
+    /// The clock of the stream's times.
     times: Times,
 }
 
 #[derive(Debug)]
 enum Place {
-    /// A process of a recorded profile: its part, its program with its process id, the number of its
-    /// first row among those of all processes, and the clock.
+    /// A process of a recorded profile: its part, its program with its process id, the number of
+    /// its first row, which is unique in the conversion, and the clock.
     Process { id: PartId, name: String, first: i64, clock: UtcClock },
-    /// Nothing but plugins was recorded. The trace's time 0, ns since 1970.
+    /// A recording of plugins without a program. `base_ns` is the trace's time 0, in ns since 1970.
     Alone { base_ns: i64 },
 }
 
@@ -62,9 +66,9 @@ struct Plugin {
     file: String,
     /// The source of the plugin's counters: its file and the program.
     source: String,
-    /// The id of the process in which it ran.
+    /// The id of the process in which the plugin ran.
     pid: i64,
-    /// The row of the plugin's counters of the whole machine.
+    /// The name of the row with the plugin's counters of the whole machine.
     machine: Option<String>,
 }
 
@@ -73,7 +77,7 @@ struct Plugin {
 struct Row {
     /// The number of the row in the trace.
     id: i64,
-    /// The plugin that named it first, and how the plugin calls it.
+    /// The plugin that named the row first, and the number by which the plugin knows it.
     plugin: usize,
     number: i64,
     name: Option<Name>,
@@ -82,14 +86,15 @@ struct Row {
 /// The name of a row.
 #[derive(Debug)]
 pub enum Name {
-    /// As a plugin calls a device. Other rows may be called the same.
+    /// A plugin's name for a device. Other plugins may use the same name.
     Given(String),
-    /// A name that nothing is added to.
+    /// A complete name, to which no plugin's name is added.
     Whole(String),
 }
 
 impl Owner {
-    /// For the plugins of a process. `index` distinguishes the processes of one conversion.
+    /// Makes the owner for the plugins of a process. `index` distinguishes the processes of one
+    /// conversion.
     pub fn new(
         id: PartId,
         name: String,
@@ -100,7 +105,8 @@ impl Owner {
         Self::of(Place::Process { id, name, first, clock }, window)
     }
 
-    /// For plugins without a program. `base_ns`: the trace's time 0, ns since 1970.
+    /// Makes the owner for plugins without a program. `base_ns` is the trace's time 0, in ns since
+    /// 1970.
     pub fn alone(base_ns: i64, window: Window) -> Self {
         Self::of(Place::Alone { base_ns }, Some(window))
     }
@@ -120,7 +126,7 @@ impl Owner {
         }
     }
 
-    /// The process that the plugins were in, and what it is called.
+    /// Returns the process that the plugins ran in, and its name.
     pub fn process(&self) -> Option<(PartId, &str)> {
         match &self.place {
             Place::Process { id, name, .. } => Some((*id, name)),
@@ -128,13 +134,13 @@ impl Owner {
         }
     }
 
-    /// A stream of events begins. `number` is that of no other stream of the trace.
+    /// Begins a stream of events. No other stream of the trace may have this `number`.
     pub fn begin_stream(&mut self, number: u64) {
         self.stream = number;
         self.times = Times::default();
     }
 
-    /// Events of this plugin come. `pid`: the process in which it ran.
+    /// Begins the events of a plugin, which ran in the process `pid`.
     pub fn begin_plugin(&mut self, file: &str, pid: u32) {
         let known = self.plugins.iter().position(|plugin| plugin.file == file);
         self.plugin = known.unwrap_or(self.plugins.len());
@@ -148,25 +154,26 @@ impl Owner {
         }
     }
 
-    /// Names the row that comes from the process itself, if it has no name yet.
+    /// Names the row of the process itself, if it has no name yet.
     pub fn name_process(&mut self, name: String, trace: &mut OneTrace<'_>) {
         let Some(pid) = self.plugins.get(self.plugin).map(|plugin| plugin.pid) else { return };
         let row = self.row(pid, false, trace);
         self.rows[row].name.get_or_insert(Name::Whole(name));
     }
 
-    /// Whether the plugin calls the process itself by this number.
+    /// Whether this number is the plugin's number for the process itself.
     pub fn is_process(&self, number: i64) -> bool {
         self.plugins.get(self.plugin).is_some_and(|plugin| plugin.pid == number)
     }
 
-    /// The row of a device's or process's number. It is created if it is new.
+    /// Returns the row of a device's or process's number. Creates the row if it is new.
     pub fn row(&mut self, number: i64, on_device: bool, trace: &mut OneTrace<'_>) -> usize {
         let of = (on_device || !self.is_process(number)).then_some(self.plugin);
         if let Some(row) = self.by_number.get(&(of, number)) {
             return *row;
         }
-        // A plugin that names thousands of devices gets no more rows.
+        // The number of rows is limited: a plugin that names thousands of devices gets the last row
+        // for the rest.
         let index = self.rows.len();
         if self.process().is_some() && index + 1 >= PLUGIN_PARTS as usize {
             return index - 1;
@@ -179,7 +186,8 @@ impl Owner {
                 trace.place(row, id.of_plugins(index as u32), arguments);
                 row
             }
-            // The plugin's own number of a row is the row's id in the trace, if no other plugin had it before.
+            // The plugin's number of a row is also the row's id in the trace, unless another plugin
+            // has used it before.
             Place::Alone { .. } if !self.taken.contains(&number) => number,
             Place::Alone { .. } => {
                 let mut free = PLUGIN_ROWS..;
@@ -196,7 +204,7 @@ impl Owner {
         index
     }
 
-    /// The id of a row in the trace.
+    /// Returns the id of a row in the trace.
     pub fn id(&self, row: usize) -> i64 {
         self.rows[row].id
     }
@@ -205,7 +213,7 @@ impl Owner {
         self.rows[row].name = Some(name);
     }
 
-    /// The trace's time of a time that a plugin gave.
+    /// Returns the time in the trace for a time that a plugin gave.
     pub fn time_ns(&mut self, ns: i64) -> i64 {
         let read = match &self.window {
             Some(window) => self.times.read(window, ns),
@@ -213,7 +221,7 @@ impl Owner {
         };
         match (&self.place, read) {
             (Place::Process { clock, .. }, Read::Utc(ns)) => clock.profile_utc_ns(ns),
-            // The profile's UTC has the offset of the window throughout.
+            // The conversion has used the offset of the window, and so does the profile's UTC.
             (Place::Process { .. }, Read::Other(ns)) => ns,
             (Place::Alone { base_ns }, Read::Utc(ns) | Read::Other(ns)) => {
                 ns.saturating_sub(*base_ns)
@@ -221,13 +229,13 @@ impl Owner {
         }
     }
 
-    /// What has to be said of the plugin whose stream has ended.
+    /// Returns the notes about the times of the stream that has ended.
     pub fn said(&self) -> Vec<String> {
         self.times.said()
     }
 
-    /// The row of a process whose id is a text, which is also its name. Such rows have numbers that no
-    /// device has.
+    /// Returns the row of a process whose id is a text, which is also its name. Such rows get
+    /// numbers that no device has.
     pub fn row_of_text(&mut self, text: &str, trace: &mut OneTrace<'_>) -> usize {
         if let Some(row) = self.texts.get(text) {
             return *row;
@@ -238,7 +246,8 @@ impl Owner {
         row
     }
 
-    /// The row of the plugin's counters of the whole machine, as Kineto names those of its own events.
+    /// Returns the name of the row for the plugin's counters of the whole machine: `machine`, as
+    /// Kineto names it, for the first plugin.
     pub fn machine(&mut self) -> &str {
         let is_first = self.plugins.iter().all(|plugin| plugin.machine.is_none());
         let own = format!("machine ({})", self.short(self.plugin));
@@ -246,22 +255,23 @@ impl Owner {
         plugin.machine.get_or_insert(if is_first { "machine".to_owned() } else { own })
     }
 
-    /// What the source of a counter's values is called.
+    /// Returns the name of the source of a counter's values.
     pub fn source(&self, scope: Scope) -> &str {
         match self.plugins.get(self.plugin) {
-            // The machine is the same in all processes.
+            // The machine is the same in all processes, so the source does not name one.
             Some(plugin) if scope == Scope::Machine => &plugin.file,
             Some(plugin) => &plugin.source,
             None => "plugin",
         }
     }
 
-    /// The number of an arrow of the stream that came last.
+    /// Returns the number in the trace of an arrow of the stream that began last.
     pub fn arrow(&self, id: i64) -> i64 {
         (self.stream << ARROW_BITS).wrapping_add(id as u64) as i64
     }
 
-    /// A plugin's file without its folder, or with it if another plugin has the same name.
+    /// Returns a plugin's file name without its directory, or with it if another plugin has the
+    /// same file name.
     fn short(&self, plugin: usize) -> &str {
         fn last(file: &str) -> &str {
             file.rsplit('/').next().unwrap_or_default()
@@ -271,10 +281,11 @@ impl Owner {
         if same.count() == 1 { last(file) } else { file }
     }
 
-    /// Names the rows. This comes last, because only then it is known which names need the plugin's.
+    /// Names the rows. This has to come last, when it is known which names need the plugin's name
+    /// added.
     ///
     /// # Errors
-    /// The profile is not writable.
+    /// The profile cannot be written.
     pub fn finish(&mut self, trace: &mut OneTrace<'_>) -> Result<(), String> {
         let mut plugins: HashMap<String, HashSet<usize>> = HashMap::new();
         for row in &self.rows {
@@ -299,7 +310,7 @@ impl Owner {
         Ok(())
     }
 
-    /// What a row is called. `is_only`: no other plugin has a row of this name.
+    /// Returns the name of a row. `is_only` says that no other plugin has a row of this name.
     fn name_of(&self, row: &Row, is_only: bool) -> Option<String> {
         let text = row.text();
         if matches!(row.name, Some(Name::Whole(_))) {
@@ -312,7 +323,7 @@ impl Owner {
             }
             (Place::Process { name, .. }, _) => Some(format!("{text} of {name}")),
             (Place::Alone { .. }, Some(_)) => Some(text),
-            // The number is shown anyway.
+            // The number of the row is shown in any case.
             (Place::Alone { .. }, None) if is_only => None,
             (Place::Alone { .. }, None) => Some(self.short(row.plugin).to_owned()),
         }
@@ -320,7 +331,7 @@ impl Owner {
 }
 
 impl Row {
-    /// The row's name, or its number if it has no name.
+    /// Returns the row's name, or its number if it has no name.
     fn text(&self) -> String {
         match &self.name {
             Some(Name::Given(name) | Name::Whole(name)) => name.clone(),

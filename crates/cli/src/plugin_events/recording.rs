@@ -1,5 +1,5 @@
-//! Recordings of PyTorch's profiler in the programs of a recorded profile: from the stream that the
-//! bridge to PyTorch wrote, or from a trace file of a PyTorch that the bridge does not know.
+//! Reads recordings that PyTorch's profiler made in the programs of a profile: from the stream that
+//! the bridge to PyTorch wrote, or from a trace file of a PyTorch that the bridge does not know.
 //!
 //! ```text
 //!  stream:     entry, field ─┐
@@ -7,9 +7,10 @@
 //!                                                                of the profile
 //! ```
 //!
-//! Ids of arrows are unique in one recording, and processes whose id is a text (`Spans`) exist in each.
-//! If ops of PyTorch were recorded with their counters in the same process, those of its profiler are
-//! kept, but are not calls: in one table, each op counts once.
+//! Ids of arrows are unique in one recording, and processes whose id is a text (`Spans`) exist in
+//! each. If ops of PyTorch were recorded with their counters in the same process, the ops in the
+//! profiler's recording are kept, but they are not calls of the profile, because a table should
+//! count each op once.
 
 use std::borrow::Cow;
 use std::io::Read;
@@ -21,7 +22,8 @@ use trace::chrome::read::{EventSink, ReadError, ReadSummary, read};
 
 use super::sink::{Events, is_json};
 
-/// Categories of slices that are recorded with their counters if PyTorch's ops are.
+/// The categories of slices that are calls already if the ops of PyTorch were recorded with their
+/// counters.
 const OPS: [&str; 2] = ["cpu_op", "user_annotation"];
 
 fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
@@ -32,8 +34,8 @@ fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
 }
 
 impl Events<'_, '_> {
-    /// Gives the trace an event of a recording, whose times are ns since 1970 and whose ids are those of
-    /// the recording.
+    /// Adds an event of a recording to the trace. The event's times are ns since 1970, and its ids
+    /// are those of the recording.
     fn recorded(&mut self, mut event: Event<'_>) {
         self.events += 1;
         self.recording.any = true;
@@ -101,7 +103,7 @@ impl Events<'_, '_> {
             time_ns: Some(entry.time_ns),
             duration_ns: entry.duration_ns.map(|ns| i64::try_from(ns).unwrap_or(i64::MAX)),
             id: entry.id.map(Scalar::Int),
-            // The end of an arrow is at the slice around it.
+            // The value `e` says that the arrow ends at the slice around this event.
             binding: (entry.phase == b'f').then_some(Cow::Borrowed("e")),
             scope,
             args: (!arguments.is_empty()).then_some(Raw::of(&arguments)),
@@ -122,23 +124,23 @@ impl Events<'_, '_> {
         self.recording.fields.insert(key, value);
     }
 
-    /// Takes over a trace file. `head` is its beginning, which has the time that its times count from.
+    /// Reads a trace file. `head` is the beginning of the file, which has the base of its times.
     ///
     /// # Errors
-    /// It cannot be read to its end. What comes before is in the profile.
+    /// The file cannot be read to its end. The events before the error are in the profile.
     pub fn read_file(&mut self, source: impl Read, head: &[u8]) -> Result<ReadSummary, ReadError> {
         let base_ns = base_of(head).unwrap_or(0);
         read(source, &mut File { events: self, base_ns })
     }
 }
 
-/// The name that these arguments give to a row.
+/// Returns the name that the arguments of a `process_name` event give to a row.
 fn name_in(arguments: Raw<'_>) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments.get()).ok()?;
     Some(arguments.get("name")?.as_str()?.to_owned())
 }
 
-/// The value of `baseTimeNanoseconds`, which PyTorch writes before the events.
+/// Returns the value of `baseTimeNanoseconds`, which PyTorch writes before the events.
 fn base_of(head: &[u8]) -> Option<i64> {
     const KEY: &[u8] = b"\"baseTimeNanoseconds\":";
     let at = head.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
@@ -166,7 +168,7 @@ impl EventSink for File<'_, '_, '_> {
     }
 }
 
-/// Adds a text as JSON.
+/// Appends a text as JSON.
 fn push_text(json: &mut String, text: &str) {
     if text.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
         json.push('"');

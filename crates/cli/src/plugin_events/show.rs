@@ -1,5 +1,5 @@
-//! Shows the events of plugins in a profile that was not finished, because `run` was killed: they are
-//! converted in memory, and nothing is written.
+//! Shows the events of plugins in a profile that was not finished, because `run` was killed. The
+//! events are converted in memory, and nothing is written.
 
 use profile::safe_dir::Dir;
 use profile::{Profile, is_over};
@@ -9,10 +9,10 @@ use super::convert::{Converted, WRITTEN, write};
 use super::keep::interrupted;
 use crate::failure::Failure;
 
-/// Returns the profile as it is after `recover`. If that is not possible, it is the profile as it is,
-/// in which a loss says that files of events are left.
+/// Returns the profile as it would be after `recover`. If that fails, returns the given profile, in
+/// which a loss says that there are files of events.
 pub fn show(profile: Profile) -> Profile {
-    // The passes of a profile have no plugins.
+    // A profile of several passes has no plugins.
     if profile.manifest.passes > 0 || !is_over(&profile.manifest) {
         return profile;
     }
@@ -38,7 +38,7 @@ fn shown(profile: &Profile) -> Result<Option<Profile>, Failure> {
     Ok(Some(shown))
 }
 
-/// Each file in memory needs a descriptor while the view runs.
+/// Converts into memory. Each file in memory needs an open descriptor while the view runs.
 fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure> {
     if profile.processes.iter().all(|process| !process.has_events()) {
         return Ok(None);
@@ -47,7 +47,7 @@ fn convert(profile: &Profile, memory: &Dir) -> Result<Option<Converted>, Failure
     write(profile, memory)
 }
 
-/// Shows what an interrupted conversion has written and not moved.
+/// Shows the files that an interrupted conversion has written but not moved.
 fn show_stage(memory: &Dir, stage: &Dir) -> Result<(), Failure> {
     for name in WRITTEN {
         let from = match stage.dir(name) {

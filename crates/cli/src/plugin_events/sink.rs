@@ -1,5 +1,5 @@
-//! What a plugin hands over, as events of a Chrome trace in Kineto's shape: a [`plugin_host::Sink`]
-//! in front of the importer.
+//! Turns what a plugin hands over into events of a Chrome trace, in the form that Kineto writes: a
+//! [`plugin_host::Sink`] that passes events on to the importer.
 //!
 //! | of the plugin | in the trace |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | device | name, labels and place of the process with the device's number |
 //! | stream, thread | name and place of a thread |
 //!
-//! A slice on a device has the arguments `device`, `stream` and `correlation`, by which other tools
-//! know work of a device, also if the plugin did not add them.
+//! A slice on a device gets the arguments `device`, `stream` and `correlation` if the plugin did
+//! not add them, because other tools recognise the work of a device by these arguments.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -31,12 +31,12 @@ use trace::import::trace::{CounterValue, OneTrace};
 
 use super::owner::{Name, Owner};
 
-/// What is known of the recording of another profiler whose events come ([`super::recording`]).
+/// The state of a recording of another profiler while its events come ([`super::recording`]).
 #[derive(Debug, Default)]
 pub(super) struct Recording {
-    /// Facts about that recording.
+    /// The facts that the recording has about itself.
     pub fields: Map<String, Value>,
-    /// Whether there was anything of it.
+    /// Whether anything of a recording has come.
     pub any: bool,
     /// Whether the ops of PyTorch in this process are calls of the profile already.
     pub ops_are_calls: bool,
@@ -50,11 +50,11 @@ pub struct Said {
     pub text: String,
 }
 
-/// Gives a trace the events of one plugin.
+/// Adds the events of one plugin to a trace.
 pub struct Events<'a, 'b> {
     pub(super) trace: &'a mut OneTrace<'b>,
     pub(super) owner: &'a mut Owner,
-    /// The recording of another profiler whose events these are, if they are.
+    /// The recording of another profiler, if the events belong to one.
     pub(super) recording: Recording,
     /// The host of the process that has a profiler of its own.
     pub(super) host: &'a Host,
@@ -62,30 +62,33 @@ pub struct Events<'a, 'b> {
     pub plugin: String,
     /// What the plugin was doing when the stream ended.
     pub doing: String,
-    /// What the plugin did wrong or has logged.
+    /// Messages about what the plugin did wrong or logged.
     pub said: Vec<Said>,
-    /// Kinds that the plugin declared: number, name, the published type that each is like.
+    /// The kinds that the plugin declared: by number, the name and the published type that each
+    /// resembles.
     declared: HashMap<u32, (String, u32)>,
     registry: Registry,
-    /// What is known of each type that came: see [`Events::kind_of`].
+    /// The types that have come: number, name, and whether events are on a device. See
+    /// [`Events::kind_of`].
     kinds: Vec<(u32, Rc<str>, bool)>,
     pub(super) arguments: String,
-    /// Events, counter values included.
+    /// The number of events, counter values included.
     pub events: u64,
-    /// Values of metadata that are not JSON; each was kept as text.
+    /// The number of metadata values that are not JSON; each was kept as text.
     pub not_json: u64,
     /// The first value that is not JSON.
     pub example: Option<String>,
-    /// Texts that are not UTF-8; other characters stand for their bytes.
+    /// The number of texts that are not UTF-8; other characters replace their invalid bytes.
     pub not_text: u64,
-    /// What the plugin says is missing: events that did not fit, and commands without times.
+    /// The numbers of events that the plugin says are missing because they did not fit, and of
+    /// commands without times.
     pub missing: [u64; 2],
-    /// The profile could not be written.
+    /// The error, if the profile could not be written.
     pub error: Option<String>,
 }
 
 impl<'a, 'b> Events<'a, 'b> {
-    /// The events of one stream, which belong to this owner.
+    /// Begins the events of one stream, which belong to this owner.
     pub fn new(trace: &'a mut OneTrace<'b>, owner: &'a mut Owner, host: &'a Host) -> Self {
         Self {
             trace,
@@ -108,13 +111,13 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// The id in the trace of what the plugin calls by this number.
+    /// Returns the id in the trace for the plugin's number of a device or process.
     fn process(&mut self, number: i64, on_device: bool) -> i64 {
         let row = self.owner.row(number, on_device, self.trace);
         self.owner.id(row)
     }
 
-    /// The id in the trace of a process of a recording.
+    /// Returns the id in the trace for a process of a recording.
     pub(super) fn process_of(&mut self, id: &Scalar<'_>) -> i64 {
         match id {
             Scalar::Int(number) => self.process(*number, false),
@@ -125,12 +128,12 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Names a process of a recording, whose id is a number. The process itself is called after
-    /// the host whose profiler made the recording.
+    /// Names a process of a recording, whose id is a number. The row of the process itself is named
+    /// after the host whose profiler made the recording.
     pub(super) fn name_process(&mut self, number: i64, name: &str) {
         let Some((id, own)) = self.owner.process() else { return };
         if number == i64::from(id.pid) {
-            // The program's own calls are in a process of its name.
+            // The plain name of the program belongs to the row with the program's own calls.
             let name = format!("{} of {own}", self.host.title);
             return self.owner.name_process(name, self.trace);
         }
@@ -150,7 +153,7 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// The name of a type, and whether events of it are on a device.
+    /// Returns the name of a type, and whether events of this type are on a device.
     fn kind_of(&mut self, number: u32) -> (Rc<str>, bool) {
         if let Some((_, name, on_device)) = self.kinds.iter().find(|known| known.0 == number) {
             return (Rc::clone(name), *on_device);
@@ -169,7 +172,7 @@ impl<'a, 'b> Events<'a, 'b> {
             (None, Some(known)) => known.name.into(),
             (None, None) => format!("type {number}").into(),
         };
-        // There are few types, but a plugin may invent many.
+        // There are few types, but a plugin may invent many, so the list is limited.
         if self.kinds.len() < 64 {
             self.kinds.push((number, Rc::clone(&name), on_device));
         }
@@ -205,7 +208,7 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// An argument that other tools look for, unless the plugin gave it.
+    /// Adds an argument that other tools look for, unless the plugin gave it.
     fn usual(&mut self, metadata: &Metadata, key: &str, value: i64) {
         if !metadata.iter().any(|(known, _)| known == key.as_bytes()) {
             self.begin_argument(key);
@@ -214,7 +217,7 @@ impl<'a, 'b> Events<'a, 'b> {
         }
     }
 
-    /// Hands over an event with the arguments that were collected.
+    /// Passes on an event with the collected arguments.
     fn with_arguments(&mut self, event: Event<'_>) {
         if self.arguments.is_empty() {
             return self.put(&event);
@@ -225,7 +228,7 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// Hands over the values of a counter of the published interface.
+    /// Passes on the values of a counter of the published interface.
     fn counters(&mut self, event: Event<'_>, number: i32, on_device: bool) {
         let pid = self.owner.process().map_or(number as u32, |(id, _)| id.pid);
         let scope = match u32::try_from(number) {
@@ -245,8 +248,8 @@ impl<'a, 'b> Events<'a, 'b> {
         self.arguments = arguments;
     }
 
-    /// What the trace says about a row, given by the ids that it has there: an `M` event with one
-    /// argument.
+    /// Adds a fact about a row to the trace: an `M` event with one argument. The row is given by
+    /// its ids in the trace.
     fn about(&mut self, row: (i64, Option<i64>), what: &'static str, key: &str, value: &Value) {
         self.arguments.clear();
         self.begin_argument(key);
@@ -262,10 +265,12 @@ impl<'a, 'b> Events<'a, 'b> {
     }
 }
 
-/// Objects and arrays inside one another at most. Perfetto's reader crashes at some tens of thousands.
+/// The greatest depth of objects and arrays inside of each other. Perfetto's reader crashes at some
+/// tens of thousands.
 const DEEPEST: usize = 64;
 
-/// The losses of a plugin's events: failures, events that did not fit, commands without times.
+/// Returns the losses of a plugin's events: failures, events that did not fit, and commands without
+/// times.
 pub fn losses(failed: u64, full: u64, untimed: u64) -> [LossCount; 3] {
     let counts = [
         (Loss::PluginFailed, failed),
@@ -275,7 +280,8 @@ pub fn losses(failed: u64, full: u64, untimed: u64) -> [LossCount; 3] {
     counts.map(|(loss, count)| LossCount::new(loss, count))
 }
 
-/// Whether these bytes are a value of JSON that every reader can take: one that is not nested deeply.
+/// Whether these bytes are a JSON value that every reader can take, because it is not nested
+/// deeply.
 pub fn is_json(bytes: &[u8]) -> bool {
     is_shallow(bytes) && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok()
 }
@@ -430,7 +436,7 @@ impl Sink for Events<'_, '_> {
         self.events += 1;
         let (track, name) = (self.text(counter.track), self.text(counter.series));
         let unit = self.text(counter.unit);
-        // As Kineto's counters have it: the unit is part of the series' name.
+        // The unit is a part of the series' name, as in Kineto's own counters.
         let key = match &*unit {
             "" => name.clone(),
             unit => Cow::Owned(format!("{name} {unit}")),
@@ -484,7 +490,7 @@ mod tests {
             assert!(!is_json(nested(open, close, 65).as_bytes()));
             assert!(!is_json(nested(open, close, 50_000).as_bytes()));
         }
-        // Neither side by side nor in a text.
+        // Brackets side by side or in a text do not count as depth.
         assert!(is_json(format!("[{}1]", "[],".repeat(1000)).as_bytes()));
         assert!(is_json(format!("[\"\\\"{}\"]", "[".repeat(1000)).as_bytes()));
         assert!(!is_json(b"[\"[]"));

@@ -1,18 +1,18 @@
-//! The times that plugins give. The interface wants ns since 1970, but a plugin may have them from
-//! another clock:
+//! Converts the times that plugins give. The interface asks for ns since 1970, but a plugin may
+//! take its times from another clock:
 //!
 //! | a time | is taken for |
 //! |---|---|
-//! | of the recording, or less than an hour off | UTC |
-//! | of the recording on `CLOCK_MONOTONIC`, or less than a minute off | that; it is converted, and the plugin is named |
-//! | another | one of an unknown clock: the first is placed at the recording's start, the others relative to it, and the plugin is named |
+//! | inside of the recording, or less than an hour outside | UTC |
+//! | inside of the recording if it is read as `CLOCK_MONOTONIC`, or less than a minute outside | `CLOCK_MONOTONIC`; it is converted, and a note names the plugin |
+//! | any other | an unknown clock: the first time is placed at the recording's start, the others relative to it, and a note names the plugin |
 
 use crate::view::units::{moment, plural};
 
 const HOUR: i64 = 3_600_000_000_000;
 const MINUTE: i64 = 60_000_000_000;
 
-/// When something was recorded.
+/// The time range of a recording.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     /// Begin, ns since 1970.
@@ -25,18 +25,18 @@ pub struct Window {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// UTC, as the interface has it.
+    /// A time in UTC, as the interface asks for.
     Utc(i64),
-    /// Another clock was converted, which gives ns since 1970 with the offset of the window.
+    /// A time of another clock, converted to ns since 1970 with the offset of the window.
     Other(i64),
 }
 
-/// The times of one stream of events.
+/// Converts the times of one stream of events, and counts those that are not UTC.
 #[derive(Debug, Default)]
 pub struct Times {
     monotonic: u64,
     unknown: u64,
-    /// The first time of an unknown clock.
+    /// The first time that was taken from an unknown clock.
     first: Option<i64>,
 }
 
@@ -61,7 +61,7 @@ impl Times {
         Read::Other(window.first_ns.saturating_add(ns.saturating_sub(first)))
     }
 
-    /// Returns what has to be said of the plugin.
+    /// Returns the notes about times that are not UTC.
     pub fn said(&self) -> Vec<String> {
         let mut said = Vec::new();
         if self.monotonic > 0 {
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn each_clock_is_recognised() {
-        // A recording of 2 s, 1000 s after the machine was started, in 2023.
+        // The recording lasts 2 s, began 1000 s after the machine was started, and is from 2023.
         let (begin, up) = (1_700_000_000_000_000_000, 1_000_000_000_000);
         let window =
             Window { first_ns: begin, last_ns: begin + 2_000_000_000, offset_ns: begin - up };
@@ -105,7 +105,7 @@ mod tests {
             "{:?}",
             times.said()
         );
-        // Ticks of a device, from its own start.
+        // These are ticks of a device that count from its own start.
         assert_eq!(times.read(&window, 7000), Read::Other(begin));
         assert_eq!(times.read(&window, 7900), Read::Other(begin + 900));
         assert_eq!(times.read(&window, i64::MIN), Read::Other(i64::MIN + begin));

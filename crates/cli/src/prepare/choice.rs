@@ -16,7 +16,8 @@ use crate::advice;
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// The counters of a recording. Each was opened once to check that it works.
+/// The counters of a recording, each of which was opened once to check that it works, and what else
+/// is recorded.
 pub struct Choice {
     /// Counters that the recorder reads in each call.
     pub counters: Vec<Counter>,
@@ -30,7 +31,7 @@ pub struct Choice {
     pub plugins: Option<PluginOptions>,
 }
 
-/// The result of choosing counters: all of them work here.
+/// The result of choosing counters, all of which work here.
 pub struct Chosen {
     /// Counters of threads, for the recorder.
     pub threads: Vec<Counter>,
@@ -40,8 +41,8 @@ pub struct Chosen {
     pub notes: Vec<String>,
 }
 
-/// The counters that `-e` names, all of which must work here. Without `-e`, the default counters
-/// that work.
+/// Returns the counters that `-e` names, all of which must work here. Without `-e`, returns those
+/// default counters that work.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -66,8 +67,8 @@ pub fn counters_of(
     Ok(Chosen { threads, packages, notes })
 }
 
-/// Notes about counters that also count the recorder's own work. They are printed on stderr at once
-/// and returned for the profile.
+/// Prints notes about counters that also count the recorder's own work, and returns these notes for
+/// the profile.
 pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     let notes = crate::own::notes(threads);
     for note in &notes {
@@ -76,8 +77,8 @@ pub fn own_readings(threads: &[Counter]) -> Vec<String> {
     notes
 }
 
-/// Counters for every online CPU, in groups numbered from `first`. A simulated counter belongs to
-/// no CPU.
+/// Returns counters for every online CPU, in groups numbered from `first`. A simulated counter
+/// belongs to no CPU.
 pub fn system_wide(
     lists: &[String],
     first: u16,
@@ -98,7 +99,8 @@ pub fn system_wide(
     Ok(counters)
 }
 
-/// The counters of a list. A name that appears twice is counted once, with a note on stderr.
+/// Returns the counters of a list. A name that appears twice is counted once, with a note on
+/// stderr.
 pub fn resolve(
     option: &str,
     typed: &str,
@@ -114,7 +116,8 @@ pub fn resolve(
     Ok(counters)
 }
 
-/// Fails if a counter does not work, with a message for each such counter and every remedy.
+/// Fails if a counter does not work. The failure has a message for each such counter, and all
+/// remedies.
 fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     let report = check::check(counters, machine);
     let alone = report.counters.iter().filter_map(|counter| counter.as_ref().err());
@@ -132,12 +135,12 @@ fn works(counters: &[Counter], machine: &Machine) -> Result<(), Failure> {
     Err(Failure::several(messages).hints(remedies))
 }
 
-/// A counter, or a set of counters, that does not work.
+/// Makes the failure for a counter, or a set of counters, that does not work.
 pub fn refused(problem: &check::Problem, machine: &Machine) -> Failure {
     Failure::new(&problem.message).advise(advice::for_problem(problem, machine))
 }
 
-/// If groups take turns on the PMU, says which counters are on it together.
+/// If groups take turns on the PMU, says which counters are in which group.
 fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     let groups = counters.chunk_by(|a, b| a.group == b.group);
     let names = |group: &[Counter]| {
@@ -147,7 +150,7 @@ fn multiplexing_note(counters: &[Counter]) -> Option<String> {
     (groups.len() > 1).then(|| format!("these groups may take turns: {}", groups.join(" ")))
 }
 
-/// The counters of a recording without `-e`.
+/// Returns the counters of a recording without `-e`.
 fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let kinds = defaults::asked(&variable);
@@ -162,10 +165,10 @@ fn unasked(resolver: &Resolver, machine: &Machine) -> Result<Chosen, Failure> {
     Ok(Chosen { threads, packages, notes })
 }
 
-/// A hint that says how to ask for software counters. `None` if we have no right to them here, or if a
-/// variable already says what to count. This does not open a counter: the first software counter
-/// that is opened on a machine makes the kernel change its own code, for which it stops every
-/// processor.
+/// Returns a hint that says how to ask for software counters. `None` if the user has no right to
+/// them here, or if a variable already says what to count. This does not open a counter, because
+/// opening the first software counter on a machine makes the kernel change its own code, for which
+/// it stops every processor.
 pub fn ask_for_counters(origin: Origin, resolver: &Resolver) -> Option<String> {
     let kinds = defaults::asked(&|_| None);
     let named =

@@ -1,5 +1,5 @@
-//! Facts about the machine that a recording depends on: the shared library, a place for the pool, the
-//! clock, and what counters add to a context switch.
+//! Finds out facts about the machine that a recording depends on: the shared library, a place for
+//! the pool, the clock, and the time that counters add to a context switch.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -17,9 +17,10 @@ use crate::failure::Failure;
 
 const LIBRARY: &str = "libcounterpoint.so";
 
-/// Where the shared library may be: in `../lib` relative to the program, or next to the program.
+/// Returns the places where the shared library may be: in `../lib` relative to the program, or next
+/// to the program.
 pub fn library_places() -> std::io::Result<[PathBuf; 2]> {
-    // The kernel's own word, in which no link is left.
+    // The kernel gives the path of this program with all links resolved.
     let program = std::env::current_exe()?;
     let beside = program.parent().unwrap_or(Path::new("/")).to_owned();
     let above = beside.parent().unwrap_or(Path::new("/"));
@@ -35,9 +36,9 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// The value of `LD_PRELOAD`: our library, then what the variable already names. The dynamic linker
-/// splits the value at colons and spaces, so a library whose path contains one is preloaded through
-/// a symbolic link.
+/// Returns the value of `LD_PRELOAD`: our library, then what the variable already names. The
+/// dynamic linker splits the value at colons and spaces, so a library whose path contains one is
+/// preloaded through a symbolic link.
 pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString, Failure> {
     let awkward = |path: &Path| path.to_string_lossy().contains([' ', ':', '\t', '\n']);
     let mut value = if awkward(library) {
@@ -55,11 +56,13 @@ pub(super) fn preload(library: &Path, pool_directory: &Path) -> Result<OsString,
     Ok(value)
 }
 
-/// The directory for the pool. It is on a memory file system, where writes cause no page faults
-/// once the pages are present. The second result is a warning if there is no such file system.
+/// Returns the directory for the pool. It is on a memory file system, where writes cause no page
+/// faults once the pages are present. The second result is a warning if there is no such file
+/// system.
 pub(super) fn pool_directory(profile: &Path) -> (PathBuf, Option<String>) {
     for base in places(user()) {
-        // The system's own place is everybody's, but its sticky bit protects what each user has there.
+        // Everybody can write to the system's shared place, but its sticky bit protects the files
+        // that each user has there.
         let is_safe = base == Path::new(SHARED_MEMORY) || is_private(&base);
         if is_safe && is_memory(&base) && is_writable(&base) {
             return (base.join(directory_name()), None);
@@ -83,15 +86,16 @@ fn is_memory(path: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else {
         return false;
     };
-    // SAFETY: an all-zero `statfs` is a valid value to be overwritten.
+    // SAFETY: a `statfs` consists of integers, for which zero is valid.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: `path` is a C string and `stat` outlives the call.
+    // SAFETY: `path` is a C string, and `stat` lives longer than the call.
     let known = unsafe { libc::statfs(path.as_ptr(), &mut stat) } == 0;
     known && matches!(stat.f_type as i64, TMPFS | RAMFS)
 }
 
-/// Whether only the caller can replace what it makes here. `XDG_RUNTIME_DIR` may be another user's
-/// (after `su`), and next to a pool there can be a link to the library that is preloaded.
+/// Whether only the caller can replace files in this directory. `XDG_RUNTIME_DIR` may belong to
+/// another user (after `su`), and next to a pool there can be a link to the library that is
+/// preloaded.
 fn is_private(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.uid() == user() && found.mode() & 0o022 == 0)
 }
@@ -100,11 +104,11 @@ fn is_writable(path: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else {
         return false;
     };
-    // SAFETY: `path` is a C string.
+    // SAFETY: `path` is a C string that lives longer than the call.
     unsafe { libc::access(path.as_ptr(), libc::W_OK | libc::X_OK) == 0 }
 }
 
-/// The clock that recordings on this machine use. It is determined once.
+/// Returns the clock of recordings on this machine, which is determined once.
 pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     static CHOSEN: OnceLock<ClockKind> = OnceLock::new();
     *CHOSEN.get_or_init(|| {
@@ -115,8 +119,8 @@ pub(super) fn choose_clock(machine: &Machine) -> ClockKind {
     })
 }
 
-/// What the counters add to each context switch of the program's threads. It is measured here, in 5
-/// ms, so that the program does not lose time.
+/// Measures what the counters add to each context switch of the program's threads. It is measured
+/// here, in 5 ms, so that the program does not lose time.
 pub(super) fn switch_cost(counters: &[Counter]) -> Option<SwitchCost> {
     let plan = Plan::new(counters.to_vec()).ok()?;
     machine::switches::measure(&plan).map(|found| SwitchCost {

@@ -30,9 +30,9 @@ use crate::failure::Failure;
 /// The variable that makes the dynamic linker load the agent.
 pub const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
-/// A profile that is ready to be recorded into.
+/// A profile that is ready for a recording.
 pub struct Prepared {
-    /// The profile's directory, absolute.
+    /// The absolute path of the profile's directory.
     pub directory: PathBuf,
     /// The profile's clock.
     pub clock: ClockKind,
@@ -40,28 +40,28 @@ pub struct Prepared {
     pub beside: Vec<Counter>,
     /// Environment variables that bring the agent into a program.
     pub variables: Vec<(&'static str, OsString)>,
-    /// What the manifest will say. It is not written yet: see [`Prepared::announce`].
+    /// The manifest, which is not written yet: see [`Prepared::announce`].
     pub manifest: Manifest,
     pool_directory: PathBuf,
-    /// The lock that is held until the manifest is there.
+    /// The lock that is held until the manifest exists.
     lock: Option<DirectoryLock>,
-    /// The pool and the profile's directory, held open so that both keep their inode numbers: some
-    /// file systems assign new ones to a file that nobody has open.
+    /// The pool and the profile's directory. They are kept open so that both keep their inode
+    /// numbers: some file systems give a file a new number if nobody has it open.
     #[expect(dead_code, reason = "only held")]
     held: [fs::File; 2],
-    /// Counters of this command itself, which are open as long as it runs.
+    /// Counters that this command keeps open for as long as it runs.
     #[expect(dead_code, reason = "only kept open")]
     kept_open: Option<ThreadCounters<'static>>,
 }
 
 impl Prepared {
-    /// Removes everything that was made, if the program could not be started after all.
+    /// Removes everything that was made, for a program that could not be started after all.
     pub fn discard(self) {
         drop(Undo { directories: vec![self.directory, self.pool_directory] });
     }
 
-    /// Writes the manifest, which makes the directory a profile. With `watched`, the recording is over
-    /// when that process ends, and not when this one does.
+    /// Writes the manifest, which makes the directory a profile. With `watched`, the recording is
+    /// over when that process ends, and not when this process ends.
     ///
     /// # Errors
     /// Fails if the manifest cannot be written. Then everything that was made is removed.
@@ -78,22 +78,22 @@ impl Prepared {
         Ok(self)
     }
 
-    /// Lets other commands continue, because the manifest exists now.
+    /// Releases the lock, so that other commands continue. The manifest exists now.
     pub fn is_announced(&mut self) {
         self.lock = None;
     }
 
-    /// Counts a loss that no recording process can count.
+    /// Counts a loss that no recorded process can count itself.
     pub fn lose(&self, loss: Loss) {
         use std::os::unix::ffi::OsStrExt;
         let pool = self.pool_directory.join(POOL_NAME);
         if let Ok(pool) = std::ffi::CString::new(pool.as_os_str().as_bytes()) {
-            // If even this fails, there is no profile either.
+            // If this fails, the pool is gone, and there is no profile that could show the loss.
             let _ = record::pool::with_guarded_run_row(&pool, |row| row.lose(loss, 1, 0));
         }
     }
 
-    /// Removes what is left next to the pool once the pool itself is gone.
+    /// Removes the pool's directory if the pool itself is gone.
     pub fn tidy(&self) {
         if !self.pool_directory.join(POOL_NAME).exists() {
             let _ = fs::remove_dir_all(&self.pool_directory);
@@ -101,7 +101,7 @@ impl Prepared {
     }
 }
 
-/// Removes the directories that were made when dropped, unless they were taken out before.
+/// Removes the directories in the list when it is dropped.
 struct Undo {
     directories: Vec<PathBuf>,
 }
@@ -114,8 +114,8 @@ impl Drop for Undo {
     }
 }
 
-/// Makes the profile in `directory`, but for its manifest, which the caller writes when it is known
-/// what is watched. If this fails, it removes what it made.
+/// Makes the profile in `directory` except for its manifest. The caller writes that when it is
+/// known which process is watched. If this fails, it removes everything that it made.
 pub fn make(
     recording: &Recording,
     choice: Choice,
@@ -129,7 +129,8 @@ pub fn make(
         mean(plugins, program);
     }
     let clock = choose_clock(machine);
-    // With a budget, counters are only open during the calls in which they are read.
+    // With a budget, counters are only open during the calls in which they are read, so context
+    // switches do not cost more.
     let switch_cost = recording.budget.map_or_else(|| switch_cost(&counters), |_| None);
     let keeping = recording.budget.filter(|part| *part > 0.0 && origin == Origin::Run);
     let kept_open = keeping.and_then(|_| keep_open(&counters));
@@ -150,7 +151,7 @@ pub fn make(
     let owner = owner(&directory, id).map_err(Failure::new)?;
     let layout = recording.pool_layout();
     let created = record::pool::create_with(&pool, &owner, layout).or_else(|_| {
-        // Pools that nobody uses any more may take the room.
+        // The memory may be full of pools that nobody uses any more.
         crate::orphans::remove_old();
         let _ = fs::remove_file(&pool);
         record::pool::create_with(&pool, &owner, layout)
@@ -174,7 +175,7 @@ pub fn make(
         plugins,
         snapshots: vec![first, Snapshot::take(clock)],
     };
-    // A session reads its run file in any case.
+    // A session reads its run file in any case, so the name need not say that there are plugins.
     let at_start = run_file.plugins.is_some() && origin != Origin::Session;
     let name = if at_start { RUN_FILE_WITH_PLUGINS_NAME } else { RUN_FILE_NAME };
     let run_path = directory.join(name);
@@ -200,8 +201,8 @@ pub fn make(
             Failure::new(format!("write {}: {why}", pool.display()))
         })?;
     }
-    // Written while the pool is held open: a process that looks for unused pools sees that this one
-    // is in use.
+    // The manifest is written while the pool is held open, so a process that looks for unused pools
+    // sees that this one is in use.
     let opened = fs::File::options().write(true).open(&pool);
     let held = opened.and_then(|pool| Ok([pool, fs::File::open(&directory)?]));
     let preload = preload(&library, &pool_directory)?;
@@ -234,18 +235,19 @@ pub fn make(
     })
 }
 
-/// Opens the counters for this command itself, as long as it runs. The kernel patches its own code
-/// when the first user of a kind of counter appears and when the last one goes: each takes 40 µs,
-/// sometimes 10 ms (measured with Linux 6.18). With a budget, the program opens and closes counters
-/// often; then it is not the first nor the last.
+/// Opens the counters for this command itself, for as long as it runs. The kernel patches its own
+/// code when the first user of a kind of counter appears and when the last one goes. Each time
+/// takes 40 µs, sometimes 10 ms (measured with Linux 6.18). With a budget, the program opens and
+/// closes counters often; because this command has them open, the program is neither the first user
+/// nor the last.
 fn keep_open(counters: &[Counter]) -> Option<ThreadCounters<'static>> {
     let plan: &'static Plan = Box::leak(Box::new(Plan::new(counters.to_vec()).ok()?));
     let mut open = ThreadCounters::closed();
-    // If this fails, counters only cost more.
+    // If the counters cannot be opened, the program's counters only cost more.
     open.open(plan).ok().map(|()| open)
 }
 
-/// A manifest with everything that is known about the machine and the command.
+/// Returns a manifest with everything that is known about the machine and the command.
 pub fn manifest(
     recording: &Recording,
     machine: &Machine,
@@ -286,12 +288,14 @@ pub fn manifest(
     }
 }
 
-/// Whether a host must announce each call. In a session, the program itself reads how often each op was called.
+/// Whether a host must announce each call. In a session, the program itself can ask how often each
+/// op was called, so the numbers must be exact.
 fn exact_counts(recording: &Recording, origin: Origin) -> bool {
     recording.exact_counts || recording.budget.is_some() && origin == Origin::Session
 }
 
-/// How many processors are online; where the kernel does not show its files, how many we may use.
+/// Returns the number of online processors, or, if the kernel does not show its files, the number
+/// that this process may use.
 fn logical_cpus(machine: &Machine) -> u32 {
     let listed = machine.read_trimmed("sys/devices/system/cpu/online");
     match listed.and_then(|list| parse_cpus(&list)) {
@@ -300,11 +304,11 @@ fn logical_cpus(machine: &Machine) -> u32 {
     }
 }
 
-/// The names of this machine and its kernel.
+/// Returns the names of this machine and its kernel.
 fn names() -> (String, String) {
-    // SAFETY: zeroed, it is a valid value to be overwritten.
+    // SAFETY: a `utsname` consists of characters, for which zero is valid.
     let mut found: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` lives for the call. If it fails, both names stay empty.
+    // SAFETY: `found` lives longer than the call. If the call fails, both names stay empty.
     unsafe { libc::uname(&mut found) };
     let text = |field: &[std::ffi::c_char]| {
         let bytes: Vec<u8> =

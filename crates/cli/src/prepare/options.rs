@@ -1,4 +1,4 @@
-//! What the user asked for: the options of the commands that record.
+//! The options of the commands that record.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::metrics::MetricArgs;
 use crate::naming::Naming;
 
-/// Where a profile goes if nobody says where.
+/// The path of the profile if the user names none.
 const DEFAULT_OUTPUT: &str = "counterpoint.cpt";
 
 /// What to record and where to.
@@ -96,7 +96,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Takes what `counterpoint.toml` says about what was not asked for.
+    /// Uses the values of `counterpoint.toml` for options that the user did not give.
     pub fn configure(&mut self) -> Result<(), Failure> {
         config::load()?;
         let asked = |name: &str| std::env::var_os(name).is_some_and(|list| !list.is_empty());
@@ -118,18 +118,20 @@ impl Recording {
         Ok(())
     }
 
-    /// Where the profile goes.
+    /// Returns the path of the profile.
     pub fn output(&self) -> &Path {
         self.output.as_deref().unwrap_or(Path::new(DEFAULT_OUTPUT))
     }
 
-    /// The layout of the pool: a page for each thread that records calls, and one for its loops.
+    /// Returns the layout of the pool: a page for each thread that records calls, and one for its
+    /// loops.
     pub fn pool_layout(&self) -> Layout {
         let pages = if self.loops.is_some() { 2 } else { 1 };
         Layout::with_pages(pages * self.max_threads.unwrap_or(0) as usize)
     }
 
-    /// The place in a distributed job: what the options say, or else the launcher of this command.
+    /// Returns the place in a distributed job: from the options, or else from the variables of the
+    /// launcher of this command.
     pub fn job(&self) -> Option<Job> {
         match self.rank {
             Some(rank) => Some(Job { rank, size: self.world_size }),
@@ -141,10 +143,12 @@ impl Recording {
         }
     }
 
-    /// The variables that say to the program what the options say.
+    /// Returns the environment variables that tell the program the rank and the number of ranks of
+    /// the options.
     pub fn job_variables(&self) -> impl Iterator<Item = (&'static str, OsString)> {
         let rank = self.rank.map(|rank| (RANK_VARIABLE, rank.to_string().into()));
-        // A number of ranks that somebody has set before belongs to another rank.
+        // A number of ranks that is in the environment already belongs to another rank, so it is
+        // replaced or emptied.
         let size = self.rank.map(|_| self.world_size.map_or(String::new(), |n| n.to_string()));
         rank.into_iter().chain(size.map(|size| (WORLD_SIZE_VARIABLE, size.into())))
     }
@@ -199,7 +203,7 @@ fn budget(text: &str) -> Result<f64, String> {
         Some(number) => (number, 100.0),
         None => (text, 1.0),
     };
-    // Rust also reads `inf`, `nan` and `1e-3`.
+    // Rust would also parse `inf`, `nan` and `1e-3`.
     let is_plain = !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let number: f64 = match number.parse() {
         Ok(number) if is_plain => number,

@@ -16,12 +16,12 @@ use profile::unfinished;
 
 use crate::failure::Failure;
 
-/// The absolute path of the profile, normalized by components: `x.cpt/` becomes `x.cpt`.
+/// Returns the absolute path of the profile, normalized by components: `x.cpt/` becomes `x.cpt`.
 pub fn place(output: &Path) -> Result<PathBuf, Failure> {
     let absolute = std::path::absolute(output)
         .map_err(|e| Failure::new(format!("output {}: {e}", output.display())))?;
     let directory: PathBuf = absolute.components().collect();
-    // A symbolic link stays where it is; what it points to is replaced.
+    // A symbolic link stays where it is; the directory that it points to is replaced.
     match fs::symlink_metadata(&directory) {
         // In a directory that everybody may write to, anybody can create a link.
         Ok(found) if found.is_symlink() && ![user(), 0].contains(&found.uid()) => {
@@ -45,9 +45,9 @@ pub fn make_directory(path: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::new(format!("create {}: {e}", path.display())))
 }
 
-/// Lets one command at a time look for a free place and write its manifest there. Otherwise, if two
-/// commands started at the same moment, the second could find a directory that is not yet a
-/// profile, or remove one that is still empty.
+/// A lock with which one command at a time looks for a free place and writes its manifest there.
+/// Otherwise, if two commands started at the same moment, the second could find a directory that is
+/// not yet a profile, or remove one that is still empty.
 ///
 /// This is a lock on the parent directory, which needs no file and ends with the process. If such
 /// locks are not supported, or another process holds the lock for too long, the command continues
@@ -64,7 +64,7 @@ impl DirectoryLock {
         };
         let Ok(around) = fs::File::open(around) else { return Self(None) };
         let since = std::time::Instant::now();
-        // SAFETY: a descriptor of our own.
+        // SAFETY: `around` is an open descriptor, and `flock` takes no pointer.
         while unsafe { libc::flock(around.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             let held = std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock;
             if !held || since.elapsed() > PATIENCE {
@@ -76,8 +76,9 @@ impl DirectoryLock {
     }
 }
 
-/// Moves an earlier profile out of the way, as perf does with its data files, and removes what a
-/// command left that was killed before it wrote the manifest. `lock` is the lock for this directory.
+/// Moves an earlier profile out of the way, as perf does with its data files. Also removes the
+/// files of a command that was killed before it wrote the manifest. `lock` is the lock for this
+/// directory.
 pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
     let Ok(found) = fs::symlink_metadata(directory) else { return Ok(()) };
     let refuse = |why: &str| {
@@ -97,7 +98,7 @@ pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
         if series.iter().any(|(_, run)| run.origin != Origin::Env && !is_over(run)) {
             return Err(refuse("a program is still recording into it"));
         }
-        // A series that was killed has left runs with content in memory.
+        // A series that was killed may have runs whose records are still in memory.
         for (path, _) in series.iter().filter(|(_, run)| run.state != State::Finished) {
             collect(path, Closing::Now).map_err(Failure::new)?;
         }
@@ -117,22 +118,24 @@ pub fn make_way(directory: &Path, lock: &DirectoryLock) -> Result<(), Failure> {
         ))
         .hint("wait until the program has ended, or choose another place with -o DIR"));
     }
-    // The earlier profile gets what its interrupted recording left in memory, before it is moved.
+    // Before the earlier profile is moved, it gets the records that its interrupted recording left
+    // in memory.
     collect(directory, Closing::Now).map_err(Failure::new)?;
     move_away(directory, &found, &refuse)
 }
 
-/// A series that is being recorded: a lock on its description, which ends with the process.
+/// A lock on the description of a series, which marks the series as being recorded. The lock ends
+/// with the process.
 pub struct Running {
     _locked: Option<fs::File>,
 }
 
 impl Running {
-    /// Takes the lock of the series in `directory`, which was just made. If such locks are not supported
-    /// there, the series is recorded without.
+    /// Takes the lock of the series in `directory`, which was just made. If such locks are not
+    /// supported there, the series is recorded without a lock.
     pub fn lock(directory: &Path) -> Self {
         let file = fs::File::open(directory.join(SERIES_NAME)).ok();
-        // SAFETY: a descriptor of our own.
+        // SAFETY: `file` is an open descriptor, and `flock` takes no pointer.
         let lock = |file: &fs::File| unsafe {
             libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0
         };
@@ -143,12 +146,13 @@ impl Running {
 /// Whether a command is still recording the series in `directory`.
 fn is_running(directory: &Path) -> bool {
     let Ok(file) = fs::File::open(directory.join(SERIES_NAME)) else { return false };
-    // SAFETY: a descriptor of our own; the lock ends with it.
+    // SAFETY: `file` is an open descriptor, and `flock` takes no pointer. A lock that this call
+    // takes ends when `file` is closed.
     let held = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0;
     held && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock
 }
 
-/// All runs of a series with their manifests; `None` if the directory is not one.
+/// Returns the runs of a series with their manifests; `None` if the directory is not a series.
 fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     let series = Series::read_in(&Dir::open(directory).ok()?).ok()?;
     let rounds = 1..=series.rounds.min(MOST_ROUNDS);
@@ -158,7 +162,7 @@ fn series_at(directory: &Path) -> Option<Vec<(PathBuf, Manifest)>> {
     Some(paths.filter_map(read).collect())
 }
 
-/// Moves an earlier profile or series to `DIR.old`, whose own content is removed.
+/// Moves an earlier profile or series to `DIR.old`. An older profile or series there is removed.
 fn move_away(
     directory: &Path,
     found: &fs::Metadata,

@@ -1,4 +1,5 @@
-//! Which profiler plugins the recorded programs load: the options, and what the run file says.
+//! The options that say which profiler plugins the recorded programs load, and the part of the run
+//! file that they become.
 
 use std::path::{Path, PathBuf};
 
@@ -52,31 +53,31 @@ pub struct PluginArgs {
     pub programs: Vec<String>,
 }
 
-/// Programs that start others and do nothing on a device themselves. A plugin in them would only
-/// cost time, and would record a second time what belongs to the machine.
+/// Programs that start others and do nothing on a device themselves. A plugin in such a program
+/// would only cost time, and would record the events of the whole machine a second time.
 const STARTERS: &str = "sh bash dash zsh ksh fish busybox env timeout nice nohup setsid stdbuf taskset \
                         numactl time xargs make ninja cmake git counterpoint pyenv";
 
-/// The small programs that scripts are made of. A launcher of pyenv's runs thirty of them for one
-/// Python. They load plugins only if they are the recorded program itself.
+/// The small programs that scripts are made of. One of pyenv's launchers runs thirty of these
+/// programs for one Python. They load plugins only if they are the recorded program itself.
 const TOOLS: &str = "awk gawk mawk basename cat chmod cp cut date dirname echo expr find grep head hostname \
                      id ldconfig ldd ln ls mkdir mktemp mv ps pwd readlink realpath rm sed seq sleep sort \
                      tail tr uname which";
 
-/// Has the program that is recorded load plugins, also if it is a small one.
+/// Lets the recorded program load plugins, also if it is one of the small programs.
 pub fn mean(options: &mut PluginOptions, program: &str) {
     let name = program.rsplit('/').next().unwrap_or_default();
     options.except.retain(|except| except != name || STARTERS.split(' ').any(|word| word == name));
 }
 
-/// How often plugins are asked for their events unless the user says otherwise.
+/// The time between two requests for a plugin's events, unless the user gives another one.
 const FLUSH_MS: u64 = 1000;
 
 impl PluginArgs {
-    /// What the run file says; `None` if there are no plugins.
+    /// Returns what the run file says about plugins; `None` if there are none.
     ///
     /// # Errors
-    /// A plugin or a kind that was named does not exist.
+    /// A plugin or a kind that the user named does not exist.
     pub fn resolve(&self, origin: Origin) -> Result<Option<PluginOptions>, Failure> {
         let files = match self.plugins.is_empty() {
             false => files(&self.plugins)?,
@@ -117,8 +118,9 @@ impl PluginArgs {
     }
 }
 
-/// The plugins of the directory in the variable of Kineto's hosts. The variable may be meant for
-/// another host, so a directory that cannot be used does not keep the program from running.
+/// Returns the plugins of the directory in the variable of Kineto's hosts. The variable may be
+/// meant for another host, so a directory that cannot be used does not keep the program from
+/// running.
 fn of_variable() -> Vec<PathBuf> {
     let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|value| !value.is_empty());
     let Some(directory) = directory else { return Vec::new() };
@@ -129,7 +131,8 @@ fn of_variable() -> Vec<PathBuf> {
     })
 }
 
-/// The program may have another working directory when it loads the file.
+/// Returns the absolute path of a plugin, because the program may have another working directory
+/// when it loads the file.
 fn absolute(file: &Path) -> Result<String, Failure> {
     let failed = |why: &str| Failure::new(format!("plugin {}: {why}", file.display()));
     let path = std::path::absolute(file).map_err(|e| failed(&e.to_string()))?;

@@ -25,11 +25,11 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// The schema of the JSON that `report --by between` prints.
 const SCHEMA: &str = "counterpoint.between/1";
 
-/// In a table for people, names in the second column are shortened to a quarter of the width, within these
-/// bounds: numbers matter more than whole names.
+/// In a table for people, names in the second column are shortened to a quarter of the width,
+/// within these bounds, because the numbers matter more than whole names.
 const BEFORE: [usize; 2] = [20, 36];
 
-/// Columns and their meanings.
+/// The labels and the explanations of columns.
 pub const EXPLAINED: [(&str, &str); 4] = [
     ("after: ", "the op whose call ended last on the thread; before: the op that began next"),
     ("(end): ", "the last moment that is known of the thread"),
@@ -40,8 +40,8 @@ pub const EXPLAINED: [(&str, &str); 4] = [
     ("p50: ", "half of the gaps are at most so long; of more than 64 gaps it is known to 0.8 %"),
 ];
 
-/// The gaps for a page: the table, and the op after which each row is. `None` if they are not known, or
-/// if there are none.
+/// Returns the gaps for a page: the table, and for each row the op before the gap. `None` if the
+/// gaps are not known, or if there are none.
 pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)> {
     let rows: Vec<&Gap> = gaps.rows.iter().collect();
     let mut table = columns(profile, gaps, &rows, &Sides::new(profile, gaps), None);
@@ -51,7 +51,6 @@ pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)
     (!rows.is_empty()).then(|| (table, rows.iter().map(key).collect()))
 }
 
-/// Prints the report.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let options = Options { by: By::Thread, raw: args.raw, gaps: true, ..Options::default() };
     let Some(gaps) = summarize(profile, &options).gaps else {
@@ -93,7 +92,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // Before filtering.
+            // These sums are of all gaps, also those that a filter leaves out.
             wall_ns: gaps.wall_ns,
             between_ns: gaps.between_ns,
             recorder_ns: gaps.recorder_ns,
@@ -162,7 +161,7 @@ fn columns(
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// With this row, the rows add up to the whole time between calls.
+/// Adds a row for the recorder. With this row, the rows add up to the whole time between calls.
 fn add_recorder(table: &mut Table, gaps: &Gaps) {
     if gaps.recorder_ns >= 0.5 {
         table.add_rest(|column| match column {

@@ -1,6 +1,6 @@
-//! `report DATASET`: the ranks of a job side by side, and ops over all ranks.
+//! `report DATASET`: shows the ranks of a job side by side, and ops over all ranks.
 //!
-//! All numbers are those of [`analysis::across`]. Each form of the answer says what is incomplete in the
+//! All numbers come from [`analysis::across`]. Each format also says what is incomplete in the
 //! dataset.
 
 use std::io::{self, Write};
@@ -29,10 +29,10 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The schema of the JSON that `report DATASET` prints.
 const SCHEMA: &str = "counterpoint.ranks/1";
-/// At most this many gaps are named one by one.
+/// At most this many gaps are named; the others are only counted.
 const MOST_NAMED: usize = 20;
 
-/// The meanings of columns, by their names.
+/// The explanations of columns, by the columns' names.
 const EXPLAINED: [(&str, &str); 7] = [
     ("self_ns", "self: time in ops, without the calls inside of them"),
     ("of_mean", "of mean: the rank's self time as a multiple of the mean over the ranks"),
@@ -56,12 +56,12 @@ const EXPLAINED: [(&str, &str); 7] = [
 /// A dataset that was read.
 struct Opened {
     runs: Vec<RunAcross>,
-    /// What is incomplete, one sentence each.
+    /// What is incomplete in the dataset, one sentence each.
     gaps: Vec<String>,
 }
 
-/// Opens a dataset and reads the records of its ranks. From then on, the process may only do what the view
-/// needs.
+/// Opens a dataset and reads the records of its ranks. Before that, gives up all rights that the
+/// view does not need.
 fn read(args: &Args, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> {
     let dir = &args.profile;
     confine(None, needs);
@@ -122,7 +122,7 @@ fn align(dataset: &Dataset, only: &Only, run: &mut RunAcross, glob: &str) -> Res
     Ok(())
 }
 
-/// Options that need more than the sums of a dataset.
+/// Refuses options that need more than the sums that a dataset has.
 fn refuse(args: &Args, by: RowKind) -> Result<(), Failure> {
     let given = [
         (args.tree, "--tree"),
@@ -156,7 +156,6 @@ fn refuse(args: &Args, by: RowKind) -> Result<(), Failure> {
     }
 }
 
-/// Prints the report.
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     let by = args.by.unwrap_or_default();
     refuse(args, by)?;
@@ -189,7 +188,8 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     output(args, &rows, text, document)
 }
 
-/// What is incomplete, in a number of lines that can be read.
+/// Returns lines about what is incomplete. Only the first gaps are named, so that the lines can be
+/// read.
 fn gaps(opened: &Opened) -> Vec<String> {
     let mut lines: Vec<String> = opened.gaps.iter().take(MOST_NAMED).cloned().collect();
     match opened.gaps.len().saturating_sub(MOST_NAMED) {
@@ -203,7 +203,7 @@ fn all_sentences(runs: &[RunAcross]) -> Vec<String> {
     runs.iter().flat_map(|run| sentences(run, runs.len() > 1)).collect()
 }
 
-/// The meanings of the columns that a table has.
+/// Returns the explanations of the columns that a table has.
 fn explained(table: &Table) -> impl Iterator<Item = &'static str> + '_ {
     let has = |name: &str| table.columns.iter().any(|column| column.name == name);
     EXPLAINED.iter().filter(move |(name, _)| has(name)).map(|(_, text)| *text)
@@ -249,12 +249,13 @@ fn own(sums: &Sums) -> Option<Value> {
     sums.own_ns.map(|ns| Value::Ns(ns as f64))
 }
 
-/// For the marks of estimates. The interval of a self time is not known.
+/// Returns the margin for the mark of an estimated self time. It is infinite, because the interval
+/// of a self time is not known.
 fn margin(sums: &Sums) -> Option<f64> {
     sums.is_estimate.then_some(f64::INFINITY)
 }
 
-/// A column that only says something if there are several runs.
+/// Returns the column with the run, which is only shown if there are several runs.
 fn run_column(runs: &[RunAcross], of_rows: Vec<Option<Value>>) -> Column {
     match runs.len() {
         0 | 1 => Column::for_programs("run", of_rows),
@@ -262,7 +263,7 @@ fn run_column(runs: &[RunAcross], of_rows: Vec<Option<Value>>) -> Column {
     }
 }
 
-/// A table with a row for each rank.
+/// Returns a table with a row for each rank.
 fn of_ranks(runs: &[RunAcross]) -> Table {
     let all: Vec<(&RunAcross, &RankAcross)> =
         runs.iter().flat_map(|run| run.ranks.iter().map(move |rank| (run, rank))).collect();
@@ -317,7 +318,7 @@ fn of_ranks(runs: &[RunAcross]) -> Table {
     Table::new(columns, (0..rows).collect())
 }
 
-/// A table with a row for each op of each run.
+/// Returns a table with a row for each op of each run.
 fn of_ops(runs: &[RunAcross], filter: Option<&str>) -> Table {
     let all: Vec<(&RunAcross, &OpAcross)> =
         runs.iter().flat_map(|run| run.ops.iter().map(move |op| (run, op))).collect();
@@ -355,7 +356,7 @@ struct Document<'a> {
     dataset: String,
     /// The most important findings, in words.
     sentences: Vec<String>,
-    /// What is missing or left out.
+    /// What is missing in the dataset or was left out.
     incomplete: &'a [String],
     sort: &'a str,
     filter: Option<&'a str>,
@@ -370,7 +371,7 @@ struct RunOut<'a> {
     calls: Option<i128>,
     self_ns: Option<i128>,
     imbalance: Option<f64>,
-    /// The ranks that stand out, the slowest first.
+    /// The ranks that stand out; the slowest comes first.
     slow: Vec<SlowOut<'a>>,
 }
 
@@ -424,7 +425,7 @@ fn document<'a>(opened: &'a Opened, args: &'a Args, sort: &'a str, rows: &Table)
     }
 }
 
-/// Writes the page: both tables, and the same sentences.
+/// Writes the page with both tables and the same sentences.
 fn write_page(path: &Path, args: &Args, opened: &Opened) -> Result<ExitCode, Failure> {
     let mut tables = [of_ranks(&opened.runs), of_ops(&opened.runs, None)];
     tables[0].sort("above")?;

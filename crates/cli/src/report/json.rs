@@ -1,4 +1,5 @@
-//! The report as one JSON document, which `docs/schema.md` describes. Missing values are `null`.
+//! Writes the report as one JSON document, which `docs/schema.md` describes. Missing values are
+//! `null`.
 
 use std::io::{self, Write};
 
@@ -24,7 +25,7 @@ use crate::view::usage::UsageOut;
 /// The schema of the JSON that `report` prints.
 pub const REPORT_SCHEMA: &str = "counterpoint.report/1";
 
-/// All rows. Each is made only when it is written.
+/// Serializes all rows. Each row is made only when it is written.
 struct RowsOut<'a> {
     overview: &'a Overview<'a>,
     order: &'a [usize],
@@ -37,7 +38,7 @@ impl Serialize for RowsOut<'_> {
     }
 }
 
-/// A sum: a whole number if it is one.
+/// A sum, which is written as a whole number if it is one.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum SumOut {
@@ -73,7 +74,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
         by: name_of(overview.by),
         sort: report.sort,
         filter: overview.filter,
-        // These members are absent if they were not asked for.
+        // These members are absent if the user did not ask for them.
         kind?: overview.places[0],
         device?: overview.places[1],
         stream?: overview.places[2],
@@ -86,16 +87,17 @@ fn document(report: &Report<'_>) -> impl Serialize {
             devices?: Some(devices).filter(|devices| *devices > 0),
             calls: summary.calls,
             dispatches: summary.dispatches,
-            // This and `self_ns` are null only if calls were counted and not timed.
+            // This member and `self_ns` are null only if calls were counted and not timed.
             duration_ns: total,
             self_ns: total,
-            // The rest of the threads' wall times, after `self_ns`.
+            // The part of the threads' wall times outside of calls; `self_ns` is the part in calls.
             between_ns: summary.between(profile),
             overlapping_calls: summary.overlapping,
             spans?: Some(summary.apart.spans).filter(|n| *n > 0),
             bookkeeping_calls?: Some(summary.apart.bookkeeping).filter(|n| *n > 0),
         },
-        // These two are of all calls, and absent from a report of some of them.
+        // These two members are about all calls, so they are absent if the report shows only some
+        // calls.
         around?: summary.around(profile).filter(|_| is_whole).map(|of| object! {
             ..key: key_out(profile, of.key),
             total_ns: of.total_ns,
@@ -106,7 +108,7 @@ fn document(report: &Report<'_>) -> impl Serialize {
             ..key: key_out(profile, Key::Op(of.op)),
             share: of.share,
         }),
-        // Only in a run with a budget.
+        // Present only in a run with a budget.
         sampled?: sampled::json(overview),
         rows: RowsOut { overview, order: &report.table.order },
         processes: (0..profile.processes.len()).map(|i| process(overview, i)).collect::<Vec<_>>(),
@@ -146,7 +148,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     let sampled = row.sampled.as_deref();
     let calls_known = sampled.is_none_or(|sampled| sampled.calls.is_some());
     let total_known = sampled.is_none_or(|sampled| sampled.total.is_some());
-    // Too few calls were timed to say how far off the total is.
+    // False if too few calls were timed to know the error of the total.
     let range_known = sampled.is_none_or(|s| s.total.is_some_and(|total| total.interval.is_some()));
     let self_known = sampled.is_none_or(|sampled| sampled.self_known) && total_known;
     let quantiles_known = sampled.is_none_or(|sampled| sampled.effective.is_some());
@@ -155,7 +157,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     object! {
         ..key: key_out(profile, row.key),
         calls: of_pass.calls.filter(|_| calls_known),
-        // Calls inside of other calls of the row, which `calls` leaves out.
+        // The number of calls inside of other calls of the row. `calls` does not include them.
         inner_calls?: Some(of_pass.inner).filter(|n| *n > 0),
         dispatches: of_pass.dispatches,
         // Durations are null only if the calls were counted and not timed.
@@ -189,7 +191,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     total: counter.map(|c| sum_out(c.value, c)),
                     per_call: counter.map(|c| c.mean().value),
                     calls: counter.map_or(0, |c| c.calls),
-                    // The part of the value that empty calls read.
+                    // The part of the value that is due to the recorder: what empty calls read.
                     empty_share: counter.and_then(|c| c.empty_share()),
                     // Absent if nothing was subtracted.
                     intervals?: counter
@@ -198,7 +200,7 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     // This and the next field are present only if counters took turns in the run.
                     estimated_calls?: multiplex.then(|| counter.map_or(0, |c| c.estimated)),
                     covered?: counter.and_then(|c| c.covered()),
-                    // Only in a run with a budget.
+                    // Present only in a run with a budget.
                     sampled?: sampled::counter(row, i),
                 }
             })
@@ -213,7 +215,8 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
                     name: &metric.name,
                     unit: &metric.unit.name,
                     value: of_row.value,
-                    // Absent without a value, or if what empty calls read was not calibrated.
+                    // Absent if the metric has no value, or if it is not known what empty calls
+                    // read.
                     low?: of_row.interval.map(|[low, _]| low),
                     high?: of_row.interval.map(|[_, high]| high),
                     calls: of_row.calls,
@@ -226,17 +229,17 @@ fn row<'a>(overview: &'a Overview<'_>, row: &'a Row) -> impl Serialize {
     }
 }
 
-/// Whether the error of a counter's sum is known. It is if the reading of empty calls was calibrated, and,
-/// where calls were drawn, if enough of them were.
+/// Whether the error of a counter's sum is known. The reading of empty calls must have been
+/// calibrated, and, if only a sample of the calls was timed, the sample must be large enough.
 fn has_range(sampled: Option<&SampledRow>, counter: usize, total: &CounterTotal) -> bool {
     let of_sample = sampled.and_then(|row| *row.counters.get(counter)?);
     total.brackets.is_some() && of_sample.is_none_or(|sample| sample.total.interval.is_some())
 }
 
-/// A counter's sum. It is a whole number if nothing was subtracted from it, or if what was subtracted
-/// is exact and whole.
+/// Returns a counter's sum. It is a whole number if nothing was subtracted from it, or if an exact
+/// whole number was subtracted.
 fn sum_out(value: Estimate, counter: CounterTotal) -> SumOut {
-    /// Up to this value, each whole number can be a double.
+    /// Every whole number up to this value can be written as a double.
     const MOST: f64 = (1u64 << 53) as f64;
     let is_whole = value.is_exact() && value.value.fract() == 0.0 && value.value.abs() < MOST;
     if value.value == counter.total as f64 {
@@ -255,7 +258,8 @@ fn process(overview: &Overview<'_>, index: usize) -> impl Serialize {
         pid: process.id.pid,
         start_time: process.id.start_time,
         generation: process.id.generation,
-        // The place of the process in a distributed job, and the index of the profile that was merged.
+        // The place of the process in a distributed job, and in a merged profile the index of the
+        // member that it comes from.
         rank?: process.job.map(|job| job.rank),
         world_size?: process.job.and_then(|job| job.size),
         member?: Some(process.member).filter(|_| !overview.profile.members.is_empty()),
@@ -276,7 +280,7 @@ fn thread(overview: &Overview<'_>, time: &ThreadTime) -> impl Serialize {
         name: &overview.profile.processes[time.process].threads[time.thread].name,
         calls: time.calls,
         wall_ns: time.wall_ns,
-        // This and the next two fields are null only if the times of some calls are not known.
+        // This member and the next two are null only if the times of some calls are not known.
         dispatch_ns: time.dispatch_known.then_some(time.dispatch_ns),
         no_dispatch_ns: time.dispatch_known.then(|| time.no_dispatch_ns()),
         recorder_ns: time.dispatch_known.then_some(time.recorder_ns),

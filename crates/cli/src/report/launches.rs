@@ -1,4 +1,5 @@
-//! `report --by launch`: what ops launched on devices, from the ids that plugins got (`run --plugin-ids`).
+//! `report --by launch`: shows the work that ops launched on devices. The profile knows the op of
+//! an activity by the id that the plugin got (`run --plugin-ids`).
 
 use std::io;
 use std::process::ExitCode;
@@ -18,7 +19,8 @@ use crate::view::text::table;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// Everything that ops launched, for a page. `None` if nothing has the id of an op.
+/// Returns a table of all work that ops launched, for a page. `None` if no activity has the id of
+/// an op.
 pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let Launched { rows, total_ns, .. } = by_launch(profile, &activities).map_err(Failure::new)?;
@@ -26,10 +28,9 @@ pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
     Ok((!rows.is_empty()).then_some(table))
 }
 
-/// The meanings of the columns.
+/// The explanation of the columns.
 pub const EXPLAINED: &str = "total: durations on devices, which may be later than the op itself; share: of all that ops launched";
 
-/// Prints the report.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let Launched { mut rows, total_ns, of_no_op } =
@@ -46,7 +47,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     });
     let table = columns(&rows, total_ns);
     let mut table = Table::new(table, (0..rows.len()).collect());
-    // The rows are sorted by the time that their op took on devices, which is in no column.
+    // The rows are already sorted by the time of the work that their op launched, which is in no
+    // column.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
@@ -57,9 +59,10 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort: args.sort.as_deref().unwrap_or("total"),
             filter: args.filter.as_deref(),
-            // Durations of all activities with the id of an op, before filtering.
+            // The durations of all activities with the id of an op, also those that a filter leaves
+            // out.
             total_ns,
-            // Activities whose id is of no recorded op.
+            // The number of activities whose id belongs to no recorded op.
             of_no_op,
             rows: table.order.iter().map(|row| out_of(&rows[*row])).collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),

@@ -22,7 +22,7 @@ use crate::view::overview::{Overview, name_of};
 use crate::view::table::Table;
 use crate::view::units;
 
-/// The groupings of calls besides that by op.
+/// The groupings of calls besides the one by op.
 const OTHERS: [(By, &str); 7] = [
     (By::Thread, "Threads"),
     (By::Cpu, "CPUs"),
@@ -33,7 +33,7 @@ const OTHERS: [(By, &str); 7] = [
     (By::Stream, "Streams"),
 ];
 
-/// The meanings of these columns.
+/// The explanations of columns, by the columns' names.
 const EXPLAINED: [(&str, &str); 6] = [
     ("calls", "calls: those that are inside of no other call of the row"),
     ("dispatches", "dispatches: counted where their first workgroup (0,0,0) ran"),
@@ -43,7 +43,7 @@ const EXPLAINED: [(&str, &str); 6] = [
     ("thread_cpu_ns", "on a CPU: the thread's processor time, in calls and between them"),
 ];
 
-/// The meanings of the columns of a table of calls.
+/// Returns the explanations of the columns that a table of calls has.
 fn explained(table: &Table) -> Vec<String> {
     let has = |name: &str| page::columns_of(table).any(|column| column.name == name);
     let known = EXPLAINED.iter().filter(|(name, _)| has(name));
@@ -54,14 +54,15 @@ fn explained(table: &Table) -> Vec<String> {
     lines
 }
 
-/// Files beside the profile.
+/// The files besides the profile that the page is made from.
 pub struct Beside<'a> {
-    /// Whether files are opened that the profile names.
+    /// Whether files that the profile names are opened.
     pub named: bool,
-    /// Directories in which the code of loops is looked for: object files, source texts.
+    /// Directories in which the code of loops is searched: `objects` for object files, `sources`
+    /// for source texts.
     pub objects: &'a [PathBuf],
     pub sources: &'a [PathBuf],
-    /// An exported trace of the profile, or its address.
+    /// The path or the address of an exported trace of the profile.
     pub trace: Option<&'a Path>,
 }
 
@@ -94,7 +95,7 @@ pub fn write(
         texts: Texts::new(&loops, below(files.sources)),
         of: Vec::new(),
     };
-    // The head of the column says so.
+    // Loops are sorted by the column that the page marks as sorted.
     loops.choose(None, Some(page::LOOPS_SORT), None, false)?;
     if let Some(tree::Whole { table, parents, keys }) = tree::whole(profile, &loops, overview.raw) {
         let explained = vec![tree::EXPLAINED.to_owned()];
@@ -144,7 +145,7 @@ pub fn write(
     page::write(path, &Wanted { overview, forms, loops: &loops, roofline: chart, trace })
 }
 
-/// Why there is no critical path.
+/// Returns the sentence that says why the page has no critical path.
 fn no_path(profile: &Profile) -> String {
     let name = visible(&profile.dir.display().to_string()).into_owned();
     let where_else = match profile.calls() > MOST_CALLS {
@@ -158,11 +159,11 @@ fn no_path(profile: &Profile) -> String {
     format!("critical path: a page has none for more than {most} calls; {where_else}")
 }
 
-/// With more calls than this, the page has no critical path: it needs all calls at once, 150 bytes each.
-/// `critical-path` shows it.
+/// The page has no critical path if the profile has more calls than this: it needs all calls at
+/// once, 150 bytes each. `critical-path` shows it.
 const PATH_CALLS: u64 = 3_000_000;
 
-/// The critical path, if it is known for some thread that it waited for another one.
+/// Returns the critical path. `None` if no thread is known to have waited for another one.
 fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     let Ok(path) = critical_path(profile).map_err(Failure::new)? else { return Ok(None) };
     let links = path.links;
@@ -179,7 +180,8 @@ fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     Ok(Some(Form { keys, explained, sort: "gain".to_owned(), ..form }))
 }
 
-/// The tables of the other groupings. A table with a single row is left out, except for the one by thread.
+/// Returns the tables of the other groupings. A table with a single row is left out, except for the
+/// one by thread.
 fn grouped(overview: &Overview<'_>) -> Vec<Form> {
     let profile = overview.profile;
     let is_of_devices = |by: By| matches!(by, By::Kind | By::Device | By::Stream);

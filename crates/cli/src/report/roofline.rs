@@ -1,4 +1,4 @@
-//! `report --roofline`: how far each op is from what the machine can do.
+//! `report --roofline`: shows how far each op is from the limits of the machine.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -37,16 +37,17 @@ const SCHEMA: &str = "counterpoint.placed/1";
 const NAMED: usize = 3;
 const NAME: usize = 40;
 
-/// The files that are read before the profile is opened: opening it gives up the right to read other files.
+/// The files that are read before the profile is opened, because opening the profile gives up the
+/// right to read other files.
 pub struct Before {
     rules: Rules,
     measured: Option<Measured>,
-    /// Whether the user said that these are the roofs.
+    /// Whether the user named the file with the roofs.
     named: bool,
 }
 
 impl Before {
-    /// Reads rules and roofs.
+    /// Reads the rules for the work of ops, and the roofs.
     pub fn read(args: &Args) -> Result<Self, Failure> {
         let mut rules = Rules::builtin();
         for path in args.work.iter().rev() {
@@ -59,12 +60,13 @@ impl Before {
         Ok(Self { rules, measured, named: args.roofs.is_some() })
     }
 
-    /// The measured roofs, if they are of the machine of this profile.
+    /// Returns the measured roofs, if they are of the machine on which the profile was recorded or
+    /// the user named their file.
     fn measured_for(&self, profile: &Profile) -> Option<&Measured> {
         self.measured.as_ref().filter(|measured| self.named || measured.is_of(&profile.manifest))
     }
 
-    /// Why there are no roofs.
+    /// Returns the reason why there are no roofs.
     fn no_roofs(&self) -> &'static str {
         match self.measured {
             Some(_) => {
@@ -88,7 +90,7 @@ fn level_name(level: Level) -> String {
     level.map_or_else(|| "memory".to_owned(), |level| format!("L{level}"))
 }
 
-/// The ops whose numbers of operations and bytes are known, and their roofs.
+/// Returns the ops whose numbers of operations and bytes are known, and the roofs.
 fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roofs>), Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let recorded = by_shape(&activities).map_err(Failure::new)?;
@@ -97,7 +99,8 @@ fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roo
     Ok((rows, roofs))
 }
 
-/// The table, what its columns mean, and the chart, for a page. `None` if no work is known.
+/// Returns the table, the explanations of its columns, and the chart, for a page. `None` if the
+/// work of no op is known.
 pub fn whole(
     profile: &Profile,
     before: &Before,
@@ -119,7 +122,6 @@ pub fn whole(
     Ok(Some((table, explained, Roofline { rows, roofs, no_roofs })))
 }
 
-/// Prints the table.
 pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode, Failure> {
     let (mut rows, _) = placed(profile, before)?;
     let measured = before.measured_for(profile);
@@ -147,14 +149,15 @@ pub fn main(args: &Args, profile: &Profile, before: &Before) -> Result<ExitCode,
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // Null if the roofs of the profile's machine were not measured.
+            // Null if there are no roofs for the profile's machine.
             measured_unix_ns: measured.map(|measured| measured.measured_unix_ns),
             metrics?: unless_empty(metrics_out(&metrics)),
             rows: table.order.iter().map(|row| row_out(&rows[*row], &metrics)).collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
         }
     };
-    // A filter asks for certain rows, and JSON and CSV have rows only.
+    // The note about missing ops is for people who see all rows: a filter asks for certain rows,
+    // and JSON and CSV have only rows.
     let is_asked = args.format == Format::Table && args.filter.is_none();
     let missing = is_asked.then(|| missing(profile, args.raw, &rows)).flatten();
     let has_dispatches = rows.iter().any(|row| row.dispatches.is_some());
@@ -201,9 +204,8 @@ fn row_out<'a>(row: &'a Placed, metrics: &'a [Bound]) -> impl Serialize {
     }
 }
 
-/// The table that text and CSV print.
-///
-/// Values for people only are in words (`people`): a roof that is far above an op does not limit it.
+/// Makes the table for text and CSV. With `people`, an op that is far below both roofs has [`FAR`]
+/// in the column `bound`, because such a roof does not limit the op.
 fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Placed) -> Option<Value>| {
         Column::new(rank, name, title, rows.iter().map(cell).collect())
@@ -246,12 +248,12 @@ fn columns(rows: &[Placed], metrics: &[Bound], people: bool) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// The note about [`NEAR`] below the table.
+/// The text in the column `bound` for an op that reaches less than [`NEAR`] of its roof.
 const FAR: &str = "far below both";
 const FAR_MEANS: &str =
     "less than a quarter of the lower roof, so something else holds the op back";
 
-/// Columns and their meanings.
+/// The columns with their labels and explanations.
 const EXPLAINED: [(&str, &str, &str); 4] = [
     ("threads", "threads: ", "that worked on a call; the roof is that of as many cores"),
     ("flop_per_byte", "FLOP/byte: ", "of the bytes that the call has to read and write at least"),
@@ -301,7 +303,7 @@ fn text(
     Ok(())
 }
 
-/// Says which ops have no row, and how much of the time these ops are.
+/// Says which ops have no row, and for how much of the time these ops account.
 fn missing(profile: &Profile, raw: bool, rows: &[Placed]) -> Option<String> {
     let summary = summarize(profile, &Options { raw, ..Options::default() });
     let unplaced = unplaced(profile, &summary, rows)?;

@@ -20,10 +20,10 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The schema of the JSON that `report --by site` prints.
 const SITES_SCHEMA: &str = "counterpoint.sites/1";
-/// The column by which rows are in the order of the program.
+/// The column that gives the rows the order of the program.
 const SITE: &str = "site";
 
-/// Columns and their meanings.
+/// The columns with their labels and explanations.
 pub const EXPLAINED: [(&str, &str, &str); 7] = [
     (SITE, "site: ", "place in one run of the model; – for what ran before the first run"),
     ("mean_ns", "mean: ", "from a dispatch's first workgroup to the end of its last one"),
@@ -34,16 +34,17 @@ pub const EXPLAINED: [(&str, &str, &str); 7] = [
     ("gap_ns", "gap before: ", "mean time since a dispatch of the process ended"),
 ];
 
-/// All sites, for a page.
+/// The table of all sites, for a page.
 pub struct Whole {
     pub table: Table,
     /// The op of each row.
     pub keys: Vec<Option<Key>>,
-    /// The part of the time that more threads could reduce.
+    /// Sentences about the part of the time that more threads could reduce.
     pub lead: Vec<String>,
 }
 
-/// All sites. With `raw`, nothing is subtracted, as in a summary. `None` if there are no sites.
+/// Returns all sites. With `raw`, the recorder's part is not subtracted. `None` if there are no
+/// sites.
 pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     let found = sites_as(profile, raw)?;
     let rows: Vec<&Site> = found.rows.iter().collect();
@@ -102,7 +103,6 @@ fn room(profile: &Profile, room: &Room) -> Vec<String> {
     lines
 }
 
-/// Prints the report by site.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let Some(found) = sites(profile, args.raw) else {
         let why = match profile.is_sampled() {
@@ -161,7 +161,8 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             profile: ProfileHead::new(&profile.manifest, profile),
             sort,
             filter: args.filter.as_deref(),
-            // The time in some dispatch, and the number of dispatches, before filtering.
+            // The time in which at least one dispatch ran, and the number of dispatches. Both are
+            // of all sites, also those that a filter leaves out.
             busy_ns: ns(found.busy),
             dispatches: found.dispatches,
             run: found.run().map(|run| object! {
@@ -189,7 +190,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
 }
 
 fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
-    // Several sites can have the same function, and several functions the same name.
+    // Several sites can have the same function, and several functions can have the same name.
     let mut keys: Vec<Key> = rows.iter().map(|site| Key::Op(site.op)).collect();
     keys.sort_unstable();
     keys.dedup();

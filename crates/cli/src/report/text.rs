@@ -1,4 +1,4 @@
-//! The report for people: header, table, and what belongs below the table.
+//! Prints the report for people: header, table, and notes below the table.
 
 use std::io::{self, Write};
 
@@ -28,13 +28,13 @@ use crate::view::units::{grouped, percent, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 const OFF_CPU: &str = "off-CPU meanwhile";
-/// Number of threads that are listed. The others are only counted.
+/// At most this many threads are listed. The others are only counted.
 const THREADS: usize = 16;
-/// At least this many threads without calls are listed, if there are as many.
+/// At least this many threads without calls are listed, if there are so many.
 const SILENT: usize = 4;
 const ON_CPU: &str = "on a CPU";
 
-/// Prints the report. Without a width, tables are as wide as they need to be.
+/// Prints the report. If `width` is `None`, tables are as wide as they need to be.
 pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) -> io::Result<()> {
     let tables = width.map(|width| width.max(40));
     let width = tables.unwrap_or(PROSE_WIDTH);
@@ -95,7 +95,7 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             wrapped(out, "source: ", &text, width)?;
             writeln!(out)?;
         }
-        // If the rows are whole threads, the table above already says all of this.
+        // If the rows are whole threads, the table above already shows the same.
         if overview.by != By::Thread || overview.filter.is_some() {
             threads(out, overview, tables)?;
         }

@@ -1,5 +1,5 @@
-//! `report --by module` and `report --by shape`: recordings of PyTorch's profiler, whose ops say in
-//! their arguments what these tables need.
+//! `report --by module`, `--by line` and `--by shape`: tables from recordings of PyTorch's
+//! profiler, whose ops have modules, lines and shapes in their arguments.
 
 use std::io;
 use std::process::ExitCode;
@@ -33,10 +33,10 @@ const SHAPES_SCHEMA: &str = "counterpoint.shapes/1";
 const NO_MODULE: &str = "(no module)";
 /// The name of the row of ops that no line of Python code called, in the table for people.
 const NO_LINE: &str = "(no line)";
-/// The text in place of shapes that were not recorded.
+/// The text for shapes that were not recorded.
 const NO_SHAPES: &str = "(not recorded)";
 
-/// Prints the report by module or by shape.
+/// Prints the report by module, line or shape.
 pub fn main(args: &Args, profile: &Profile, by: RowKind) -> Result<ExitCode, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     match by {
@@ -68,7 +68,7 @@ fn modules(
     };
     rows.retain(|row| args.filter.as_deref().is_none_or(|glob| matches(glob, row)));
     let mut table = of_modules(&rows, ops_ns, is_line);
-    // The rows are sorted by all of their time in ops, which is in no column.
+    // The rows are already sorted by the total time of their ops, which is in no column.
     if let Some(sort) = args.sort.as_deref().filter(|sort| *sort != "total") {
         table.sort(sort)?;
     }
@@ -76,9 +76,9 @@ fn modules(
     let out = |row: &usize| {
         let row = &rows[*row];
         object! {
-            // Only by module; null: ops in no module.
+            // Present only by module; null for ops in no module.
             module?: (!is_line).then_some(row.module.as_deref()),
-            // Only by line; null: ops that no line of Python code called.
+            // Present only by line; null for ops that no line of Python code called.
             line?: is_line.then_some(row.module.as_deref()),
             calls: row.calls,
             total_ns: row.total_ns,
@@ -103,7 +103,7 @@ fn of_modules(rows: &[ModuleRow], ops_ns: i64, is_line: bool) -> Table {
         rows.iter().map(|row| Some(Value::Count(of(row).into()))).collect()
     };
     let called = |cells: Vec<Option<Value>>| -> Vec<Option<Value>> {
-        // Ops in no module have no calls of a module around them.
+        // The row of ops in no module has no calls, so it has no values in these columns.
         rows.iter().zip(cells).map(|(row, cell)| cell.filter(|_| row.calls > 0)).collect()
     };
     let names = rows
@@ -179,8 +179,8 @@ fn of_shapes(rows: &[ShapeRow], self_ns: i64, metrics: &[Bound]) -> Table {
     Table::new(columns, (0..rows.len()).collect())
 }
 
-/// All modules, lines and shapes of recordings of PyTorch's profiler, for a page. A table without rows is
-/// left out.
+/// Returns all modules, lines and shapes of recordings of PyTorch's profiler, for a page. A table
+/// without rows is left out.
 pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
     let mut tables = Vec::new();
@@ -200,7 +200,7 @@ pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     Ok(tables)
 }
 
-/// The meanings of the columns.
+/// Returns the explanations of the columns.
 pub fn explained(kind: Option<RowKind>) -> &'static str {
     match kind {
         Some(RowKind::Module) => {
@@ -249,9 +249,9 @@ fn shapes(args: &Args, profile: &Profile, activities: &[Activities]) -> Result<E
         };
         object! {
             op: &row.op,
-            // The shapes as PyTorch recorded them.
+            // The shapes, as PyTorch recorded them.
             shapes: row.shapes.as_ref().map(json),
-            // Null: not known.
+            // Null if the number of operations is not known.
             flops: row.flops,
             calls: row.calls,
             total_ns: row.total_ns,
@@ -287,7 +287,7 @@ fn print<R: Serialize>(
             profile: ProfileHead::new(&profile.manifest, profile),
             sort: args.sort.as_deref().unwrap_or("total"),
             filter: args.filter.as_deref(),
-            // Self times of all ops, before filtering.
+            // The self times of all ops, also those that a filter leaves out.
             ops_ns,
             metrics?: unless_empty(metrics_out(metrics)),
             rows: document(),

@@ -1,4 +1,4 @@
-//! `report --tree`: calls inside of calls, and the loops inside of dispatches.
+//! `report --tree`: shows calls inside of calls, and the loops inside of dispatches.
 //!
 //! ```text
 //!  analysis::call_tree ─┐
@@ -32,15 +32,15 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The schema of the JSON that `report --tree` prints.
 const TREE_SCHEMA: &str = "counterpoint.tree/1";
-/// Levels are indented up to this one.
+/// Deeper levels are not indented further than this one.
 const DEEPEST: usize = 30;
 
-/// One row of the tree, with its name.
+/// A row of the tree, with its name.
 struct Row {
     of: TreeRow,
     kind: &'static str,
     name: String,
-    /// Whether the filter selects it by its own name.
+    /// Whether the filter matches the name of this row.
     is_match: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Whole {
     pub keys: Vec<Option<Key>>,
 }
 
-/// The whole tree. `None` in a run with a budget, or if nothing is inside of anything.
+/// Returns the whole tree. `None` in a run with a budget, or if no call is inside of another one.
 pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     let calls = call_tree(profile, raw, 0)?;
     let TreeRows { rows, .. } =
@@ -77,15 +77,14 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
     (table.names == Names::Tree).then_some(Whole { table, parents, keys })
 }
 
-/// The meanings of the columns of a tree.
+/// The explanation of the columns of a tree.
 pub const EXPLAINED: &str =
     "total: with what is inside, and as a part of the time in calls; self: without; share: by self";
 
-/// The note about loops that are below no call.
+/// The note about loops that are not known to be below a call.
 const APART: &str = "loops without a share: it is not known in which calls they ran, so their time can be in \
                      that of the calls";
 
-/// Prints the report as a tree.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let Some(calls) = call_tree(profile, args.raw, 0) else {
         return Err(Failure::new(
@@ -120,7 +119,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
         let row = |i: &usize| {
             let row = &all[*i];
             object! {
-                // Index of the row above in `rows`.
+                // The index in `rows` of the row above.
                 parent: row.of.parent.and_then(|parent| places[parent]),
                 depth: row.of.depth,
                 kind: row.kind,
@@ -137,7 +136,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
             schema: TREE_SCHEMA,
             profile: ProfileHead::new(&profile.manifest, profile),
             filter: args.filter.as_deref(),
-            // The time in calls, before filtering.
+            // The time in all calls, also those that a filter leaves out.
             self_ns: own_ns,
             rows: table.order.iter().map(row).collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
@@ -220,7 +219,7 @@ fn columns(rows: &[Row]) -> Table {
         column(1, "total_share", "of all", &|row| row.of.total_share.map(Value::Part)),
         column(1, "self_ns", "self", &|row| ns(row.of.own)),
         column(1, "share", "share", &|row| row.of.share.map(Value::Part)),
-        // The name of a row says what it is, where that is not obvious.
+        // This column says what a row is, if the name alone does not show that.
         Column {
             csv_only: true,
             ..column(9, "kind", "", &|row| Some(Value::Text(row.kind.to_owned())))

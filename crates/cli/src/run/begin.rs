@@ -1,4 +1,4 @@
-//! Starting the program: a child that shares our memory until it becomes the program.
+//! Starts the program in a child that shares our memory until it becomes the program.
 //!
 //! ```text
 //!  run                                   child (our memory, a stack and descriptors of its own)
@@ -37,10 +37,11 @@ pub struct Program {
 }
 
 impl Program {
-    /// `words` are the arguments, the name first. The environment is ours with these variables.
+    /// Prepares a program. `words` are the arguments, with the name first. The environment is that
+    /// of this process, with `variables` added.
     ///
     /// # Errors
-    /// A byte 0 in one of them.
+    /// The path, an argument or a variable has a byte 0.
     pub fn new<'a>(
         path: &Path,
         words: &[OsString],
@@ -63,10 +64,11 @@ impl Program {
         })
     }
 
-    /// Starts the program, as the process that `announcement` then names.
+    /// Starts the program as a child process. The manifest that `announcement` writes names this
+    /// process.
     ///
     /// # Errors
-    /// Why there is no such process now.
+    /// The reason why the program does not run.
     pub fn begin(
         &self,
         announcement: &mut Announcement,
@@ -75,9 +77,9 @@ impl Program {
         let stack = stack().map_err(Trouble::Process)?;
         let words = pointers(&self.words);
         let environment = pointers(&self.environment);
-        // SAFETY: zeroed sets are valid values to be overwritten.
+        // SAFETY: a zeroed `sigset_t` is valid.
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-        // SAFETY: the sets live for the calls.
+        // SAFETY: both sets live longer than the calls.
         unsafe {
             libc::sigfillset(&mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
@@ -93,8 +95,9 @@ impl Program {
             trouble: None,
         };
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: the stack is ours and large enough. `child` outlives the call, which returns only
-        // once the new process runs another program or is gone; until then nobody else touches it.
+        // SAFETY: `stack` is the top of a mapping that only this call uses. `child` lives longer
+        // than the call, which returns only when the new process runs another program or has ended;
+        // until then nothing else uses `child`.
         let pid = unsafe { libc::clone(become_it, stack, flags, (&raw mut child).cast()) };
         let error = io::Error::last_os_error();
         let trouble = match pid {
@@ -105,8 +108,9 @@ impl Program {
         if trouble.is_none() {
             CHILD.store(pid, Ordering::SeqCst);
         }
-        // The handlers now see what came since, and pass it on to the child, if there is one.
-        // SAFETY: the set lives for the call.
+        // From here on, the handlers run for signals that came meanwhile, and pass them on to the
+        // child, if there is one. SAFETY: `before` was filled by `pthread_sigmask` and lives longer
+        // than the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         if let Some(trouble) = trouble {
             if pid > 0 {
@@ -116,19 +120,20 @@ impl Program {
         }
         pass_on_early_signal();
         let pid = pid.cast_unsigned();
-        // Emulators of a processor make `fork` of it, and do not share memory with the child.
+        // Emulators of a processor make a `fork` of the call, so the child cannot write to our
+        // memory.
         let process = process.or_else(|| ProcessId::of(pid));
         Ok(process.unwrap_or(ProcessId { pid, start_time: 0 }))
     }
 }
 
-/// Returns the status of a child that has ended; `None` if it has not.
+/// Returns the status of a child that has ended; `None` if the child still runs.
 ///
 /// # Errors
-/// It is not a child of ours, or was waited for.
+/// The process is not a child of this process, or it has been waited for already.
 pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
     let mut status = 0;
-    // SAFETY: `status` lives for the call.
+    // SAFETY: `status` lives longer than the call.
     match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
         0 => Ok(None),
         ended if ended > 0 => Ok(Some(ExitStatus::from_raw(status))),
@@ -139,11 +144,11 @@ pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
 /// Waits for the end of a child.
 ///
 /// # Errors
-/// It is not a child of ours, or was waited for.
+/// The process is not a child of this process, or it has been waited for already.
 pub fn wait_for(pid: libc::pid_t) -> io::Result<ExitStatus> {
     let mut status = 0;
     loop {
-        // SAFETY: `status` lives for the call.
+        // SAFETY: `status` lives longer than the call.
         if unsafe { libc::waitpid(pid, &mut status, 0) } >= 0 {
             return Ok(ExitStatus::from_raw(status));
         }
@@ -154,7 +159,7 @@ pub fn wait_for(pid: libc::pid_t) -> io::Result<ExitStatus> {
     }
 }
 
-/// Why the program does not run.
+/// The reason why the program does not run.
 #[derive(Debug)]
 pub enum Trouble {
     /// No process could be made.
@@ -165,7 +170,7 @@ pub enum Trouble {
     Execute(io::Error),
 }
 
-/// What the child reads, and where it leaves what it has to say.
+/// The data that the child reads, and its results.
 struct Child<'a> {
     program: &'a Program,
     words: &'a [*const c_char],
@@ -177,9 +182,11 @@ struct Child<'a> {
     trouble: Option<Trouble>,
 }
 
-/// The child, from its first instruction. It returns only if it could not become the program.
+/// Runs in the child from its first instruction. Returns only if the child could not become the
+/// program.
 extern "C" fn become_it(child: *mut c_void) -> c_int {
-    // SAFETY: `begin` passes it and waits.
+    // SAFETY: `begin` passes a pointer to its `Child`, and waits until this process has ended or
+    // runs another program, so the pointer is valid and nothing else uses the value.
     let child = unsafe { &mut *child.cast::<Child<'_>>() };
     match child.announcement.write() {
         Ok(process) => child.process = Some(process),
@@ -188,8 +195,9 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
             return 1;
         }
     }
-    // SAFETY: system calls with valid arguments. The table of handlers is a copy, and a handler of
-    // ours must not run here: what has one gets the default, as `execve` would give it.
+    // SAFETY: system calls with valid arguments. The child has its own copy of the table of
+    // handlers. Our handlers must not run in the child, so signals with a handler get the default,
+    // as after `execve`.
     unsafe {
         let mut default: libc::sigaction = std::mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
@@ -202,7 +210,7 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
         }
         child.inherited.restore();
         libc::pthread_sigmask(libc::SIG_SETMASK, &child.mask, std::ptr::null_mut());
-        // Not `execve`: a script without an interpreter's name goes to a shell.
+        // Unlike `execve`, `execvpe` gives a script without an interpreter's name to a shell.
         libc::execvpe(
             child.program.path.as_ptr(),
             child.words.as_ptr(),
@@ -213,17 +221,17 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
     1
 }
 
-/// Texts as `execve` takes them: a null pointer ends the list.
+/// Returns pointers to these texts in the form for `execve`: a null pointer ends the list.
 fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
 }
 
-/// Where the child's stack begins: it grows downwards, to a part that may not be touched. It is made
-/// once and never given back, because unmapping memory interrupts the processor on which the program
-/// has just started.
+/// Returns the top of the child's stack, which grows downwards to a part that may not be accessed.
+/// The stack is made once and never unmapped, because unmapping memory interrupts the processor on
+/// which the program has just started.
 fn stack() -> io::Result<*mut c_void> {
-    /// Room for a long list of arguments, which `execvpe` copies for a script without an
-    /// interpreter's name. What is not used takes no memory.
+    /// This is enough for a long list of arguments, which `execvpe` copies for a script without an
+    /// interpreter's name. Pages that are not used take no memory.
     const BYTES: usize = 8 << 20;
     const GUARD: usize = 64 << 10;
     static TOP: OnceLock<usize> = OnceLock::new();
@@ -232,16 +240,17 @@ fn stack() -> io::Result<*mut c_void> {
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping, which nobody else knows.
+    // SAFETY: a new anonymous mapping, which does not replace another one.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the lowest part of the mapping.
+    // SAFETY: the range is the lowest part of the mapping, which nothing uses yet.
     if unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: one past the end of the mapping; a multiple of the page size.
+    // SAFETY: the result is one past the end of the mapping, which is in bounds for pointer
+    // arithmetic.
     let top = unsafe { start.byte_add(BYTES) };
     TOP.get_or_init(|| top.expose_provenance());
     Ok(top)

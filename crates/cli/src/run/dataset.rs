@@ -1,7 +1,8 @@
-//! `run --dataset`: adds what was recorded to a dataset when the program has ended.
+//! `run --dataset`: adds the recording to a dataset when the program has ended.
 //!
-//! A program of its own does it, `export --dataset`, whose parts appear as a whole or not at all. So whatever
-//! happens to `run`, the dataset has the old or the new state, and the profile can be added later.
+//! A separate process of `export --dataset` adds it, and its parts appear completely or not at all.
+//! So whatever happens to `run`, the dataset is in the old or the new state, and the profile can be
+//! added later.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,10 +12,10 @@ use crate::failure::Failure;
 use crate::prepare::Recording;
 use crate::terminal::{is_quiet, say};
 
-/// Checks that parts can be added there, before the program runs.
+/// Checks before the program runs that parts can be added to `dir`.
 ///
 /// # Errors
-/// The directory is something else.
+/// `dir` exists and is not a dataset.
 pub fn check(dir: &Path) -> Result<(), Failure> {
     use ::dataset::open::is_dataset;
     use ::dataset::own::foreign;
@@ -23,7 +24,7 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
         Ok(_) if !dir.is_dir() => {
             Err(Failure::new(format!("--dataset {}: it is not a directory", dir.display())))
         }
-        // Another rank may have begun to make the dataset.
+        // Another rank may be making the dataset at this moment.
         Ok(_) => match foreign(dir).map_err(Failure::new)? {
             Some(found) => Err(Failure::new(format!(
                 "--dataset {}: it is not a dataset, and not empty: it has {}",
@@ -36,15 +37,16 @@ pub fn check(dir: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Ranks of one machine are often started in one directory. Each gets a profile of its own.
+/// Chooses another output for each rank, because the ranks of one machine are often started in one
+/// directory.
 pub fn choose_output(recording: &mut Recording) {
     if let (None, Some(job)) = (&recording.output, recording.job()) {
         recording.output = Some(PathBuf::from(format!("counterpoint.rank{}.cpt", job.rank)));
     }
 }
 
-/// Adds the profile in `directory`, which the user calls `shown`. Whatever fails, the program has run, and its
-/// profile is there.
+/// Adds the profile in `directory`, which the user calls `shown`. An error is only reported,
+/// because the program has run and its profile exists.
 pub fn add(dir: &Path, directory: &Path, shown: &Path, rank: Option<u32>, running: usize) {
     let later = || {
         let (shown, dir) = (shown.display(), dir.display());
@@ -60,12 +62,12 @@ pub fn add(dir: &Path, directory: &Path, shown: &Path, rank: Option<u32>, runnin
     if let Some(rank) = rank {
         command.arg("--rank").arg(rank.to_string());
     }
-    // Standard output is the program's.
+    // Standard output belongs to the recorded program.
     command.arg("--").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
     match attend(&mut command) {
         Ok(status) if status.success() && is_quiet() => {}
         Ok(status) if status.success() => say!("{name}: the recording was added"),
-        // That program has said why.
+        // The process has printed the reason.
         Ok(status) if status.code().is_some() => say!("{name}: nothing was added{}", later()),
         Ok(status) => say!("{name}: the program that adds to it ended with {status}{}", later()),
         Err(e) => say!("{name}: the program that adds to it: {e}{}", later()),

@@ -1,4 +1,4 @@
-//! `run --live`: ops by time on the terminal, while the program runs.
+//! `run --live`: shows ops by time on the terminal, while the program runs.
 //!
 //! ```text
 //!  recording ─► Profile::open ─► analysis::live ─► view::layout ─► alternate screen of the terminal
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! The view ends with `q` or with the program. Ctrl-C reaches the program, as without a view. The
-//! program's output would be drawn over the view, so as far as it goes to the terminal, it goes to a
-//! file first, and is shown when the view has ended. If the program's input is the terminal, the program
+//! program's output would disturb the view. So output that would go to the terminal goes to a file
+//! first, and is shown when the view has ended. If the program's input is the terminal, the program
 //! gets an empty one, because the view reads the keys.
 //!
-//! The view has a thread of its own, which takes no signals, and stops for nothing that the program does.
+//! The view has a thread of its own, which takes no signals and never waits for the program.
 
 mod output;
 mod screen;
@@ -32,36 +32,36 @@ use screen::{Key, Screen, Shown};
 
 pub use output::Redirected;
 
-/// The time from one view to the next at least.
+/// The shortest time between two drawings of the view.
 const LEAST: Duration = Duration::from_secs(1);
 /// After work that took some processor time, the view pauses for this many times as long.
 const PAUSE: u32 = 150;
-/// The part of the time that may be spent on reading calls. Opening the profile and drawing the view are not
-/// part of it.
+/// The part of the time that may be spent on reading calls. This does not include opening the
+/// profile and drawing the view.
 const READING: f64 = 0.003;
-/// How long calls may be read in the first view, so that it is not empty.
+/// The first view may read calls for this long, so that it is not empty.
 const FIRST: Duration = Duration::from_millis(4);
-/// How often the keyboard, the size of the terminal and the program's output are looked at.
+/// The keyboard, the size of the terminal and the program's output are checked this often.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A view that is prepared: the terminal and the program's output. It becomes a [`Running`] one when
-/// the program has started.
+/// A view before the program has started. It becomes a [`Running`] view when the program has
+/// started.
 pub struct Prepared {
     screen: Screen,
     output: Output,
 }
 
-/// A view on the screen.
+/// A view that is on the screen.
 pub struct Running {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Prepared {
-    /// Looks for the terminal.
+    /// Finds the terminal and prepares a file for the program's output.
     ///
     /// # Errors
-    /// Neither stdout nor stderr is a terminal.
+    /// Neither stdout nor stderr is a terminal, or no file can be made.
     pub fn new() -> Result<Self, Failure> {
         let screen = Screen::find().ok_or_else(|| {
             Failure::new("run --live: neither stdout nor stderr is a terminal").hint(
@@ -72,32 +72,32 @@ impl Prepared {
         Ok(Self { screen, output: Output::new().map_err(failed)? })
     }
 
-    /// Until the result is dropped, what this process starts has the output and input of a program
-    /// below a view.
+    /// Redirects the input and output that new processes inherit, so that they do not disturb the
+    /// view. This ends when the result is dropped.
     pub fn redirect(&self) -> Redirected {
         self.output.redirect()
     }
 
-    /// Shows the view of the recording in this directory. `name` is that of the program.
+    /// Shows the view of the recording in `directory`. `name` is the program's name.
     ///
     /// # Errors
-    /// There is no thread.
+    /// No thread can be started.
     pub fn begin(self, directory: PathBuf, name: String) -> std::io::Result<Running> {
         let is_over = Arc::new(AtomicBool::new(false));
         let told = is_over.clone();
         let builder = std::thread::Builder::new().name("cpt-live".to_owned());
-        // A signal that the new thread took would not end the wait for the program, so the thread has
-        // them blocked from its first moment.
+        // A signal that the new thread received would not end the wait for the program. So all
+        // signals are blocked in the new thread from its first moment.
         let before = super::sampler::block_signals();
         let thread = builder.spawn(move || show(self, &directory, &name, &told));
-        // SAFETY: the set was filled by the same call.
+        // SAFETY: `before` was filled by `block_signals` and lives longer than the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         Ok(Running { is_over, thread: Some(thread?) })
     }
 }
 
 impl Running {
-    /// Ends the view, and shows what is left of the program's output.
+    /// Ends the view, and shows the rest of the program's output.
     pub fn end(mut self) {
         self.finish();
     }
@@ -105,7 +105,7 @@ impl Running {
     fn finish(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // A view that has panicked has restored the terminal.
+            // A panic in the view's thread is ignored: dropping the view has restored the terminal.
             let _ = thread.join();
         }
     }
@@ -117,7 +117,7 @@ impl Drop for Running {
     }
 }
 
-/// The view, until the program ends or the user leaves it.
+/// Shows the view until the program ends or the user leaves the view.
 fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &AtomicBool) {
     let Prepared { screen, mut output } = prepared;
     let begun = Instant::now();
@@ -147,7 +147,7 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
             }
         }
     }
-    // From here on, the terminal is the program's again.
+    // From here on, the terminal belongs to the program again.
     while !over() {
         output.pass_on();
         std::thread::sleep(LOOK);
@@ -155,9 +155,9 @@ fn show(prepared: Prepared, directory: &std::path::Path, name: &str, is_over: &A
     output.pass_on();
 }
 
-/// Adds what is new in the recording, in at most this time.
+/// Adds the new calls of the recording, and spends at most the time `may` on them.
 fn read(directory: &std::path::Path, live: &mut Live, may: Duration, spent: &mut Duration) {
-    // A recording that cannot be opened at this moment may be there in the next one.
+    // A recording that cannot be opened at this moment may be readable the next time.
     let Ok(profile) = Profile::open(directory) else { return };
     let before = thread_cpu_ns();
     let taken = || Duration::from_nanos(thread_cpu_ns().saturating_sub(before));

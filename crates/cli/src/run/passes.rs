@@ -7,9 +7,9 @@
 //! ```
 //!
 //! If there is room, each set also gets task-clock, so that all passes have one counter in common.
-//! Everything is chosen and tried before the first pass starts. If a pass does not end with status
-//! 0, it is the last one. If a signal that ends a command arrives, the current pass is the last
-//! one, and `run` then ends by that signal.
+//! All counters are chosen and tried before the first pass starts. If a pass does not end with
+//! status 0, it is the last pass. If a signal that ends a command arrives, the current pass is the
+//! last one, and `run` then ends by that signal.
 
 use std::ffi::OsString;
 use std::fs;
@@ -80,7 +80,7 @@ pub fn main(
         let status = match (status, last) {
             (Ok(status), _) => status,
             (Err(failure), None) => return Err(undone(failure)),
-            // Keeps the passes that were recorded.
+            // A later pass could not be started; the earlier ones are kept.
             (Err(failure), Some(status)) => {
                 say!("pass {number} of {}: could not be started", work.sets.len());
                 finish(sampler, &directory, status, args);
@@ -101,7 +101,7 @@ pub fn main(
             not_run();
             break;
         }
-        // A signal between two passes was meant for the whole command.
+        // A signal between two passes is meant for the whole command.
         let told = TOLD_TO_END.load(Ordering::SeqCst);
         if told != 0 && number < of as u32 {
             say!("{here}: was the last one, because of signal {told}");
@@ -122,7 +122,7 @@ fn finish(sampler: Option<Sampler>, directory: &Path, status: ExitStatus, args: 
     say::<true>(closed, directory, args);
 }
 
-/// Makes every check that can fail, before anything is created.
+/// Makes all checks that can fail, before anything is created.
 fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     let machine = Machine::here();
     let (option, typed) = match args.recording.events.is_empty() {
@@ -146,8 +146,8 @@ fn choose(args: &Args, passes: u32) -> Result<Work, Failure> {
     Ok(Work { sets, beside, infos, metrics })
 }
 
-/// The variable that names the processor's counters, and its list. (Variables of other devices
-/// apply to all of their counters at once.)
+/// Returns the variable that names the processor's counters, and its list. (Variables of other
+/// devices apply to all counters of the device at once.)
 fn of_variable() -> Option<(String, String)> {
     let processor = KINDS.iter().find(|kind| kind.counted_by == CountedBy::Processor)?;
     let set = |name: String| Some((std::env::var(&name).ok()?, name));
@@ -185,7 +185,7 @@ fn divide(
     Ok(sets)
 }
 
-/// Adds the anchor to the sets that lack it, where the set and the profile have room.
+/// Adds the anchor to the sets that lack it, if the set and the profile have room.
 fn anchor(sets: &mut [Vec<Counter>], resolver: &Resolver, machine: &Machine) {
     let Ok(anchor) = resolve("-e", ANCHOR, resolver, machine) else { return };
     let [anchor] = anchor.as_slice() else { return };

@@ -2,9 +2,10 @@
 //! `tracks/run`.
 //!
 //! A thread of `run` reads the counters before the program starts, then at start + n × interval,
-//! and once more after the program has ended. The times are absolute, so they never drift; a time
-//! that was missed is skipped and not caught up with. The difference between the first and the last
-//! sample is therefore the count of the whole run, however few samples lie between.
+//! and once more after the program has ended. These times are absolute, so they never drift. If a
+//! time is missed, it is skipped, and the missing sample is not taken later. The difference between
+//! the first and the last sample is therefore the count of the whole run, however few samples lie
+//! between.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -19,8 +20,8 @@ use record::{ClockKind, Snapshot};
 
 use crate::failure::Failure;
 
-/// Time between writes of samples to the profile. If `run` is killed, the samples of at most this
-/// time are lost.
+/// The time between two writes of samples to the profile. If `run` is killed, at most the samples
+/// of this time are lost.
 const FLUSH: Duration = Duration::from_secs(1);
 
 /// A thread that samples until it is told to stop.
@@ -31,20 +32,20 @@ pub struct Sampler {
 
 /// Messages to the thread.
 enum Told {
-    /// Nobody else writes the manifest until `finish`.
+    /// From now on, nobody else writes the manifest until `finish`.
     ManifestIsFree,
     Stop,
 }
 
-/// What to sample.
+/// The counters to sample, and how.
 pub struct Wanted {
-    /// Counters, in groups. The only counters of threads here are simulated ones, which stand for
-    /// the whole machine.
+    /// The counters, in groups. The only counters of threads here are simulated ones, which stand
+    /// for the whole machine.
     pub counters: Vec<Counter>,
-    /// Time between samples.
+    /// The time between two samples.
     pub interval: Duration,
     pub clock: ClockKind,
-    /// The profile.
+    /// The profile's directory.
     pub directory: PathBuf,
 }
 
@@ -97,10 +98,10 @@ impl Sampler {
     }
 }
 
-/// Blocks all signals in this thread; the main thread handles them. Returns those that were blocked
-/// before.
+/// Blocks all signals in this thread, because the main thread handles them. Returns the set of
+/// signals that were blocked before.
 pub(super) fn block_signals() -> libc::sigset_t {
-    // SAFETY: zeroed sets are valid; both live for the call.
+    // SAFETY: zeroed sets are valid, and both live longer than the calls.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();
@@ -110,10 +111,10 @@ pub(super) fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// One group, and the CPUs on which it is opened.
+/// A group, and the CPUs on which it is opened.
 struct Unit {
     plan: Plan,
-    /// `None` for a simulated group of the whole machine.
+    /// The CPUs; `None` for a simulated group of the whole machine.
     cpus: Option<Vec<u32>>,
 }
 
@@ -137,7 +138,7 @@ struct Open<'a> {
     plan: &'a Plan,
     scope: Scope,
     counters: ThreadCounters<'a>,
-    /// The series of each counter.
+    /// The numbers of the counters' series in the track.
     series: Vec<u32>,
 }
 
@@ -185,7 +186,8 @@ fn describe(writer: &mut TracksWriter, open: &mut [Open<'_>], wanted: &Wanted) {
     }
 }
 
-/// Samples until told to stop. Returns the first error of writing; sampling continues after it.
+/// Takes samples until the thread is told to stop. Returns the first error of writing; sampling
+/// continues after an error.
 fn sample(
     writer: &mut TracksWriter,
     open: &mut [Open<'_>],
@@ -224,7 +226,7 @@ fn sample(
             }
         }
         trouble = trouble.and(read(writer, flush));
-        // Continues with the next time in the future. The times before it were missed.
+        // The next sample is at the next time in the future. Times before that were missed.
         let behind = Instant::now().saturating_duration_since(next).as_nanos();
         let steps = behind / wanted.interval.as_nanos() + 1;
         next += wanted.interval * u32::try_from(steps).unwrap_or(u32::MAX);
@@ -232,8 +234,8 @@ fn sample(
     trouble.and(read(writer, true))
 }
 
-/// Adds a snapshot of the clocks to the manifest. Errors are ignored, because without the snapshot
-/// times are only less exact, and only if `run` is killed.
+/// Adds a snapshot of the clocks to the manifest. Errors are ignored: without the snapshot, times
+/// are only less exact, and only if `run` is killed.
 fn add_snapshot(wanted: &Wanted) {
     let Ok(mut manifest) = Manifest::read(&wanted.directory) else { return };
     manifest.snapshots.push(Snapshot::take(wanted.clock).into());
@@ -249,10 +251,11 @@ fn read_all(
     let mut result = Ok(());
     for unit in open {
         let before = clock.begin();
-        // A value that cannot be read is missing in `readings`.
+        // If a value cannot be read, it is missing in `readings`.
         let _ = unit.counters.read(readings);
         let after = clock.end().0;
-        // The counters were read between the two clock readings.
+        // The counters were read between the two clock readings, so the middle is the best estimate
+        // of the time.
         let time = (before + after.saturating_sub(before) / 2) as i64;
         for (i, series) in unit.series.iter().enumerate() {
             let reading = || {

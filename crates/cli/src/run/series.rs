@@ -1,22 +1,23 @@
-//! `run --repeat`: runs of one program, or of two in turn, in fresh processes, each with a profile.
+//! `run --repeat`: runs one program several times, or two programs alternately. Each run is a new
+//! process with a profile of its own.
 //!
 //! ```text
 //!  warm-up   A B          once each, recorded and thrown away
-//!  round 1   B A          which one is first is drawn for each round
+//!  round 1   B A          the order is chosen at random for each round
 //!  round 2   A B          ↓ time
 //! ```
 //!
-//! What a machine does changes within seconds (frequency, load, what is in caches). Two runs that
-//! follow each other have most of that in common, and over many rounds it favours neither program if
-//! the order is drawn. All of A and then all of B would have no such protection: one verdict in four was
-//! wrong (docs/diff.md).
+//! The state of a machine changes within seconds (frequency, load, contents of caches). Two runs
+//! that follow each other have most of this state in common, and if the order is random, the state
+//! favours neither program over many rounds. With all runs of A before all runs of B, one verdict
+//! in four was wrong (docs/diff.md).
 //!
-//! The warm-up is a rule and no look at the data: each program runs once before the first round, so that
-//! its files are in memory. Within a run nothing is left out, because the statistics that runs are
-//! compared by do not feel the first iterations.
+//! The warm-up is a fixed rule and does not depend on the data: each program runs once before the
+//! first round, so that its files are in memory. Within a run nothing is left out, because the
+//! first iterations hardly change the statistics by which runs are compared.
 //!
-//! A program that does not end with status 0 ends the series, and so does a signal that ends a command.
-//! The rounds that are complete stay a series that can be read.
+//! A program that does not end with status 0 ends the series, and so does a signal that ends a
+//! command. The rounds that are complete stay a series that can be read.
 
 use std::ffi::OsString;
 use std::fs;
@@ -44,9 +45,9 @@ use crate::terminal::{note, say};
 use crate::view::open::typed;
 use crate::view::units::{plural, time};
 
-/// Where a series goes if nobody says where.
+/// The path of a series if the user names none.
 const DEFAULT_SERIES: &str = "counterpoint.series";
-/// The profile of a warm-up, as long as it exists.
+/// The name of a warm-up's profile, which exists only until the warm-up ends.
 const WARM_UP: &str = "warm-up";
 
 /// Several runs.
@@ -70,11 +71,11 @@ pub struct Repeat {
     pub seed: Option<u32>,
 }
 
-/// A command in words.
+/// The words of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words(Vec<String>);
 
-/// Splits a command as a shell does it, without anything that a shell would expand.
+/// Splits a command into words as a shell does, but expands nothing.
 fn words(text: &str) -> Result<Words, String> {
     let mut all = Vec::new();
     let mut word: Option<String> = None;
@@ -121,11 +122,11 @@ impl Program {
     }
 }
 
-/// Why a series ended before its last round.
+/// The reason why a series ended before its last round.
 enum Ended {
-    /// This program ended so.
+    /// A program ended with this status.
     Program(ExitStatus),
-    /// The series was ended by this signal.
+    /// This signal ended the series.
     Signal(i32),
 }
 
@@ -138,14 +139,14 @@ impl Ended {
     }
 }
 
-/// Runs the series. It ends with 0 if all rounds are complete, and otherwise as the program did that
-/// ended it.
+/// Runs the series. The exit status is 0 if all rounds are complete, and otherwise that of the
+/// program that ended the series.
 pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, Failure> {
     let mut programs = vec![Program::new(Side::A, args.command.clone())?];
     if let Some(Words(words)) = &args.repeat.against {
         programs.push(Program::new(Side::B, words.iter().map(OsString::from).collect())?);
     }
-    // What cannot be recorded is known before anything is made.
+    // If something cannot be recorded, this fails before anything is made.
     choose(&args.recording, &args.beside.system, Origin::Run, &Machine::here())?;
     let output = args.recording.output.as_deref().unwrap_or(Path::new(DEFAULT_SERIES));
     let directory = place(output)?;
@@ -195,7 +196,8 @@ pub fn main(args: &Args, rounds: u32, inherited: Inherited) -> Result<ExitCode, 
     })
 }
 
-/// Whether this series is still in its place: somebody may have moved it, and made another one.
+/// Whether this series is still in its place. Somebody may have moved it and made another one
+/// there.
 fn is_at(series: &Series, directory: &Path) -> bool {
     let found = Dir::open(directory).and_then(|root| Series::read_in(&root));
     found.is_ok_and(|found| found.id == series.id)
@@ -219,7 +221,7 @@ fn plan(args: &Args, rounds: u32, programs: &[Program]) -> Result<Series, Failur
     })
 }
 
-/// Runs all rounds. `None` if all of them are complete.
+/// Runs all rounds. Returns `None` if all of them are complete.
 fn all(
     args: &Args,
     series: &Series,
@@ -279,9 +281,10 @@ fn all(
     Ok(None)
 }
 
-/// Whether the series ends after a program that ended so.
+/// Returns the reason to end the series after a program ended with `status`; `None` if the series
+/// goes on.
 fn why_ended(status: ExitStatus) -> Option<Ended> {
-    // The program may have caught the signal and ended in its own way.
+    // A program that was ended by a signal may have handled it and ended with status 0.
     match (status.success(), SIGNALLED.load(Ordering::SeqCst)) {
         (true, 0) => None,
         (true, signal) => Some(Ended::Signal(signal)),
@@ -289,7 +292,7 @@ fn why_ended(status: ExitStatus) -> Option<Ended> {
     }
 }
 
-/// One run, from making its profile to its end.
+/// Records one run, from making its profile to its end.
 fn one(
     args: &Args,
     program: &Program,
@@ -317,7 +320,7 @@ fn one(
     let trouble = sampler.and_then(Sampler::finish);
     let mut manifest = running.manifest;
     if is_sampled {
-        // The sampler has added to the manifest.
+        // The sampler has added a snapshot to the manifest, so it is read again.
         manifest = Manifest::read(directory).unwrap_or(manifest);
     }
     let closed = close(directory, manifest, status, trouble);

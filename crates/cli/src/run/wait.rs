@@ -1,4 +1,4 @@
-//! Waiting for the program's end. Meanwhile, full pages are appended to the profile.
+//! Waits for the program's end. Meanwhile, full pages are appended to the profile.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -8,14 +8,14 @@ use profile::drain::Drain;
 
 use super::begin::{exit_of, wait_for};
 
-/// The number of offers of pages, for the handler of SIGCHLD.
+/// The number of pages that threads have offered, for the handler of SIGCHLD.
 static OFFERS: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Waits for the end of the child `pid`, and drains the pool of the profile in `directory`. No file
-/// is made longer than `longest` bytes.
+/// Waits for the end of the child `pid`. Meanwhile, appends full pages in the pool to the profile
+/// in `directory`. No file is made longer than `longest` bytes.
 ///
 /// # Errors
-/// As for [`wait_for`].
+/// The errors of [`wait_for`].
 pub fn wait_and_drain(
     pid: libc::pid_t,
     directory: &Path,
@@ -27,7 +27,8 @@ pub fn wait_and_drain(
     OFFERS.store(std::ptr::from_ref(drain.offers()).cast_mut(), Ordering::SeqCst);
     handle_children(Some(note));
     let status = loop {
-        // A page that is offered, or a child that ends, from now on changes this number.
+        // From here on, a new page or the end of a child changes this number, so that `drain.wait`
+        // returns.
         let seen = drain.offers().load(Ordering::SeqCst);
         drain.take_all();
         match exit_of(pid) {
@@ -43,27 +44,29 @@ pub fn wait_and_drain(
     status
 }
 
-/// Whether another processor may run us while the program runs. On a single one, draining would only
-/// take turns with the program.
+/// Whether this process can run on another processor while the program runs. On a single processor,
+/// draining would only take turns with the program.
 fn has_processors() -> bool {
-    // SAFETY: a set of zeros is valid, and the kernel writes no more than its size.
+    // SAFETY: a zeroed set is valid, and the kernel writes no more bytes than its size.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let known = libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0;
-        // The call fails where there are more processors than fit into the set.
+        // The call fails if there are more processors than fit into the set.
         !known || libc::CPU_COUNT(&set) > 1
     }
 }
 
-/// The handler of SIGCHLD: ends the wait, even if it has not begun yet.
+/// The handler of SIGCHLD. It ends the wait, even if the wait has not begun yet.
 extern "C" fn note(_: i32) {
     let offers = OFFERS.load(Ordering::SeqCst);
-    // SAFETY: a word of the pool, which is never unmapped.
+    // SAFETY: `wait_and_drain` has stored the address of a word of the pool before it installed
+    // this handler, and the pool is never unmapped.
     unsafe { &*offers }.fetch_add(1, Ordering::SeqCst);
 }
 
 fn handle_children(handler: Option<extern "C" fn(i32)>) {
-    // SAFETY: a zeroed `sigaction` is valid. The handler makes one atomic addition.
+    // SAFETY: a zeroed `sigaction` is valid and lives longer than the call. The handler makes one
+    // atomic addition, which is async-signal-safe.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction =

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Options whose value is the next word, unless it is joined with `=`.
+/// Options whose value is the next word, unless the value is joined to them with `=`.
 const WITH_VALUE: &[&str] = &[
     "--crate-name",
     "--crate-type",
@@ -49,22 +49,22 @@ pub struct Line {
     words: Vec<(String, OsString, Option<OsString>)>,
 }
 
-/// What is to be done.
+/// How a command line is handled.
 pub enum Plan {
-    /// No code is made, or code that runs in the compiler.
+    /// No code is made, or only code that runs in the compiler.
     Nothing,
-    /// Code is made that cannot be instrumented, and why.
+    /// Code is made, but it cannot be instrumented for this reason.
     Cannot(&'static str),
     Compile,
 }
 
 impl Line {
-    /// Reads a command line. An error is one of reading a file of arguments.
+    /// Reads a command line. Fails only if a file with arguments cannot be read.
     pub fn read(words: &[OsString]) -> io::Result<Self> {
         let mut all: Vec<OsString> = Vec::new();
         for word in words {
             match word.as_bytes().strip_prefix(b"@") {
-                // One argument in each line.
+                // The file has one argument in each line.
                 Some(file) => {
                     let text =
                         std::fs::read_to_string(Path::new(std::ffi::OsStr::from_bytes(file)))?;
@@ -88,7 +88,7 @@ impl Line {
                 _ => (text.clone(), None),
             };
             let name = if name == "--codegen" { "-C".to_owned() } else { name };
-            // The value of an option that has none joined is in a word of its own.
+            // If no value is joined to the option, the value is the next word.
             let next = joined.is_none() && WITH_VALUE.contains(&&*name);
             let own = if next { all.next() } else { None };
             let words_value = own.clone().or_else(|| joined.map(OsString::from));
@@ -106,7 +106,8 @@ impl Line {
         named.filter_map(|(_, _, value)| Some(value.as_ref()?.to_string_lossy().into_owned()))
     }
 
-    /// The last value of an option of code generation. An option without one is `yes`.
+    /// Returns the last value of an option of code generation. An option without a value counts as
+    /// `yes`.
     fn codegen(&self, name: &str) -> Option<String> {
         self.values("-C").rev().find_map(|option| match option.split_once('=') {
             Some((option, value)) => (option == name).then(|| value.to_owned()),
@@ -128,12 +129,12 @@ impl Line {
         types
     }
 
-    /// Whether the line says what is to be made. If not, that is what the type of the crate says.
+    /// Whether the command line says what to make. If it does not, the type of the crate decides.
     pub fn says_what(&self) -> bool {
         self.values("--emit").next().is_some()
     }
 
-    /// What is to be done.
+    /// Decides how the command line is handled.
     pub fn plan(&self) -> Plan {
         let types = self.types();
         let emits: Vec<String> = self.values("--emit").collect();
@@ -142,7 +143,8 @@ impl Line {
         let ours = |kind: &String| {
             ["bin", "lib", "rlib", "cdylib", "dylib", "staticlib"].contains(&kind.as_str())
         };
-        // A call without a name is a question about the compiler, or somebody who does not use cargo.
+        // A command line without a crate name asks something about the compiler, or it does not
+        // come from cargo.
         if self.name().is_empty()
             || self.values("--print").next().is_some()
             || !emits_link
@@ -182,12 +184,12 @@ impl Line {
         self.types().iter().any(|kind| ["bin", "cdylib", "dylib"].contains(&kind.as_str()))
     }
 
-    /// The linker that rustc would start.
+    /// Returns the linker that rustc would start.
     pub fn linker(&self) -> OsString {
         self.codegen("linker").unwrap_or_else(|| "cc".to_owned()).into()
     }
 
-    /// The archives that are made.
+    /// Returns the archives that rustc makes.
     pub fn archives(&self) -> Vec<PathBuf> {
         let folder = self.values("--out-dir").next_back().unwrap_or_else(|| ".".to_owned());
         let stem =
@@ -197,14 +199,15 @@ impl Line {
             "staticlib" => Some("a"),
             _ => None,
         });
-        // --test makes a program of a library.
+        // With `--test`, a library becomes a program, and there is no archive.
         if self.words.iter().any(|(word, ..)| word == "--test") {
             return Vec::new();
         }
         endings.map(|ending| Path::new(&folder).join(format!("{stem}.{ending}"))).collect()
     }
 
-    /// The arguments without the arguments that are replaced: the linker, and what makes several objects of a crate.
+    /// Returns the arguments without those that are replaced: the linker, and options that make
+    /// several objects of a crate.
     pub fn first(&self) -> Vec<OsString> {
         let mut words = Vec::new();
         for (name, whole, value) in &self.words {

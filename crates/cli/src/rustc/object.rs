@@ -1,4 +1,4 @@
-//! From rustc's text to an object, and into its place.
+//! Compiles the LLVM IR of a crate to an object, and replaces the object that rustc made.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -11,16 +11,16 @@ use crate::compiler::{Text, assemble, first_error, instrumented, reads, step};
 use crate::failure::Failure;
 use crate::selection::Selection;
 
-/// The end of the name of a crate's only object, if it has one unit of code generation.
+/// The end of the file name of a crate's object, if the crate has one unit of code generation.
 const OBJECT: &str = "-cgu.0.rcgu.o";
 
-/// The LLVM version and the host, as rustc prints them.
+/// The LLVM version and the host that rustc prints.
 pub struct Llvm {
     version: u32,
     host: String,
 }
 
-/// Asks rustc which LLVM it has.
+/// Asks rustc for its LLVM version and its host.
 pub fn llvm(rustc: &OsStr) -> Result<Llvm, Failure> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::new(format!("{} -vV: {why}", rustc.to_string_lossy()))
@@ -33,14 +33,14 @@ pub fn llvm(rustc: &OsStr) -> Result<Llvm, Failure> {
     Ok(Llvm { version, host: line("host: ").unwrap_or_default().to_owned() })
 }
 
-/// A program that makes an object of the text.
+/// A program that compiles LLVM IR to an object.
 pub enum Assembler {
     Clang(PathBuf),
     Llc(PathBuf),
 }
 
 impl Assembler {
-    /// As [`Self::kind`] and [`Self::program`] said.
+    /// Makes the value from the results of [`Self::kind`] and [`Self::program`].
     pub fn new(kind: &str, program: PathBuf) -> Self {
         if kind == "llc" { Self::Llc(program) } else { Self::Clang(program) }
     }
@@ -59,7 +59,8 @@ impl Assembler {
     }
 
     fn command(&self, triple: &str, output: &Path) -> Command {
-        // Processor, features, frame pointers and unwind tables are attributes of the text's functions.
+        // Processor, features, frame pointers and unwind tables need no options: they are
+        // attributes of the functions in the IR.
         match self {
             Self::Clang(program) => {
                 let flags = [format!("--target={triple}"), "-O2".into(), "-fPIC".into()];
@@ -77,7 +78,7 @@ impl Assembler {
     }
 }
 
-/// The program to use: a clang that is new enough, or `llc` of rustup's llvm-tools.
+/// Finds the program to use: a clang that is new enough, or `llc` of rustup's llvm-tools.
 pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     if let Some(clang) = reads(llvm.version) {
         return Ok(Assembler::Clang(clang));
@@ -96,22 +97,23 @@ pub fn assembler(rustc: &OsStr, llvm: &Llvm) -> Result<Assembler, String> {
     ))
 }
 
-/// The file of what is to be said. rustc hides what its linker says.
+/// The file for messages: rustc does not show what its linker prints.
 const NOTES: &str = "notes";
 
-/// Keeps a line for the process that reads [`notes`].
+/// Writes a line to the file that [`notes`] reads.
 pub fn note(folder: &Path, line: &str) {
     let file = fs::OpenOptions::new().create(true).append(true).open(folder.join(NOTES));
     let _ = file.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));
 }
 
-/// The lines that were kept.
+/// Returns the lines in the file.
 pub fn notes(folder: &Path) -> Vec<String> {
     let text = fs::read_to_string(folder.join(NOTES)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Makes the object of a crate, in the folder that has its text. A second call finds the first one's.
+/// Makes the object of a crate, in the folder with the crate's IR. A second call returns the object
+/// of the first.
 fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<PathBuf>, String> {
     let object = folder.join("instrumented.o");
     if object.is_file() {
@@ -142,7 +144,7 @@ fn object(folder: &Path, name: &str, assembler: &Assembler) -> Result<Option<Pat
     Ok(Some(object))
 }
 
-/// The target of a text.
+/// Returns the target that the IR names.
 fn triple(text: &[u8]) -> Option<String> {
     let mut lines = text.split(|byte| *byte == b'\n');
     let line = lines.find_map(|line| line.strip_prefix(b"target triple = \""))?;
@@ -158,7 +160,8 @@ pub fn replace_loose(
 ) -> Result<(), String> {
     let mut all: Vec<PathBuf> = words.iter().map(PathBuf::from).collect();
     for word in words {
-        // A long command line is in a file, one argument in each line, in which backslashes hide spaces.
+        // A long command line is in a file with one argument in each line, in which backslashes
+        // escape spaces.
         if let Some(file) = word.as_bytes().strip_prefix(b"@")
             && let Ok(text) = fs::read_to_string(Path::new(OsStr::from_bytes(file)))
         {
@@ -196,7 +199,7 @@ pub fn replace(
         }
     };
     let members = ar(&[OsStr::new("t"), archive.as_os_str()])?;
-    // An archive for C also has the objects of the crates that it is made of.
+    // A static library also has the objects of the crates that it depends on.
     let ours = |member: &&str| member.starts_with(name) && member.ends_with(OBJECT);
     let mut found = members.lines().filter(ours);
     let (Some(member), None) = (found.next(), found.next()) else {

@@ -12,9 +12,10 @@ use profile::Origin;
 
 use crate::prepare::{self, Chosen, Recording};
 
-/// Leaves out names that this machine does not know, counters that do not open or do not count, and
-/// counters of whole packages. If the rest does not fit together, leaves out counters from the end
-/// of the list until it does. Adds a note for each.
+/// Returns the counters that work here. Leaves out names that this machine does not know, counters
+/// that do not open or do not count, and counters of whole packages. If the rest cannot be counted
+/// together, leaves out counters from the end of the list until it can. Adds a note for each
+/// counter that is left out.
 pub fn counters_of(
     recording: &Recording,
     resolver: &Resolver,
@@ -44,7 +45,7 @@ pub fn counters_of(
                 }
             });
             let known = known.collect::<Vec<_>>().join(",");
-            // If the list as a whole is wrong, this call reports it.
+            // If the list itself is wrong, this call returns the error.
             let list = if known.is_empty() { "none" } else { &known };
             prepare::resolve("-e", list, resolver, machine)?
         }
@@ -100,7 +101,7 @@ fn renumber(counters: &mut [Counter]) {
     }
 }
 
-/// The items of the list, which is split at commas outside of `{…}` and `/…/`.
+/// Splits the list at commas that are outside of `{…}` and `/…/`.
 fn items(list: &str) -> impl Iterator<Item = &str> {
     let (mut braces, mut slashes) = (0u32, false);
     list.split(move |c| {

@@ -1,5 +1,6 @@
-//! The variables as CSV (RFC 4180): one row per op, thread and variable. A row without a thread
-//! covers all threads of the op. By rank, there are no rows of threads, and a column `rank`. An empty field is a missing value.
+//! Writes the variables as CSV (RFC 4180): one row per op, thread and variable. A row without a
+//! thread covers all threads of the op. By rank, there is a column `rank`, and there are no rows of
+//! threads. An empty field is a missing value.
 
 use std::io::{self, Write};
 
@@ -88,7 +89,7 @@ fn rows(
     Ok(())
 }
 
-/// Between which numbers the number of all calls is; empty where that is not known.
+/// Returns the smallest and the largest likely number of all calls; empty if they are not known.
 fn calls_within(scope: &Scope) -> [String; 2] {
     let Some(sampled) = scope.sampled.as_deref() else { return Default::default() };
     let ends = match &sampled.by_steps {

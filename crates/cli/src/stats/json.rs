@@ -1,5 +1,5 @@
-//! The statistics as one JSON document with one op per line, which `docs/schema.md` describes.
-//! Missing values are `null`.
+//! Writes the statistics as one JSON document with one op per line, which `docs/schema.md`
+//! describes. Missing values are `null`.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -23,8 +23,8 @@ use crate::view::variables::{Subtracted, name_and_unit, scale};
 /// The schema of the JSON that `stats` prints.
 const STATS_SCHEMA: &str = "counterpoint.stats/1";
 
-/// A value of a variable. Counters are integers and can exceed 2⁵³; durations are converted from
-/// ticks.
+/// A value of a variable. Counters are integers that can exceed 2⁵³; durations are real numbers,
+/// because they are converted from ticks.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum NumberOut {
@@ -32,14 +32,14 @@ enum NumberOut {
     Real(f64),
 }
 
-/// Returns whether there is a loop.
+/// Prints the document. Returns whether it has a loop.
 pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
     let (profile, stats) = (view.profile, view.stats);
     let head = serde_json::to_string(&ProfileHead::new(&profile.manifest, profile))?;
     let asked = serde_json::to_string(&object! {
         op: view.args.op.as_deref(),
         thread: view.args.thread.as_deref(),
-        // Absent by thread.
+        // Present only by rank.
         by?: (view.args.by == super::StatsBy::Rank).then_some("rank"),
         skip_ms: view.args.skip_ms,
         buckets: stats.buckets,
@@ -72,7 +72,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
         losses: losses_out(&stats.losses),
     };
     let tail = serde_json::to_string(&tail)?;
-    // The open object continues with the members of this one.
+    // The object that was begun above continues with the members of `tail`, so its opening brace is
+    // left out.
     writeln!(out, "\n],\n{}", tail.strip_prefix('{').unwrap_or(&tail))?;
     Ok(any_loop)
 }
@@ -83,11 +84,12 @@ fn op_out(view: &View<'_>, op: &OpStats) -> impl Serialize {
     let total = if profile.is_sampled() { estimated } else { Some(op.total_ticks) };
     object! {
         ..key: key_out(profile, op.key),
-        // Null only in a run with a budget, if calls were chosen by thread or time, or not timed.
+        // Null only in a run with a budget, if the calls were selected by thread or time, or if
+        // none was timed.
         total_ns: total.map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
         threads: op.threads.iter().map(|t| thread_out(view, t)).collect::<Vec<_>>(),
-        // Only by rank.
+        // Present only by rank.
         ranks?: op.is_by_rank().then(|| {
             let ranks = op.ranks.iter();
             ranks
@@ -121,9 +123,9 @@ fn scope_out(view: &View<'_>, scope: &Scope) -> impl Serialize {
     let variables = scope.variables.iter().enumerate();
     object! {
         calls: if view.profile.is_sampled() { scope.counted() } else { Some(scope.calls) },
-        // Calls inside of other calls of the op, which `calls` leaves out.
+        // The number of calls inside of other calls of the op. `calls` does not include them.
         inner_calls?: Some(scope.inner).filter(|n| *n > 0),
-        // This and the next two fields are only in runs with a budget.
+        // This member and the next two are present only in runs with a budget.
         timed_calls?: view.profile.is_sampled().then_some(scope.calls),
         effective_calls?: scope.effective,
         sampled?: scope.sampled.as_deref().map(|row| SampledOut::new(view.profile, row)),
@@ -138,7 +140,8 @@ fn variable_out(view: &View<'_>, scope: &Scope, i: usize, variable: &Variable) -
     let (name, unit) = name_and_unit(view.profile, view.stats, i);
     let scale = scale(view.profile, i);
     let less = Subtracted::new(view.stats, scope, i);
-    // What the timed calls say of all, or else what all of them say.
+    // The mean that is estimated for all calls from the timed ones, or else the mean of all
+    // recorded calls.
     let estimated = variable.mean.and(scope.estimated_mean(i)).map(|of| less.from_estimated(of));
     let all = variable.mean.map(|mean| Estimated::from(less.from(mean)));
     let mean = estimated.or(all).map(|mean| mean.times(scale));
@@ -156,7 +159,7 @@ fn variable_out(view: &View<'_>, scope: &Scope, i: usize, variable: &Variable) -
         calls: variable.calls,
         effective_calls?: variable.effective,
         mean: mean.map(|mean| mean.value),
-        // The mean with its interval; absent if it is exact.
+        // The mean with its interval; absent if the mean is exact.
         interval?: mean.filter(|mean| !mean.is_exact()).map(|mean| EstimatedOut::new(mean, 1.0)),
         standard_deviation: scaled(variable.standard_deviation),
         min: number(variable.min),

@@ -1,4 +1,5 @@
-//! Which characters are hidden from a terminal. `counterpoint-query` includes this file as well.
+//! Says which characters are hidden from a terminal. `counterpoint-query` includes this file as
+//! well.
 
 use std::borrow::Cow;
 
@@ -14,11 +15,11 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether a terminal would obey or hide this character, or reorder others because of it. These are
-/// control characters (C0, DEL, C1), line and paragraph separators, direction marks, everything
-/// that Unicode calls a format character or ignorable by default, and noncharacters. Source:
-/// Unicode Character Database 16 (`Cc`, `Cf`, `Zl`, `Zp`, `Default_Ignorable_Code_Point`,
-/// `Noncharacter_Code_Point`).
+/// Whether a terminal would obey or hide this character, or reorder other characters because of it.
+/// Such characters are control characters (C0, DEL, C1), line and paragraph separators, direction
+/// marks, everything that Unicode calls a format character or ignorable by default, and
+/// noncharacters. Source: Unicode Character Database 16 (`Cc`, `Cf`, `Zl`, `Zp`,
+/// `Default_Ignorable_Code_Point`, `Noncharacter_Code_Point`).
 pub fn is_hidden(c: char) -> bool {
     let n = c as u32;
     if n < 0x80 {

@@ -1,18 +1,19 @@
-//! Progress of what takes longer than a second, in one line on a terminal.
+//! Shows the progress of work that takes longer than a second, in one line on a terminal.
 //!
 //! ```text
 //!  counterpoint: reading train.cpt: 4 s
 //!  counterpoint: reading trace.json: 310 MB of 1.20 GB, 12 s
 //! ```
 //!
-//! A command calls [`step`] before something that may take long, and holds what it returns until that is
-//! done. The line is on stderr, and only if stderr is a terminal. It is erased at the end of the step, before
-//! any message, and for good before the first text on a terminal's stdout, which could not be told from it
-//! otherwise. With `--quiet` there is no line. With `--verbose`, each step leaves a line with the time that it
-//! took, also in a file.
+//! A command calls [`step`] before work that may take long, and keeps the result until the work is
+//! done. The line is on stderr, and only if stderr is a terminal. It is erased at the end of the
+//! step and before any message. When the first text is written to a terminal's stdout, the line is
+//! erased for the rest of the command, so that it does not mix with the text. With `--quiet` there
+//! is no line. With `--verbose`, each step leaves a line with the time that it took, also in a
+//! file.
 //!
-//! A step inside of another one is shown in its place. There is never a step while somebody else's program
-//! writes to the terminal.
+//! A step inside of another step is shown instead of the outer one. There is never a step while the
+//! user's program writes to the terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
@@ -24,30 +25,30 @@ use std::time::{Duration, Instant};
 use super::{is_quiet, is_verbose, visible};
 use crate::view::units::{bytes, grouped, shorten, time};
 
-/// How long a command may be silent.
+/// A command may run for this long before it shows the line.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
-/// Goes to the start of the line and erases it.
+/// The sequence that goes to the start of the line and erases the line.
 const ERASE: &str = "\r\x1b[K";
 
-/// Bytes that were read from files that the caller named, and written to such files.
+/// The numbers of bytes that were read from, and written to, files that the user named.
 static READ: AtomicU64 = AtomicU64::new(0);
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 static STATE: Mutex<State> = Mutex::new(State { steps: Vec::new(), next: 0, since: None });
 /// Whether the line is on the terminal. It changes only while [`STATE`] is locked.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
-/// Whether stdout was begun on a terminal.
+/// Whether text has been written to stdout on a terminal, so that the line is not drawn any more.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// What is being done.
+/// The steps that are in progress.
 struct State {
-    /// The innermost step is the last one.
+    /// The steps, from the outermost to the innermost.
     steps: Vec<Step>,
     /// The number of the next step.
     next: u64,
-    /// When the outermost step began.
+    /// The start of the outermost step.
     since: Option<Instant>,
 }
 
@@ -58,19 +59,19 @@ struct Step {
     amount: Amount,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Clone, Debug)]
 enum Amount {
     Unknown,
-    /// Bytes since [`READ`] had this value, of this many.
+    /// A step that reads: the value of [`READ`] at its start, and the number of bytes to read.
     Read(u64, u64),
-    /// Bytes since [`WRITTEN`] had this value.
+    /// A step that writes: the value of [`WRITTEN`] at its start.
     Written(u64),
-    /// Things, of this many, with their name.
+    /// A step about things: how many are done, how many there are, and their name.
     Of(Arc<AtomicU64>, u64, &'static str),
 }
 
-/// A step that goes on until this is dropped.
+/// A step, which ends when this value is dropped.
 #[derive(Debug)]
 #[must_use = "the step ends when this is dropped"]
 pub struct Doing {
@@ -78,17 +79,17 @@ pub struct Doing {
     done: Arc<AtomicU64>,
 }
 
-/// Begins a step. `what` says what is being done: `reading train.cpt`.
+/// Begins a step. `what` names the work: `reading train.cpt`.
 pub fn step(what: impl Into<String>) -> Doing {
     begin(what.into(), Amount::Unknown)
 }
 
-/// Begins a step that reads this many bytes of files of the caller ([`read`]).
+/// Begins a step that reads this many bytes of files that the user named ([`read`]).
 pub fn reading(what: impl Into<String>, bytes: u64) -> Doing {
     begin(what.into(), Amount::Read(READ.load(Ordering::Relaxed), bytes))
 }
 
-/// Begins a step that writes a file of the caller ([`wrote`]).
+/// Begins a step that writes to a file that the user named ([`wrote`]).
 pub fn writing(path: &Path) -> Doing {
     let what = match path.as_os_str() == "-" {
         true => "writing".to_owned(),
@@ -102,33 +103,33 @@ pub fn step_of(what: impl Into<String>, all: u64, things: &'static str) -> Doing
     begin(what.into(), Amount::Of(Arc::default(), all, things))
 }
 
-/// What a command does until it says something else, or prints, or ends.
+/// The current step of a command that has called [`phase`].
 static PHASE: Mutex<Option<Doing>> = Mutex::new(None);
 
-/// Begins a step that goes on until the next call, or until the command prints or ends.
+/// Begins a step that lasts until the next call, or until the command prints to a terminal or ends.
 pub fn phase(doing: Doing) {
     let before = PHASE.lock().unwrap_or_else(PoisonError::into_inner).replace(doing);
     drop(before);
 }
 
-/// Ends the step of [`phase`], at the end of a command.
+/// Ends the step of [`phase`].
 pub fn end_phase() {
     let last = PHASE.lock().unwrap_or_else(PoisonError::into_inner).take();
     drop(last);
 }
 
-/// Says that bytes of a file that the caller named were read.
+/// Counts bytes that were read from a file that the user named.
 pub fn read(bytes: u64) {
     READ.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Says that bytes were written to a file that the caller named.
+/// Counts bytes that were written to a file that the user named.
 pub fn wrote(bytes: u64) {
     WRITTEN.fetch_add(bytes, Ordering::Relaxed);
 }
 
 impl Doing {
-    /// Says that this many more things are done.
+    /// Counts things that are done.
     pub fn done(&self, more: u64) {
         self.done.fetch_add(more, Ordering::Relaxed);
     }
@@ -173,7 +174,7 @@ fn begin(what: String, amount: Amount) -> Doing {
         static THREAD: Once = Once::new();
         THREAD.call_once(|| {
             let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
-            // Without the thread there is no line, and all else is the same.
+            // If the thread cannot be started, there is no line, and nothing else changes.
             let _ = (!is_dumb).then(|| {
                 thread::Builder::new().name("progress".to_owned()).spawn(|| {
                     loop {
@@ -204,26 +205,28 @@ fn draw() {
     let _ = io::stderr().write_all(format!("{ERASE}{text}").as_bytes());
 }
 
-/// The line, in at most this many columns: the terminal would break a longer one, and keep its start.
+/// Returns the line, in at most `columns` columns: a terminal would wrap a longer line, and erasing
+/// it would leave its beginning.
 fn line(what: &str, far: &str, elapsed: Duration, columns: usize) -> String {
     let end = match far {
         "" => format!(": {} s", elapsed.as_secs()),
         far => format!(": {far}, {} s", elapsed.as_secs()),
     };
     let begin = "counterpoint: ";
-    // The last column stays empty, and a name may have characters that are two columns wide.
+    // The last column stays empty. A name that is not ASCII may have characters that are two
+    // columns wide.
     let room = columns.saturating_sub(begin.len() + end.chars().count() + 1);
     let what = visible(what);
     let width = if what.is_ascii() { room } else { room / 2 };
     format!("{begin}{}{end}", shorten(&what, width))
 }
 
-/// How far a step is; empty if that is not known.
+/// Prints the progress of a step; empty if it is not known.
 fn far(amount: &Amount) -> String {
     match amount {
         Amount::Unknown => String::new(),
         Amount::Read(from, all) => {
-            // Some files are read twice.
+            // Some files are read twice, so the count is limited to the number of bytes.
             let read = READ.load(Ordering::Relaxed).saturating_sub(*from).min(*all);
             format!("{} of {}", bytes(read as f64), bytes(*all as f64))
         }
@@ -245,14 +248,14 @@ fn erase() {
     }
 }
 
-/// Writes text to stderr where the line was, if there is one.
+/// Writes text to stderr, in place of the line if it is there.
 pub fn write_in_place(text: &[u8]) {
     let _state = lock();
     erase();
     let _ = io::stderr().write_all(text);
 }
 
-/// Says that text is written to a terminal's stdout from now on.
+/// Notes that text is written to stdout on a terminal from now on, and erases the line.
 pub fn end() {
     if !IS_OVER.swap(true, Ordering::Relaxed) {
         end_phase();
@@ -274,13 +277,13 @@ mod tests {
         let far = "310 MB of 1.20 GB";
         assert_eq!(of("reading a", far, 80), "counterpoint: reading a: 310 MB of 1.20 GB, 12 s");
         assert_eq!(of("reading a.long.name", "", 32), "counterpoint: readi….name: 12 s");
-        // An escape sequence in a name is not obeyed.
+        // An escape sequence in a name is made visible.
         assert_eq!(of("reading \x1b[2J", "", 80), "counterpoint: reading \u{fffd}[2J: 12 s");
         for columns in 1..60 {
             let text = of("reading 漢字漢字漢字漢字漢字漢字漢字", "", columns);
             let wide = |c: char| if c.is_ascii() || c == '…' { 1 } else { 2 };
             let width: usize = text.chars().map(wide).sum();
-            // The words around the name are always there.
+            // The prefix and the time are always there.
             assert!(width < columns.max(22), "{text}: {width} of {columns}");
         }
     }

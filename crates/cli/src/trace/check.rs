@@ -62,7 +62,6 @@ struct FindingOut {
     what: String,
 }
 
-/// Checks the files.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     input::at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     confine(None, &Needs::files(&args.files));
@@ -133,7 +132,7 @@ impl FileOut {
     }
 }
 
-/// `1 slice`, `2 slices`, `1 name of rows`: the names of contents are given in the plural.
+/// Prints a number with its noun: `1 slice`, `2 slices`, `1 name of rows`. `name` is the plural.
 fn counted(count: u64, name: &str) -> String {
     let one = |word: &str| word.strip_suffix('s').unwrap_or(word).to_owned();
     match (count, name.split_once(" of ")) {

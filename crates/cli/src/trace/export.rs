@@ -102,7 +102,6 @@ impl From<Words> for Vocabulary {
     }
 }
 
-/// Writes the timeline.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let ending = Ending::of(args.format, &args.output)?;
     if let Some((rank, size)) = args.rank.zip(args.world_size).filter(|(rank, n)| rank >= n) {
@@ -184,7 +183,7 @@ fn write_again(profile: &Profile, args: &Args, ending: Ending) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// The traces in the order in which they were imported: `chrome-10` after `chrome-9`.
+/// Returns the traces in the order in which they were imported: `chrome-10` comes after `chrome-9`.
 pub fn in_order(mut traces: Vec<Activities>) -> Vec<Activities> {
     traces.sort_by_key(|trace| (trace.name.len(), trace.name.clone()));
     traces
@@ -233,8 +232,8 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The format that was asked for, or else the one that the file's name implies. Standard output
-    /// gets JSON.
+    /// Returns the format that the user asked for, or else the one that the file's name implies.
+    /// Standard output gets JSON.
     ///
     /// # Errors
     /// The name has none of the known endings.
@@ -251,7 +250,7 @@ impl Ending {
         }
     }
 
-    /// The kind of output, for terminals.
+    /// Returns the kind of output, for terminals.
     pub fn kind(self) -> Kind {
         match self {
             Self::Json => Kind::Json,
@@ -286,12 +285,12 @@ impl Args {
 /// The part of a profile that is written.
 struct Selection {
     filter: Filter,
-    /// Arrows whose two ends are both written.
+    /// The arrows of which both ends are written.
     arrows: HashSet<u64>,
 }
 
 impl Selection {
-    /// Reads the profile to find what to write. `None` if all of it is written.
+    /// Reads the profile to find what to write. Returns `None` if all of it is written.
     fn of(profile: &Profile, args: &Args) -> io::Result<Option<Self>> {
         let wish = args.wish();
         if wish.is_all() {
@@ -309,7 +308,7 @@ impl Selection {
     }
 }
 
-/// Says what a filter has left out.
+/// Says how much a filter has left out.
 fn say_left_out(args: &Args, left_out: LeftOut) {
     if args.wish().is_all() {
         return;
@@ -323,8 +322,8 @@ fn say_left_out(args: &Args, left_out: LeftOut) {
     );
 }
 
-/// Gives `sink` the timeline, or the selected part of it. Returns the losses that were found while
-/// reading, and what was left out.
+/// Writes the timeline, or the selected part of it, to `sink`. Returns the losses that were found
+/// while reading, and how much was left out.
 fn fill(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -339,14 +338,14 @@ fn fill(
     Ok((found, part.finish()?))
 }
 
-/// Gives `sink` all slices without arguments, and the time series that were not read around calls, with
-/// Kineto's names.
+/// Writes to `sink` all slices without arguments, and the time series that were not read around
+/// calls, with Kineto's names.
 pub fn everything(sink: &mut (impl TimelineSink + Send), profile: &Profile) -> io::Result<()> {
     let args = Args { no_counter_tracks: true, no_arguments: true, ..Args::of(&profile.dir) };
     fill_all(sink, profile, &args).map(drop)
 }
 
-/// Gives `sink` the whole timeline.
+/// Writes the whole timeline to `sink`.
 fn fill_all(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -358,7 +357,7 @@ fn fill_all(
     }
 }
 
-/// Does what [`fill_all`] does, for a profile that is not of several.
+/// Like [`fill_all`], for a profile that is not merged.
 fn fill_one(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
@@ -370,7 +369,7 @@ fn fill_one(
         arguments: !args.no_arguments,
     };
     let traces = match profile.manifest.origin {
-        // Its slices are calls, which are there already.
+        // The slices of an imported trace have become calls, which are written already.
         Origin::Import => Vec::new(),
         _ => in_order(profile.activities().map_err(io::Error::other)?),
     };
@@ -391,7 +390,7 @@ fn losses(profile: &Profile, found: &Found) -> Vec<LossCount> {
     merge_losses(known.iter().chain(found.calls.iter().flatten()).chain(&found.tracks))
 }
 
-/// What the output says of the profile: the object `counterpoint`.
+/// Returns what the output says about the profile: the object `counterpoint`.
 fn facts(
     profile: &Profile,
     args: &Args,
@@ -421,21 +420,22 @@ fn facts(
     Ok(facts)
 }
 
-/// What the times of an exported `.json` count from, in ns since 1970. Not known of several imported traces,
-/// which are written as one.
+/// Returns the base of the times in an exported `.json`, in ns since 1970. `None` for several
+/// imported traces, which are written as one.
 pub fn json_base_ns(profile: &Profile) -> io::Result<Option<i64>> {
     if profile.manifest.origin != Origin::Import {
         return Ok(Some(chrome::write::base_time_ns(near_ns(profile))));
     }
-    // A single trace is written with the base that it has.
+    // A single imported trace keeps its base.
     let traces = profile.activities().map_err(io::Error::other)?;
     let [trace] = traces.as_slice() else { return Ok(None) };
     Ok(Some(chrome::write::base_of(trace.document.get("baseTimeNanoseconds"))))
 }
 
-/// Some moment of a recording, near which its times are.
+/// Returns a time that is near the times of the recording.
 fn near_ns(profile: &Profile) -> i64 {
-    // Readers drop what is before the base time, and times are relative to the earliest snapshot.
+    // Readers drop events before the base, and times are relative to the earliest snapshot, so the
+    // earliest time is used.
     let clocks = profile.snapshots.iter().map(|snapshot| snapshot.realtime_ns);
     let near_ns = clocks.chain([profile.manifest.created_unix_ns]).min().unwrap_or(0);
     i64::try_from(near_ns).unwrap_or(i64::MAX)

@@ -1,4 +1,4 @@
-//! `counterpoint trace import`: makes a profile of what other programs recorded.
+//! `counterpoint trace import`: makes a profile from the traces of other programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,6 @@ pub struct Args {
     into: Option<PathBuf>,
 }
 
-/// Makes the profile.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
     let files = args.files.iter().map(|path| Input::open(path)).collect::<Result<Vec<_>, _>>()?;
@@ -52,10 +51,10 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let output = &args.output;
     let failed = |e| Failure::new(format!("create {}: {e}", output.display()));
-    // An earlier profile keeps its place until the new one is complete.
+    // An earlier profile keeps its place until the new profile is complete.
     fs::create_dir_all(directory(output)).map_err(failed)?;
     let stage = Stage::create(directory(output)).map_err(failed)?;
-    // Rights that a thread gives up are gone for that thread only.
+    // A thread that gives up rights does not change the rights of other threads.
     let done = thread::scope(|scope| {
         let importing = scope.spawn(|| {
             confine(None, &Needs { made: Some(stage.path()), ..Needs::default() });
@@ -82,16 +81,17 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which traces are accepted.
+/// The traces that are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     /// Traces of any program.
     Anybodys,
-    /// Traces that do not show what Counterpoint recorded: their profile has more in it.
+    /// Traces that Counterpoint did not write. The profile from which Counterpoint exported a trace
+    /// has more data, so it should be used instead.
     NotOurs,
 }
 
-/// Passes the events of a trace on, until the trace turns out to be one that is not accepted.
+/// Passes on the events of a trace until the trace turns out to be one that is not accepted.
 struct Accepted<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     whose: Whose,
@@ -113,7 +113,7 @@ impl EventSink for Accepted<'_, '_> {
     }
 }
 
-/// Makes a profile of traces in `output`. `shifts` comes from [`shifts`].
+/// Makes a profile of traces in `output`. `shifts` are the results of [`shifts`].
 pub fn import(
     files: &[Input],
     output: &Path,
@@ -149,8 +149,8 @@ fn unreadable(file: &Input, error: ReadError) -> Failure {
     Failure::new(format!("read {}: {error}", file.name()))
 }
 
-/// The offset in ns from each file's time to the time of the first file. A file may say only after
-/// its events what its times count from, so several files are read twice.
+/// Returns for each file the offset in ns from its times to the times of the first file. A file may
+/// give the base of its times after its events, so if there are several files, they are read twice.
 pub fn shifts(files: &[Input]) -> Result<Vec<i64>, Failure> {
     struct Base(i64);
     impl EventSink for Base {

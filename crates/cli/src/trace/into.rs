@@ -1,4 +1,4 @@
-//! `trace import --into`: adds what IREE's own profiler recorded to a profile of the same run.
+//! `trace import --into`: adds the events of IREE's own profiler to a profile of the same run.
 //!
 //! ```text
 //!  bundle ─► dispatches ─┬─ same function, same number of workgroups, at the same time ─► argument "dispatch"
@@ -6,8 +6,9 @@
 //!  all events ─► a part of the process for each device of the bundle, on the profile's clock
 //! ```
 //!
-//! Both have times of the same clock, `CLOCK_MONOTONIC`. A dispatch that was found is no call a second
-//! time: it is only kept for timelines, with the number that the profile's own dispatch has.
+//! The bundle has times of `CLOCK_MONOTONIC`, to which the profile's times can be converted. A
+//! dispatch that is found in the profile does not become a second call: it is only kept for
+//! timelines, with the number of the profile's own dispatch.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -33,9 +34,9 @@ use crate::view::open;
 use crate::view::rights::{Change, Needs, confine};
 use crate::view::units::plural;
 
-/// The first argument of a part that was made from a bundle.
+/// The first argument of a part that was made from a bundle. It marks such parts.
 const SOURCE: &str = "iree-profile";
-/// The argument of a dispatch that has the number of the profile's own one.
+/// The name of the argument with the number of the profile's own dispatch.
 const NUMBER: &str = "dispatch";
 
 /// Adds the files to the profile.
@@ -58,7 +59,7 @@ pub fn main(files: &[Input], path: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes what is to be added. Returns what is said about it.
+/// Writes the parts that are to be added. Returns a sentence about them.
 fn write(
     profile: &Profile,
     stage: &Dir,
@@ -92,8 +93,9 @@ fn write(
     Ok((Converted::of_events(events, added.notes), said))
 }
 
-/// Finds the dispatches of the bundle in the profile, and enters their numbers. Returns the process
-/// that has most of them, how many were found, and how many the bundle has.
+/// Finds the dispatches of the bundle in the profile, and adds the numbers of the profile's
+/// dispatches as arguments. Returns the process that has most of them, the number of dispatches
+/// that were found, and the number that the bundle has.
 fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize), String> {
     let Some(recorded) = dispatches(profile) else {
         return Err("a run with a budget recorded only some workgroups of each dispatch".to_owned());
@@ -108,8 +110,8 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     let wanted: Vec<usize> = bundle.dispatches().filter(on_host).collect();
     let mut of_process: BTreeMap<usize, usize> = BTreeMap::new();
     let mut found: Vec<(usize, u64)> = Vec::new();
-    // Both are in the order in which they began. Where the next one of the profile begins is the first
-    // that the next one of the bundle can be.
+    // Both lists are in the order of their begin. The search for a dispatch begins after the one
+    // that was found last.
     let mut next: HashMap<(&str, u64), usize> = HashMap::new();
     for at in &wanted {
         let slice = &bundle.slices[*at];
@@ -140,20 +142,21 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     Ok((process, found.len(), wanted.len()))
 }
 
-/// The lowest number of a part of a process's plugins from which on all are free.
+/// Returns the lowest number for a part of a process's plugins for which this and all higher
+/// numbers are free.
 fn free_part(profile: &Profile, process: usize) -> u32 {
     let owner = profile.processes[process].id;
     let parts = profile.processes.iter().filter(|p| p.id.owner() == Some(owner));
     parts.filter_map(|p| p.id.plugins_number()).max().map_or(0, |last| last + 1)
 }
 
-/// Receives the events, and gives them to the trace on the profile's clock.
+/// Receives the events of the bundle, and adds them to the trace on the profile's clock.
 struct Added<'a, 'b> {
     trace: &'a mut OneTrace<'b>,
     profile: &'a Profile,
     process: usize,
     first_part: u32,
-    /// The devices of the bundle by name, and their rows.
+    /// The rows of the bundle's devices, by the name of the device.
     rows: BTreeMap<String, i64>,
 }
 
@@ -168,7 +171,8 @@ impl<'a, 'b> Added<'a, 'b> {
             return *row;
         }
         let index = self.first_part + self.rows.len() as u32;
-        // No conversion of plugins' events uses the numbers after those of the profile's processes.
+        // Conversions of plugins' events use one block of numbers for each process of the profile,
+        // so the block after those is free.
         let block = self.profile.processes.len() as i64;
         let row = PLUGIN_ROWS + block * i64::from(PLUGIN_PARTS) + i64::from(index);
         let number = device.rsplit(' ').next().unwrap_or_default().to_owned();
@@ -178,7 +182,7 @@ impl<'a, 'b> Added<'a, 'b> {
         row
     }
 
-    /// Says which process the devices are of.
+    /// Names the rows of the devices after the device and the process.
     fn name_processes(&mut self, process: &str) -> Result<(), String> {
         for (device, row) in self.rows.clone() {
             let args = json!({ "name": format!("{device} of {process}") }).to_string();

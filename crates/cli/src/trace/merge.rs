@@ -42,7 +42,6 @@ pub struct Args {
     format: Option<Ending>,
 }
 
-/// Merges the files.
 pub fn main(args: Args) -> Result<ExitCode, Failure> {
     let ending = Ending::of(args.format, &args.output)?;
     at_most_one_standard(args.files.iter().map(PathBuf::as_path))?;
@@ -55,7 +54,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         Ending::Perfetto => perfetto(&args, &inputs)?,
         Ending::Json | Ending::JsonGz => chrome(&args, &inputs, ending)?,
     };
-    // Standard output may be the trace itself.
+    // Standard output may be the merged trace.
     if is_standard(&args.output) {
         alignments.iter().for_each(|alignment| say!("{}", in_words(alignment)));
         return Ok(ExitCode::SUCCESS);
@@ -95,8 +94,8 @@ fn chrome(args: &Args, inputs: &[Input], ending: Ending) -> Result<Vec<Alignment
     Ok(alignments)
 }
 
-/// Writes Perfetto's format. There, a row must precede what happens in it, and the slices of a row
-/// must be ordered. So the files are first imported into a temporary profile.
+/// Writes Perfetto's format. There, a row must be described before its slices, and the slices of a
+/// row must be ordered. So the files are first imported into a temporary profile.
 fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     let failed = |e: io::Error| Failure::writing(&args.output, e);
     let mut file = WholeFile::create(&args.output, Ending::Perfetto.kind()).map_err(failed)?;
@@ -116,9 +115,9 @@ fn perfetto(args: &Args, inputs: &[Input]) -> Result<Vec<Alignment>, Failure> {
     Ok(alignments)
 }
 
-/// A temporary directory next to the output, which exists while the output is written.
+/// Makes a temporary directory next to the output, which exists while the output is written.
 fn beside(output: &Path) -> io::Result<Stage> {
-    // If the output is a pipe or a device, nothing must be created next to it.
+    // If the output is a pipe or a device, no directory can be made next to it.
     Stage::create(&match std::fs::metadata(output) {
         Ok(there) if !there.is_file() => std::env::temp_dir(),
         _ if is_standard(output) => std::env::temp_dir(),

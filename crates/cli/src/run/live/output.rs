@@ -1,39 +1,41 @@
-//! The program's output below a view.
+//! Redirects the program's output while a view is on the terminal.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
-/// What the program writes to a terminal, until it can be shown.
+/// The output that the program would write to a terminal, until it can be shown.
 pub struct Output {
-    /// A file without a name.
+    /// An unnamed file with the output.
     file: File,
-    /// Which of stdout and stderr are terminals.
+    /// Whether stdout and stderr are terminals.
     of: [bool; 2],
-    /// The start of the part that was not shown yet.
+    /// The offset of the output that has not been shown yet.
     from: u64,
 }
 
-/// Descriptors 0, 1 and 2 as they were; put back when this is dropped.
+/// The original descriptors 0, 1 and 2, as far as they were redirected. They are restored when this
+/// value is dropped.
 pub struct Redirected(Vec<(RawFd, OwnedFd)>);
 
 impl Output {
     /// Makes the file.
     ///
     /// # Errors
-    /// Neither a temporary directory nor memory has room for it.
+    /// The file can be made neither in the temporary directory nor in memory.
     pub fn new() -> io::Result<Self> {
         let mut options = File::options();
         options.read(true).append(true).custom_flags(libc::O_TMPFILE).mode(0o600);
         let file = options.open(std::env::temp_dir()).or_else(|_| {
-            // glibc 2.17 has no function for this system call.
-            // SAFETY: the name is a C string.
+            // glibc 2.17 has no function for this system call. SAFETY: the name is a C string, and
+            // the kernel does not keep the pointer.
             let file = unsafe {
                 libc::syscall(libc::SYS_memfd_create, c"output".as_ptr(), libc::MFD_CLOEXEC)
             };
             match RawFd::try_from(file) {
-                // SAFETY: the descriptor is new, and nobody else has it.
+                // SAFETY: the system call returned this descriptor as a new one, so nothing else
+                // owns it.
                 Ok(file @ 0..) => Ok(unsafe { File::from_raw_fd(file) }),
                 _ => Err(io::Error::last_os_error()),
             }
@@ -42,7 +44,8 @@ impl Output {
         Ok(Self { file, of, from: 0 })
     }
 
-    /// Lets the program write to the file instead of a terminal, and read nothing from one.
+    /// Redirects descriptors that are terminals: new processes write to the file and read from an
+    /// empty input.
     pub fn redirect(&self) -> Redirected {
         let mut before = Vec::new();
         let null = File::open("/dev/null").ok();
@@ -54,7 +57,8 @@ impl Output {
         ];
         for (number, file) in (0..).zip(files) {
             let Some(file) = file else { continue };
-            // SAFETY: descriptors of our own; the new one belongs to nobody else.
+            // SAFETY: `fcntl` and `dup2` get open descriptors. `kept` is new, so nothing else owns
+            // it.
             unsafe {
                 let kept = libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3);
                 if kept < 0 || libc::dup2(file.as_raw_fd(), number) < 0 {
@@ -66,12 +70,13 @@ impl Output {
         Redirected(before)
     }
 
-    /// Shows what the program has written since the last time.
+    /// Shows the output that the program has written since the last call.
     pub fn pass_on(&mut self) {
         let mut part = vec![0; 1 << 16];
         while let Ok(read @ 1..) = self.file.read_at(&mut part, self.from) {
             self.from += read as u64;
-            // As the program wrote it: it could have written to the terminal itself.
+            // The output is not filtered, because without the view the program could have written
+            // it to the terminal itself.
             let shown = match self.of {
                 [true, _] => io::stdout().write_all(&part[..read]),
                 _ => io::stderr().write_all(&part[..read]),
@@ -87,7 +92,7 @@ impl Output {
 impl Drop for Redirected {
     fn drop(&mut self) {
         for (number, file) in &self.0 {
-            // SAFETY: descriptors of our own.
+            // SAFETY: `file` is an open descriptor, and `number` is one of the standard streams.
             unsafe { libc::dup2(file.as_raw_fd(), *number) };
         }
     }

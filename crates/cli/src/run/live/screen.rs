@@ -1,4 +1,4 @@
-//! The terminal of a view: its alternate screen, its keys, and what is drawn there.
+//! Controls the terminal of a view: enters its alternate screen, reads keys, and draws the view.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -12,22 +12,23 @@ use crate::terminal::{self, Kind as Output, visible};
 use crate::view::layout::{Kind, Names, Shown as Column, layout};
 use crate::view::units::{count, percent, time};
 
-/// Enters the alternate screen and hides the cursor; and the reverse.
+/// The sequences that enter the alternate screen and hide the cursor, and that undo this.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// To the first line; to the end of the line, or of the screen, nothing is left.
+/// The sequences that go to the first line, erase the rest of a line, and erase the rest of the
+/// screen.
 const HOME: &str = "\x1b[H";
 const END_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
-/// A screen that does not say its size.
+/// The size of a screen that does not report its size, in columns and lines.
 const SIZE: (usize, usize) = (80, 24);
 
-/// A terminal that was found.
+/// A terminal on which a view can be shown.
 pub struct Screen {
     terminal: File,
 }
 
-/// A terminal that shows a view. It is put back when this is dropped.
+/// A terminal that shows a view. Dropping this value restores the terminal.
 pub struct View {
     terminal: File,
     /// The settings of the terminal before the view began.
@@ -36,7 +37,7 @@ pub struct View {
     has_keys: bool,
 }
 
-/// What the user can do.
+/// A command that the user gave with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// End the view.
@@ -47,12 +48,12 @@ pub struct Shown<'a> {
     pub live: &'a Live,
     pub name: &'a str,
     pub since: Duration,
-    /// The part of a processor that reading calls took.
+    /// The part of a processor that reading calls has taken.
     pub reading: f64,
 }
 
 impl Screen {
-    /// The terminal of stderr or stdout. `None`: neither is one.
+    /// Finds the terminal of stdout or stderr. Returns `None` if neither is a terminal.
     pub fn find() -> Option<Self> {
         let of = |file: std::os::fd::BorrowedFd<'_>| file.try_clone_to_owned().ok().map(File::from);
         let terminal = match (io::stdout().is_terminal(), io::stderr().is_terminal()) {
@@ -63,7 +64,7 @@ impl Screen {
         Some(Self { terminal })
     }
 
-    /// Takes the screen. `None` if the terminal cannot be written to.
+    /// Enters the alternate screen. Returns `None` if the terminal cannot be written to.
     pub fn enter(self) -> Option<View> {
         let mut view = View { terminal: self.terminal, before: None, has_keys: false };
         view.read_keys();
@@ -75,9 +76,11 @@ impl Screen {
 }
 
 impl View {
-    /// Lets single keys be read, and nothing be stopped by Ctrl-Z. Ctrl-C stays a signal for the program.
+    /// Changes the terminal's settings so that single keys can be read and Ctrl-Z does not stop
+    /// anything. Ctrl-C is still a signal for the program.
     fn read_keys(&mut self) {
-        // SAFETY: a zeroed `termios` is valid to be overwritten, and the descriptor is our own.
+        // SAFETY: a zeroed `termios` is valid, and it lives longer than the calls. The descriptor
+        // is open.
         unsafe {
             let mut settings: libc::termios = std::mem::zeroed();
             if libc::tcgetattr(self.terminal.as_raw_fd(), &mut settings) != 0 {
@@ -93,19 +96,20 @@ impl View {
         }
     }
 
-    /// Columns and lines.
+    /// Returns the number of columns and lines.
     pub fn size(&self) -> (usize, usize) {
         terminal_size::terminal_size_of(&self.terminal)
             .map_or(SIZE, |(width, height)| (width.0.into(), height.0.into()))
     }
 
-    /// Waits this long for a key.
+    /// Waits at most this long for a key.
     pub fn key(&mut self, most: Duration) -> Option<Key> {
         let mut wanted =
             libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let wait = most.as_millis() as libc::c_int;
         let mut bytes = [0u8; 16];
-        // SAFETY: one entry, which lives for the call; a buffer of this length.
+        // SAFETY: `wanted` is one entry, `bytes` is as long as `read` is told, and both live longer
+        // than the calls.
         let read = unsafe {
             if !self.has_keys || libc::poll(&mut wanted, 1, wait) <= 0 {
                 if !self.has_keys {
@@ -115,13 +119,13 @@ impl View {
             }
             libc::read(wanted.fd, bytes.as_mut_ptr().cast(), bytes.len())
         };
-        // A terminal that is gone, or not ours to read from, has no keys.
+        // A terminal that is gone, or that this process may not read from, has no keys.
         self.has_keys = read > 0;
         let typed = bytes.get(..usize::try_from(read).unwrap_or(0)).unwrap_or_default();
         typed.iter().any(|byte| matches!(byte, b'q' | b'Q')).then_some(Key::Leave)
     }
 
-    /// Draws everything.
+    /// Draws the view.
     pub fn draw(&mut self, shown: &Shown<'_>) -> io::Result<()> {
         let (width, height) = self.size();
         let lines = lines(shown, width, height)?;
@@ -140,13 +144,13 @@ impl Drop for View {
     fn drop(&mut self) {
         let _ = self.terminal.write_all(LEAVE.as_bytes());
         if let Some(before) = &self.before {
-            // SAFETY: settings that the terminal had.
+            // SAFETY: `before` has the settings that `tcgetattr` returned for this terminal.
             unsafe { libc::tcsetattr(self.terminal.as_raw_fd(), libc::TCSANOW, before) };
         }
     }
 }
 
-/// The lines of the screen, at most as many as it has.
+/// Returns the lines of the screen, at most `height` of them.
 fn lines(shown: &Shown<'_>, width: usize, height: usize) -> io::Result<Vec<String>> {
     let rows = shown.live.rows();
     let room = height.saturating_sub(5).max(1);
@@ -186,7 +190,7 @@ fn head(shown: &Shown<'_>) -> String {
     )
 }
 
-/// The beginning of a text that fits.
+/// Returns the beginning of a text, at most `width` characters.
 fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.max(1)).collect()
 }

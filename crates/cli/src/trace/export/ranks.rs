@@ -1,4 +1,5 @@
-//! Ranks in timelines: which one is written, and the timelines of the members of a merged profile.
+//! Handles ranks in timelines: chooses the rank that is written, and writes the timelines of the
+//! members of a merged profile.
 
 use std::io;
 
@@ -11,7 +12,7 @@ use super::{Args, fill_one};
 use crate::failure::Failure;
 use crate::terminal::say;
 
-/// Leaves the chosen rank in the profile, if it has ranks.
+/// Removes the other ranks from the profile, if the user chose a rank and the profile has ranks.
 pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> {
     let Some(rank) = args.rank else { return Ok(()) };
     let known = profile.known_ranks();
@@ -32,7 +33,7 @@ pub(super) fn choose(profile: &mut Profile, args: &Args) -> Result<(), Failure> 
     crate::view::ranks::keep(profile, rank)
 }
 
-/// The rank of the profile, if it has one.
+/// Returns the rank that the timeline belongs to; `None` if the profile has no rank or several.
 pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     let known = profile.known_ranks();
     let said = args.rank.map(|rank| Job { rank, size: args.world_size });
@@ -47,7 +48,7 @@ pub(super) fn job_of(profile: &Profile, args: &Args) -> Option<Job> {
     }
 }
 
-/// The manifest, with the rank that was asked for if none was recorded.
+/// Returns the manifest. If no rank was recorded, it has the rank that the user gave.
 pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
     let mut manifest = profile.manifest.clone();
     if manifest.rank.is_none() {
@@ -56,7 +57,7 @@ pub(super) fn known(profile: &Profile, args: &Args) -> Manifest {
     manifest
 }
 
-/// What the output says of the members.
+/// Returns what the output says about the members.
 pub(super) fn facts(profile: &Profile) -> serde_json::Value {
     let each = profile.members.iter().map(|member| {
         serde_json::json!({
@@ -68,8 +69,8 @@ pub(super) fn facts(profile: &Profile) -> serde_json::Value {
     each.collect()
 }
 
-/// Gives `sink` the timelines of all members. Each member is read with its own clock and its own names
-/// of counters, so it looks as it would alone.
+/// Writes the timelines of all members to `sink`. Each member is read with its own clock and its
+/// own names of counters, so it looks the same as alone.
 pub(super) fn fill_members(
     sink: &mut (impl TimelineSink + Send),
     profile: &Profile,
