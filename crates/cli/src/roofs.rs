@@ -80,7 +80,7 @@ pub struct MemoryOut {
     pub level: Option<u32>,
     pub kernel: String,
     pub cores: u32,
-    /// The number of bytes that each core read and wrote again and again.
+    /// The size in bytes of the block that each core went over.
     pub block_bytes: u64,
     pub bytes_per_s: RateOut,
 }

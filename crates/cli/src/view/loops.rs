@@ -1,4 +1,4 @@
-//! Loops of instrumented modules, as every view shows them.
+//! Prepares the loops of instrumented modules in the same way for every view.
 //!
 //! ```text
 //!  profile.loops() ─► Loops (analysis::loops) ─┬─► text: a tree for people
@@ -44,43 +44,44 @@ use super::labels::process_label;
 use super::units::shorten;
 use crate::failure::Failure;
 
-/// What a view shows.
+/// The loops of a profile, and the choice of what a view shows of them.
 pub struct Loops<'a> {
     pub profile: &'a Profile,
-    /// What was read of the profile's loops.
+    /// The records about loops in the profile.
     pub recorded: &'a Recorded,
     /// The trees of the loops.
     pub table: LoopTable,
-    /// The dispatches that functions and loops are in.
+    /// The dispatches of functions and loops.
     pub dispatches: Dispatches,
     /// The ops around functions and loops: dispatches, and ops of a virtual machine.
     pub around: OpsAround,
     /// For each module, the indices of the nodes that are shown, in their order.
     pub rows: Vec<Vec<usize>>,
-    /// For each module, how many nodes are not shown because of `--top`.
+    /// For each module, the number of nodes that are not shown because of `--top`.
     pub left_out: Vec<usize>,
-    /// Whether a filter chose the rows, so that modules without any are not shown.
+    /// Whether a filter chose the rows, so that modules without chosen rows are not shown.
     pub is_chosen: bool,
-    /// Times as they were measured are shown, also where the cost of a hit is known.
+    /// Whether times are shown as they were measured, without subtracting the cost of a hit even if
+    /// that is known.
     pub raw: bool,
-    /// What else is shown.
+    /// Code and texts that are shown as well.
     pub more: More,
 }
 
-/// What is shown besides the numbers, on request.
+/// Code and texts that are shown besides the numbers, if the user asks for them.
 #[derive(Default)]
 pub struct More {
-    /// The machine code of each module, if it is asked for.
+    /// The machine code of each module, if the user asks for it.
     pub codes: Option<Vec<code::Found>>,
     pub source: bool,
     pub texts: source::Texts,
-    /// The functions and loops whose code and texts are shown: ids, and patterns of names. Empty: an
-    /// overview of all.
+    /// The ids, and the patterns of names, of the functions and loops whose code and texts are
+    /// shown. If there are none, an overview of all is shown.
     pub of: Vec<String>,
 }
 
 impl More {
-    /// Whether the code and the texts of a node are asked for.
+    /// Whether the user asks for the code and the texts of this node.
     pub fn wants(&self, tree: &LoopTree, node: &LoopNode) -> bool {
         let names = [name(tree, node), node.id.to_string()];
         let is = |wanted: &String| {
@@ -92,7 +93,7 @@ impl More {
 }
 
 impl<'a> Loops<'a> {
-    /// Adds up what was recorded.
+    /// Builds the trees of loops by adding up the records.
     pub fn new(
         profile: &'a Profile,
         recorded: &'a Recorded,
@@ -125,7 +126,8 @@ impl<'a> Loops<'a> {
         }
     }
 
-    /// The nodes (functions and loops) of module number `module` that the view shows, in the order of its rows.
+    /// Returns the nodes (functions and loops) of module number `module` that the view shows, in
+    /// the order of its rows.
     pub fn chosen(&self, module: usize) -> impl Iterator<Item = &LoopNode> {
         let nodes = &self.table.modules[module].nodes;
         self.rows[module].iter().filter_map(|index| nodes.get(*index))
@@ -197,7 +199,7 @@ impl<'a> Loops<'a> {
         Ok(())
     }
 
-    /// The dispatch that a node is in, and how they relate.
+    /// Returns the dispatch of a node, and how the node's numbers compare with it.
     pub fn inside(&self, tree: &LoopTree, node: &LoopNode) -> Option<(&Dispatch, Inside)> {
         let dispatch = dispatch_of(&self.dispatches, tree, node)?;
         let times = node.all.times(self.raw);
@@ -205,7 +207,7 @@ impl<'a> Loops<'a> {
         Some((dispatch, inside(self.profile, dispatch, tree, node, inclusive)))
     }
 
-    /// The nodes that were entered, with their trees.
+    /// Returns the nodes that were entered, with their trees.
     pub fn entered(&self) -> impl Iterator<Item = (&LoopTree, &LoopNode)> {
         let all =
             self.table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |n| (tree, n)));
@@ -213,12 +215,13 @@ impl<'a> Loops<'a> {
     }
 }
 
-/// For each module, the indices of all of its nodes.
+/// Returns for each module the indices of all of its nodes.
 fn all_rows(table: &LoopTable) -> Vec<Vec<usize>> {
     table.modules.iter().map(|tree| (0..tree.nodes.len()).collect()).collect()
 }
 
-/// For each process, which of the profile's counters its rows have: those of its pass.
+/// Returns for each process the counters of its rows, as indices of the profile's counters: those
+/// of the process's pass.
 pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
     let of = |pass: u32| {
         let all = profile.manifest.counters.iter().enumerate();
@@ -228,8 +231,9 @@ pub fn counters_of_processes(profile: &Profile) -> Vec<Vec<usize>> {
     profile.processes.iter().map(|process| of(process.pass)).collect()
 }
 
-/// Reads side tables, and refuses those of other modules. A file may have several, one in each line:
-/// those of a module of IREE, of which some may not have been loaded.
+/// Reads side tables. Fails for a table that belongs to other modules. A file may have several
+/// tables, one in each line, for the parts of a module of IREE; then it is enough if one of these
+/// parts was loaded.
 pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTable>, Failure> {
     let mut tables = Vec::new();
     for path in paths {
@@ -263,7 +267,8 @@ pub fn side_tables(paths: &[PathBuf], recorded: &Recorded) -> Result<Vec<SideTab
     Ok(tables)
 }
 
-/// What a loop or a function is called in its function: its variable, or else its block's label.
+/// Returns the name of a loop or a function inside of its function: the loop's variable, or else
+/// its block's label.
 pub fn name(tree: &LoopTree, node: &LoopNode) -> String {
     name_of(tree.entry(node), node.id)
 }
@@ -273,7 +278,8 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
     match (entry.kind, &entry.variable, &entry.label) {
         (Kind::Function, ..) => entry.function.clone(),
         (Kind::Loop, Some(name), _) => name.clone(),
-        // A block without a name has a number, which is not to be taken for an id.
+        // A block without a name has a number as its label. `%` distinguishes this number from an
+        // id.
         (Kind::Loop, None, Some(label)) if label.bytes().all(|b| b.is_ascii_digit()) => {
             format!("%{label}")
         }
@@ -282,12 +288,13 @@ fn name_of(entry: Option<&Entry>, id: u32) -> String {
     }
 }
 
-/// The name of a function or loop with its function, for places where that is not above it: `matmul:k`.
+/// Returns the name of a function or loop together with its function, for places where the function
+/// is not shown above it: `matmul:k`.
 pub fn full_name(tree: &LoopTree, node: &LoopNode) -> String {
     full_name_of(tree.entry(node), node.id)
 }
 
-/// The name of an id with its function.
+/// Returns the name of an id together with its function.
 pub fn full_name_of(entry: Option<&Entry>, id: u32) -> String {
     let name = name_of(entry, id);
     match entry {
@@ -296,12 +303,12 @@ pub fn full_name_of(entry: Option<&Entry>, id: u32) -> String {
     }
 }
 
-/// [`name`] for people: a function of C++ or Rust has its readable name.
+/// Like [`name`], but for people: a function of C++ or Rust has its readable name.
 pub fn readable_name(tree: &LoopTree, node: &LoopNode) -> String {
     demangle(&name(tree, node), Detail::Whole).into_owned()
 }
 
-/// [`full_name`] for people: `add<float>:k`.
+/// Like [`full_name`], but for people: `add<float>:k`.
 pub fn readable_full_name(tree: &LoopTree, node: &LoopNode) -> String {
     match tree.entry(node) {
         Some(entry) if entry.kind == Kind::Loop => {
@@ -311,13 +318,13 @@ pub fn readable_full_name(tree: &LoopTree, node: &LoopNode) -> String {
     }
 }
 
-/// Whether a pattern matches a name of the node with its function.
+/// Whether a pattern matches a full name of the node.
 pub fn is_called(glob: &str, tree: &LoopTree, node: &LoopNode) -> bool {
     profile::demangle::matches(glob, &full_name(tree, node))
         || model::glob::matches(glob, &readable_full_name(tree, node))
 }
 
-/// Where a function or loop is in the source, or else in the text that was instrumented.
+/// Returns the place of a function or loop in the source, or else in the IR that was instrumented.
 pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     let entry = tree.entry(node)?;
     place(entry).or_else(|| {
@@ -326,13 +333,13 @@ pub fn source(tree: &LoopTree, node: &LoopNode) -> Option<String> {
     })
 }
 
-/// Where an entry is in the source. Some compilers write line 0 for what they do not know.
+/// Returns the place of an entry in the source. Some compilers write line 0 for an unknown line.
 pub fn place(entry: &Entry) -> Option<String> {
     let line = entry.line.filter(|line| *line > 0)?;
     Some(format!("{}:{line}", entry.file.as_deref()?))
 }
 
-/// What the module was made of, or its identity.
+/// Returns the name of the file that the module was made of, or else the module's identity.
 pub fn module_name(tree: &LoopTree) -> String {
     match &tree.table {
         Some(table) if !table.source.is_empty() => table.source.clone(),
@@ -340,8 +347,9 @@ pub fn module_name(tree: &LoopTree) -> String {
     }
 }
 
-/// The functions of a module that were entered, if another module was made of the same text: `add_1`, or
-/// `add_1 and 2 more`. `None` if the name of the text says which module it is, or no function is known.
+/// Returns the functions of a module that were entered, if several modules were made of a file with
+/// the same name: `add_1`, or `add_1 and 2 more`. `None` if the name of the file identifies the
+/// module, or if no function is known.
 pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
     const LONGEST: usize = 60;
     let same = |other: &&LoopTree| module_name(other) == module_name(tree);
@@ -359,7 +367,8 @@ pub fn told_apart(loops: &Loops<'_>, tree: &LoopTree) -> Option<String> {
     }
 }
 
-/// Names a thread: `worker-0 (4712)`, and its process if there are several.
+/// Returns the name of a thread, `worker-0 (4712)`. With `several`, the name of its process
+/// follows.
 pub fn thread_name(profile: &Profile, thread: LoopThread, several: bool) -> String {
     let process = profile.processes.get(thread.process);
     let known = process.and_then(|p| p.threads.iter().find(|t| t.tid == thread.tid));
@@ -373,7 +382,7 @@ pub fn thread_name(profile: &Profile, thread: LoopThread, several: bool) -> Stri
     }
 }
 
-/// The id of a process of the profile.
+/// Returns the id of a process of the profile.
 pub fn pid(profile: &Profile, process: usize) -> Option<u32> {
     profile.processes.get(process).map(|process| process.id.pid)
 }

@@ -18,13 +18,14 @@ use crate::failure::Failure;
 use crate::plugin_events::show;
 use crate::terminal::progress;
 
-/// Opens a profile for a view, which changes nothing in it. What a killed recording has left is read
-/// where it is: pages in the pool, and events of plugins, which are converted in memory. From then
-/// on, this thread and those that it starts can only do what the view `needs`.
+/// Opens a profile for a view, and changes nothing in it. Data that a killed recording has left is
+/// read where it is: pages in the pool, and events of plugins, which are converted in memory. From
+/// then on, this thread and the threads that it starts can only do what the view `needs`.
 pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        // Reading the manifest gives a better message about what is there instead.
+        // If the directory cannot be opened, reading the manifest gives a better message about what
+        // is there.
         Err(e) => return Err(explain(dir, Manifest::read(dir).err().unwrap_or(e))),
     };
     confine(Some(&root), needs);
@@ -33,24 +34,24 @@ pub fn open(dir: &Path, needs: &Needs<'_>) -> Result<Profile, Failure> {
     Ok(show(profile))
 }
 
-/// The contents of a profile in which no call was recorded, in one line.
+/// The line about a profile in which no call was recorded.
 pub const NOTHING: &str = "no calls were recorded; `counterpoint report` lists likely reasons";
 
-/// Whether no process has recorded anything: the first one that records makes the directory of the
-/// parts.
+/// Whether no process has recorded anything. The first process that records makes the directory of
+/// the parts, so nothing was recorded if that directory is missing.
 pub fn is_empty(dir: &Path) -> bool {
     let is_there = |name: &str| dir.join(name).symlink_metadata().is_ok();
     [PARTS_NAME, PASSES_NAME, MERGED_NAME].iter().all(|name| !is_there(name))
         && is_there(MANIFEST_NAME)
 }
 
-/// The contents of a profile in one line, which `run` prints at its end, with the command to type next:
-/// the one that shows what was recorded, and the option that makes a page of it, unless `has_page` says
-/// that a page is made anyway. The numbers come from page headers, so no call is decoded. `shown` is the path
-/// as the user writes it.
+/// Returns the contents of a profile in one line, which `run` prints at its end. The line includes
+/// the command that shows the recording and, unless `has_page` says that a page is made anyway, the
+/// option that makes a page. The numbers come from page headers, so no call is decoded. `shown` is
+/// the path as the user typed it.
 pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     let next = |command: &str| {
-        // `loops report` makes no page.
+        // Only `report` can make a page; `loops report` cannot.
         let can_have_page = command == "report" && !has_page;
         let page = if can_have_page { page_of(shown) } else { String::new() };
         format!("; next: counterpoint {command} {}{page}", typed(shown))
@@ -86,7 +87,7 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
                 (true, timed) => format!(" ({} timed)", grouped(timed.into())),
             };
             let about = if profile.estimates_calls() { "~" } else { "" };
-            // Loops are only recorded if they were asked for.
+            // Loops are recorded only if the user asked for them.
             let next = next(if loops.is_some() { "loops report" } else { "report" });
             let loops = loops.map_or_else(String::new, |loops| format!("; {loops}"));
             format!(
@@ -98,19 +99,20 @@ pub fn in_one_line(dir: &Path, shown: &Path, has_page: bool) -> String {
     }
 }
 
-/// The line about a profile in which nothing was recorded.
+/// Returns the line about a profile in which nothing was recorded.
 pub fn nothing(shown: &Path) -> String {
     format!("no calls were recorded; `counterpoint report {}` lists likely reasons", typed(shown))
 }
 
-/// The words that say how to get a page of the profile. The page is made in the working directory.
+/// Returns the words that say how to get a page of the profile. The page is made in the working
+/// directory.
 fn page_of(shown: &Path) -> String {
     let Some(name) = shown.file_stem() else { return String::new() };
     let page = Path::new(name).with_added_extension("html");
     format!(" (for a page in the browser, add --html={})", typed(&page))
 }
 
-/// A path as it is typed in a shell.
+/// Returns a path quoted for a shell, if it needs quotes.
 pub fn typed(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |c: char| c.is_alphanumeric() || "_-./=:,+@%".contains(c);
@@ -121,7 +123,7 @@ pub fn typed(path: &Path) -> String {
     }
 }
 
-/// How many counters plugins have recorded, which is all that some plugins do.
+/// Returns the number of counters that plugins have recorded. Some plugins record only counters.
 pub fn series_of_plugins(profile: &Profile) -> u128 {
     let of_plugins = profile.tracks.iter().filter(|tracks| tracks.name.starts_with("plugins"));
     of_plugins.map(|tracks| tracks.series.len() as u128).sum()
@@ -134,7 +136,8 @@ fn losses(profile: &Profile) -> String {
     }
 }
 
-/// The counts of instrumented loops, or why they cannot be read; `None` if there are none.
+/// Returns the counts of instrumented loops, or the reason why they cannot be read; `None` if there
+/// are none.
 fn loops(profile: &Profile) -> Option<String> {
     let loops = match profile.loops() {
         Ok(loops) => loops,
@@ -148,7 +151,7 @@ fn loops(profile: &Profile) -> Option<String> {
     })
 }
 
-/// An error about a profile, with a hint.
+/// Turns an error about a profile into a failure with a hint.
 pub fn explain(dir: &Path, error: profile::Error) -> Failure {
     let hint = match error.kind() {
         ErrorKind::NotAProfile(_) if Series::is_at(dir) => {

@@ -1,5 +1,5 @@
-//! Ops with their arguments, in runs of virtual machines and of PyTorch: what `report --by arguments`
-//! and `ops` print.
+//! Prints ops with their arguments, in runs of virtual machines and of PyTorch, for `report --by
+//! arguments` and `ops`.
 //!
 //! ```text
 //!  analysis::ops, trees ─┬─► analysis::OpTable ─► rows of columns ─┬─► text
@@ -32,7 +32,7 @@ use crate::matching;
 use crate::output::Format;
 use crate::terminal::{known_width, stdout};
 
-/// At most this many impossible rows are named.
+/// At most this many rows with impossible values are named.
 const NAMED: usize = 3;
 /// The column by which rows are sorted by default.
 const SELF: &str = "self_ns";
@@ -52,7 +52,7 @@ pub struct Chosen<'a> {
 }
 
 impl Chosen<'_> {
-    /// Sorts and shortens a table of ops.
+    /// Filters, sorts and shortens a table of ops.
     fn arrange(&self, table: &mut Table) -> Result<(), Failure> {
         self.keep_matching(table);
         if let Some(sort) = self.sort {
@@ -62,7 +62,7 @@ impl Chosen<'_> {
         Ok(())
     }
 
-    /// Leaves out the rows whose names do not match.
+    /// Removes the rows whose names do not match the filter.
     fn keep_matching(&self, table: &mut Table) {
         let Some(glob) = self.filter else { return };
         let Some(names) = table.columns.first().map(|column| &column.cells) else { return };
@@ -73,14 +73,15 @@ impl Chosen<'_> {
     }
 }
 
-/// What each format needs to print.
+/// The data that all formats print.
 struct View<'a> {
     profile: &'a Profile,
     trees: &'a OpTrees<'a>,
     table: &'a OpTable,
     /// Whether values are shown as they were recorded.
     raw: bool,
-    /// Some of the rows with impossible values, each with the reason; empty if there are none.
+    /// The names of some rows with impossible values, each with the reason; empty if there are
+    /// none.
     contradictions: String,
     losses: Vec<LossCount>,
     chosen: &'a Chosen<'a>,
@@ -99,13 +100,14 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     if profile.is_sampled() && chosen.format != Format::Json {
         return sampled::print(profile, chosen);
     }
-    // As in every other view of this profile.
+    // If the values of this profile contradict each other, every view shows them as they were
+    // recorded.
     let mut raw = chosen.raw || is_contradicted(profile);
     let mut trees = OpTrees::new(profile, raw);
     let table_of =
         |trees: &OpTrees<'_>| OpTable::new(trees, &chosen.trees, !chosen.all, chosen.by_rank);
     let mut table = table_of(&trees);
-    // In a run with a budget, the sums are of drawn calls alone.
+    // In a run with a budget, the sums are only those of timed calls, so they are not checked.
     let violations = if profile.is_sampled() { Vec::new() } else { table.violations() };
     let names = violations.iter().take(NAMED).map(|one| {
         let row = one.row.and_then(|row| table.rows.get(row));
@@ -152,8 +154,8 @@ pub fn print(profile: &Profile, chosen: &Chosen<'_>) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// What holds the program back most, and how one looks inside of the op that takes most of the time, as `report` says
-/// them, if all ops are shown.
+/// Returns the last lines of the report, if all ops are shown: what limits the program most, and
+/// how to look inside of the op that takes most of the time.
 fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
     let trees = &view.chosen.trees;
     let is_whole = view.chosen.filter.is_none()
@@ -167,7 +169,7 @@ fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
     let options = Options { raw: view.raw, ..Options::default() };
     let summary = analysis::summarize(profile, &options);
     let most = fired(profile, &summary).first().map(|first| finding(profile, first));
-    // Loops that cannot be read may be there.
+    // If the loops cannot be read, there may be some.
     let has_loops = profile.loops().map_or(true, |loops| loops.rows.iter().any(|row| row.hits > 0));
     let inside = inside::text(profile, &summary, has_loops);
     most.map(|text| ("look at: ", text))
@@ -176,7 +178,7 @@ fn last_lines(view: &View<'_>) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// The names of the virtual machines with their processes, without duplicates.
+/// Returns the names of the virtual machines with the index of their process, without duplicates.
 fn machines(profile: &Profile) -> Vec<(usize, &str)> {
     let (mut all, mut known) = (Vec::new(), HashSet::new());
     for (index, process) in profile.processes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Tables and texts: columns and cells, how they fit a terminal, and numbers as people read them.
+//! Prints tables and texts: columns and cells, their layout in a terminal, and numbers for people.
 
 pub mod csv;
 pub mod layout;

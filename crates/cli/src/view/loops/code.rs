@@ -1,5 +1,5 @@
-//! Finds the machine code of the modules of a profile: the copy that was kept in it, or the file from
-//! which the program loaded it, if that is still the same.
+//! Finds the machine code of the modules of a profile: the copy that was kept in the profile, or
+//! the file from which the program loaded the code, if that file has not changed.
 //!
 //! ```text
 //!  LoopModule ─► copy in the profile ──► code::Image ─► code::regions ─► ModuleCode
@@ -23,55 +23,57 @@ use profile::loops::{LoopCode, LoopModule};
 use super::Loops;
 use super::files::Files;
 
-/// At most this many bytes of a file are read for its code.
+/// A file with more bytes than this is not read for its code.
 const MOST_BYTES: u64 = 1 << 29;
 
 /// At most this many bytes of code are searched for hooks, over all modules. Each module has its own search,
 /// and a profile may name one large file in each of them; a search of this many bytes takes some ten seconds.
 const MOST_SEARCHED: u64 = 1 << 32;
 
-/// The machine code of one module.
 pub struct ModuleCode {
-    /// The bytes, which other modules of the same library share.
+    /// The bytes of the code. Modules of the same library share them.
     pub image: Rc<Image>,
     /// The code of each id.
     pub regions: Regions,
-    /// The file that the program loaded; none for code of a JIT compiler.
+    /// The file that the program loaded; `None` for code of a JIT compiler.
     pub object: Option<String>,
-    /// Whether the bytes are a copy in the profile.
+    /// Whether the bytes are a copy that was kept in the profile.
     pub is_kept: bool,
 }
 
-/// The code of a module, or why it is not known.
+/// The code of a module, or the reason why it is not known.
 pub type Found = Result<ModuleCode, String>;
 
-/// The code of each module of the table.
+/// Finds the code of each module in the table.
 pub fn find(loops: &Loops<'_>, objects: &Files) -> Vec<Found> {
     let mut images = Images::default();
     loops.table.modules.iter().map(|tree| of_tree(loops, tree, objects, &mut images)).collect()
 }
 
-/// At most this many images of one copy of code are made. Each module states which parts of the copy were
-/// where in the process, so that there can be several images.
+/// At most this many images are made of one copy of code. Each module states where the parts of the
+/// copy were in the process, and modules may contradict each other, so there can be several images
+/// of a copy.
 const MOST_IMAGES: usize = 4;
 
-/// A module's statement about a copy, and the image that follows from it.
+/// The statement of a module about a copy, and the image that was made according to it.
 type CopyAsTold = (LoopCode, Result<Rc<Image>, String>);
 
-/// Images that were read. Any number of modules may be in one file or in one copy, and each image has all
-/// of its bytes.
+/// Images that were read, so that each is in memory only once. Any number of modules may be in one
+/// file or in one copy, and an image holds all of its bytes.
 #[derive(Default)]
 struct Images {
-    /// The files, by the path that the profile names.
+    /// The images of files, by the path that the profile names.
     files: HashMap<String, Result<(Rc<Image>, Metadata), String>>,
-    /// By the process and the number of the copy: the images, each with the module's statement.
+    /// The images of copies, by the process and the number of the copy, each with the module's
+    /// statement.
     copies: HashMap<(usize, u32), Vec<CopyAsTold>>,
-    /// Bytes of code that were searched for hooks, once for each module.
+    /// The number of bytes of code that were searched for hooks. Bytes that several modules share
+    /// count for each module.
     searched: u64,
 }
 
 impl Images {
-    /// Counts `bytes` as searched. The error says that the limit is exceeded.
+    /// Counts `bytes` as searched. Fails if the limit is exceeded.
     fn search(&mut self, bytes: u64) -> Result<(), String> {
         self.searched = self.searched.saturating_add(bytes);
         if self.searched <= MOST_SEARCHED {
@@ -117,7 +119,8 @@ impl Images {
 
 fn of_tree(loops: &Loops<'_>, tree: &LoopTree, objects: &Files, images: &mut Images) -> Found {
     let mut why: Option<String> = None;
-    // A module that was registered several times has the same text each time, so any of its copies will do.
+    // A module that was registered several times has the same code each time, so any of its copies
+    // will do.
     for index in &tree.registrations {
         match of_module(loops, &loops.recorded.modules[*index], objects, images) {
             Ok(found) => return Ok(found),
@@ -153,7 +156,7 @@ fn of_module(
     };
     let descriptor = match code {
         Some(code) => code.descriptor,
-        // Profiles of earlier versions do not say where the code is.
+        // Profiles of earlier versions do not say where the descriptor is, so it is searched for.
         None => {
             *image.descriptors(&module.id).first().ok_or("its descriptor is not in the file")?
         }
@@ -164,7 +167,7 @@ fn of_module(
     Ok(ModuleCode { image, regions, object: module.object.clone(), is_kept })
 }
 
-/// The image of a copy in the profile.
+/// Makes the image of a copy in the profile.
 fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
     if code.pieces.is_empty() {
         return Image::elf(bytes);
@@ -185,7 +188,7 @@ fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
     Image::copied(machine, pieces)
 }
 
-/// The image of a file that the program loaded, if it is still the same file.
+/// Returns the image of a file that the program loaded, if the file has not changed.
 fn of_file(
     path: &str,
     code: Option<&LoopCode>,
@@ -203,7 +206,7 @@ fn of_file(
     let same = match (&code.build_id, &image.build_id) {
         (Some(was), Some(is)) => was == is,
         (Some(_), None) | (None, Some(_)) => false,
-        // Without build ids, only the size and the time of the file can be compared.
+        // If there are no build ids, only the size and the time of the file can be compared.
         (None, None) => {
             let time =
                 found.mtime().saturating_mul(1_000_000_000).saturating_add(found.mtime_nsec());
@@ -219,7 +222,7 @@ fn of_file(
     Ok(image)
 }
 
-/// Why the code of an id is not shown.
+/// Returns the reason why the code of an id is not shown.
 pub fn missing(why: Option<&Missing>) -> &'static str {
     match why {
         Some(Missing::NoEnd) => "its code does not say where it ends (mode count)",
@@ -227,14 +230,13 @@ pub fn missing(why: Option<&Missing>) -> &'static str {
     }
 }
 
-/// A line of a listing.
 pub struct Line {
     /// The address of the instruction.
     pub address: u64,
-    /// The line's text, as an assembler writes it.
+    /// The instruction in the notation of assemblers.
     pub text: String,
     pub is_hook: bool,
-    /// How many machine loops of the region the line is in.
+    /// The number of machine loops of the region that the line is in.
     pub depth: u32,
     /// Whether a machine loop begins here.
     pub is_header: bool,
@@ -242,7 +244,7 @@ pub struct Line {
     pub is_first: bool,
 }
 
-/// The instructions of a region: at most `most`.
+/// Returns the instructions of a region, at most `most` of them.
 pub fn listing(code: &ModuleCode, region: &Region, most: usize) -> Vec<Line> {
     let mut reader = Reader::new(&code.image);
     let mut lines = Vec::new();
@@ -275,8 +277,8 @@ mod tests {
         Image::copied(Machine::X86, vec![(0, vec![0x90; 16])]).map_err(|e| e.to_string())
     }
 
-    /// Any number of modules in one file or copy take the memory of one, and what cannot be read is read
-    /// once.
+    /// Any number of modules in one file or copy use the memory of one image, and a file that
+    /// cannot be read is tried only once.
     #[test]
     fn modules_share_an_image() {
         let mut images = Images::default();
@@ -293,7 +295,7 @@ mod tests {
         let failed = || Err("no such file".to_owned());
         assert!(images.of_file("x", failed).is_err());
         assert_eq!(images.of_file("x", || unreachable!()).unwrap_err(), "no such file");
-        // Each module may say that the bytes are elsewhere.
+        // Each module may state another place for the same bytes.
         let elsewhere = |address| LoopCode { pieces: vec![(address, 16)], ..LoopCode::default() };
         let more = (1..100).map(|address| images.of_copy((0, 7), &elsewhere(address), image));
         assert_eq!(more.filter(Result::is_ok).count(), MOST_IMAGES - 1);
@@ -305,7 +307,7 @@ mod tests {
         let mut images = Images::default();
         let searched = (0..1000).take_while(|_| images.search(MOST_BYTES).is_ok()).count();
         assert_eq!(searched, (MOST_SEARCHED / MOST_BYTES) as usize);
-        // What is small still finds no place: it would be another file each time.
+        // Once the limit is exceeded, a small search fails as well.
         assert!(images.search(1).unwrap_err().contains("4 GiB"));
     }
 }

@@ -1,4 +1,5 @@
-//! The machine code and the texts of functions and loops in JSON; docs/loops.md describes it.
+//! Writes the machine code and the texts of functions and loops in JSON, which docs/loops.md
+//! describes.
 
 use analysis::loops::traffic::Bounds;
 use code::image::Machine;
@@ -10,7 +11,8 @@ use super::code::{Found, Line, ModuleCode, listing, missing};
 use super::source::{MOST_LINES, Texts, in_words, range_of};
 use crate::object::object;
 
-/// The bounds of a loop's code and of an op's arguments.
+/// Writes the bounds of the bytes that a loop's code requested, and of the bytes of an op's
+/// arguments.
 pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> impl Serialize {
     let out = |bounds: Bounds| {
         object! {
@@ -25,7 +27,7 @@ pub fn traffic(requested: Option<Bounds>, arguments: Option<Bounds>) -> impl Ser
     }
 }
 
-/// The code of a module as a whole.
+/// Writes the facts about a module's code, or returns the reason why the code is not known.
 pub fn module(found: &Found) -> (Option<impl Serialize>, Option<&str>) {
     match found {
         Ok(code) => (Some(of_module(code)), None),
@@ -50,7 +52,7 @@ fn of_module(code: &ModuleCode) -> impl Serialize {
     }
 }
 
-/// The code of an id; with its instructions if they are `wanted`.
+/// Writes the code of an id, with its instructions if they are `wanted`.
 pub fn region(found: &Found, id: u32, wanted: bool) -> Option<impl Serialize> {
     let code = found.as_ref().ok()?;
     let region = code.regions.found.get(&id);
@@ -102,7 +104,7 @@ fn machine_loop(l: &MachineLoop) -> impl Serialize {
     }
 }
 
-/// Kinds of instructions and their numbers, which are null where the code is not known.
+/// Writes the numbers of instructions of each kind. They are null if the code is not known.
 fn counts(counts: Option<&Counts>) -> impl Serialize {
     let number = |of: fn(&Counts) -> u64| counts.map(of);
     object! {
@@ -142,7 +144,7 @@ pub fn texts<'a>(table: &'a ir::table::SideTable, known: &Texts) -> Vec<impl Ser
     table.texts.iter().map(out).collect()
 }
 
-/// Where an entry is in the texts of its table.
+/// Returns the places of an entry in the texts of its table.
 pub fn places<'a>(table: &'a ir::table::SideTable, entry: &Entry) -> Vec<impl Serialize> {
     let place = |(i, text): (usize, &'a ir::kept::KeptText)| {
         let [first_line, last_line] = range_of(entry, text, i == 0)?;

@@ -1,4 +1,5 @@
-//! Loops as CSV: the full table, and the one of the original lightweight profiling.
+//! Makes tables of loops for CSV: the full one, and the one of TVM's original lightweight
+//! profiling.
 
 use std::io::{self, Write};
 
@@ -39,8 +40,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// The full table: the chosen functions and loops of every module, including those that were never entered.
-/// With `threads`, each is followed by a row for each thread that entered it.
+/// Makes the full table: the chosen functions and loops of every module, including those that were
+/// never entered. With `threads`, each is followed by a row for each thread that entered it.
 pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
     let mut lines = Vec::new();
     for (module, tree) in loops.table.modules.iter().enumerate() {
@@ -54,7 +55,7 @@ pub fn full(loops: &Loops<'_>, threads: bool) -> Table {
     Table::new(columns(loops, &lines), (0..lines.len()).collect())
 }
 
-/// The column that has this name here or this title in the trees for people.
+/// Returns the name of the column in this table for a title in the trees for people.
 pub fn of_title(table: &Table, title: &str) -> String {
     let ns = format!("{title}_ns");
     let per_hit = title.strip_suffix("/hit").map(|name| format!("{name}_per_hit"));
@@ -71,7 +72,8 @@ pub fn of_title(table: &Table, title: &str) -> String {
     if !known(name) && known(&ns) { ns } else { name.to_owned() }
 }
 
-/// One time, in ticks and in nanoseconds, each with half of its interval.
+/// Returns a time, which becomes columns in ticks and in nanoseconds, each with half of its
+/// interval.
 type TimeOf = fn(&Times) -> Option<Estimate>;
 
 fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
@@ -170,7 +172,7 @@ fn flag(yes: bool) -> &'static str {
     if yes { "true" } else { "false" }
 }
 
-/// What an id is, in one word.
+/// Returns the word for the kind of an id.
 pub fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Function => "function",
@@ -178,8 +180,9 @@ pub fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// The CSV of the original lightweight profiling: the functions and loops that were entered, with the time of
-/// all hits together in whole ticks. Its offsets are return addresses, which only mode log has.
+/// Writes the CSV of TVM's original lightweight profiling: the functions and loops that were
+/// entered, with the time of all hits together in whole ticks. The offsets are those of the machine
+/// code if it is known, or else return addresses, which only mode log has.
 pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
     write!(
         out,
@@ -202,7 +205,7 @@ pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
                 None => String::new(),
             };
             let offset = |at: Option<u64>| at.map(|at| format!("{at:#x}")).unwrap_or_default();
-            // With --asm, where the node's machine code begins and ends.
+            // With `--asm`, the offsets are the begin and the end of the node's machine code.
             let region = found.and_then(|code| code.regions.found.get(&node.id));
             let of_code = |end: bool| {
                 let range =

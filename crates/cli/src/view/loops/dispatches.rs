@@ -1,4 +1,4 @@
-//! Dispatches of IREE with the loops inside of them, for the report of calls.
+//! Prints dispatches of IREE with the loops inside of them, for the report of calls.
 //!
 //! ```text
 //!  dispatch / loop                       hits  per workgroup  inclusive  of dispatch  source
@@ -24,7 +24,7 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 const LISTED: usize = 40;
 const NAME_WIDTH: usize = 28;
 
-/// A dispatch, its module, and the functions and loops of it that were entered.
+/// A dispatch, its module, and those of its functions and loops that were entered.
 struct Group<'a> {
     name: &'a str,
     dispatch: &'a Dispatch,
@@ -32,7 +32,7 @@ struct Group<'a> {
     nodes: Vec<&'a LoopNode>,
 }
 
-/// All dispatches with instrumented loops, the longest one first.
+/// Returns all dispatches with instrumented loops. The dispatch with the most time comes first.
 fn groups<'a>(loops: &'a Loops<'_>) -> Vec<Group<'a>> {
     let mut groups = Vec::new();
     for tree in &loops.table.modules {
@@ -50,7 +50,7 @@ fn groups<'a>(loops: &'a Loops<'_>) -> Vec<Group<'a>> {
     groups
 }
 
-/// A section of the report. Returns whether there is one.
+/// Prints a section of the report. Returns whether there is one.
 pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> io::Result<bool> {
     let groups = groups(loops);
     if groups.is_empty() {

@@ -1,5 +1,5 @@
-//! The loops of a profile in a few lines, for the report of calls: totals, and where most of the
-//! time went.
+//! Prints the loops of a profile in a few lines, for the report of calls: totals, and the loops
+//! with the most time.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,8 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 const LISTED: usize = 5;
 const NAME_WIDTH: usize = 28;
 
-/// How loops are listed: by self time if it is known, and by hits if no time is.
+/// Returns the functions and loops that were entered, sorted by self time, or by inclusive time
+/// where the self time is not known. Those without a time come last, sorted by hits.
 fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)> {
     let mut all: Vec<(&LoopTree, &LoopNode)> = loops.entered().collect();
     let key = |(tree, node): &(&LoopTree, &LoopNode)| {
@@ -36,14 +37,15 @@ fn most_expensive<'a>(loops: &'a Loops<'_>) -> Vec<(&'a LoopTree, &'a LoopNode)>
     all
 }
 
-/// The totals; `None` if nothing was entered.
+/// Returns the numbers of functions and loops that were entered, of their hits and of their timed
+/// hits. `None` if nothing was entered.
 fn totals(loops: &Loops<'_>) -> Option<(usize, u128, u128)> {
     let sum = |of: fn(&LoopNode) -> u128| loops.entered().map(|(_, node)| of(node)).sum();
     let entered = loops.entered().count();
     (entered > 0).then(|| (entered, sum(|node| node.all.hits), sum(|node| node.all.begun)))
 }
 
-/// A section of the report, if there are loops.
+/// Prints a section of the report, if there are loops.
 pub fn print(out: &mut impl Write, loops: &Loops<'_>, width: Option<usize>) -> io::Result<()> {
     let Some((entered, hits, begun)) = totals(loops) else { return Ok(()) };
     let prose = width.unwrap_or(PROSE_WIDTH);

@@ -1,19 +1,21 @@
 //! Opens the object files and source texts that a profile names.
 //!
-//! | who has made the profile | where a file is looked for |
+//! | who has made the profile | where a file is searched |
 //! |---|---|
 //! | the caller: directory and manifest belong to it, and not everybody can write to them | at its path, and in the directories that the caller named |
 //! | anybody else | only in those directories |
 //!
-//! A page looks only in those directories as well, unless `report --code` is given.
+//! For a page, files are searched only in those directories as well, unless `report --code` is
+//! given.
 //!
-//! In a directory that the caller named, a file is looked for at its whole path (`DIR/usr/lib/x.so`),
+//! In a directory that the caller named, a file is searched at its whole path (`DIR/usr/lib/x.so`),
 //! and then by its name (`DIR/x.so`). No link is followed there.
 //!
 //! Even a path of the caller may lead to something that must not be opened: opening a terminal or a
-//! pipe has effects, and `/proc/kmsg` says that it is a plain file, is empty, and waits. So a file is
-//! first found without being opened (`O_PATH`), and opened if it is a plain file on a file system that
-//! stores files. Of it, only as many bytes are read as it has.
+//! pipe has effects, and `/proc/kmsg` claims to be a regular empty file but blocks its reader. So a
+//! file is first found without being opened (`O_PATH`), and is opened only if it is a regular file
+//! on a file system that stores files. Then at most as many bytes are read as the file had when it
+//! was opened.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
@@ -26,28 +28,30 @@ use profile::safe_dir::Dir;
 
 use crate::view::rights::is_of_caller;
 
-/// Where files are looked for.
+/// The places where files are searched.
 #[derive(Debug, Default)]
 pub struct Files {
     /// Whether the caller has recorded the profile.
     is_own: bool,
-    /// Whether the profile's paths are not opened although they could be.
+    /// Whether the profile's paths are not opened, although the caller has recorded the profile.
     is_unasked: bool,
     directories: Vec<PathBuf>,
 }
 
 impl Files {
-    /// Files for a profile and the directories that the caller named.
+    /// Returns the places for files of a profile: its own paths, if the caller has recorded it, and
+    /// the directories that the caller named.
     pub fn new(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_own: is_of_caller(profile.root()), is_unasked: false, directories }
     }
 
-    /// Files of the directories that the caller named, without the paths of the profile.
+    /// Returns only the directories that the caller named, without the paths of the profile.
     pub fn unnamed(profile: &Profile, directories: Vec<PathBuf>) -> Self {
         Self { is_unasked: true, ..Self::new(profile, directories) }
     }
 
-    /// Reads a file that the profile names. `option` is the option that names directories.
+    /// Reads a file that the profile names. `option` is the name of the option that names
+    /// directories, for messages.
     pub fn read(&self, path: &str, most: u64, option: &str) -> Result<(Vec<u8>, Metadata), String> {
         let mut why = None;
         for directory in &self.directories {
@@ -92,8 +96,8 @@ fn below(directory: &Path, path: &Path) -> profile::Result<File> {
     }
 }
 
-/// File systems in which a plain file may be anything: its bytes are made when it is read. From
-/// `linux/magic.h`.
+/// File systems whose regular files have no stored contents: the kernel makes their bytes when they
+/// are read. From `linux/magic.h`.
 const MADE_UP: [i64; 17] = [
     0x9fa0,      // proc
     0x6265_6572, // sysfs
@@ -114,14 +118,15 @@ const MADE_UP: [i64; 17] = [
     0x0765_5821, // resctrl
 ];
 
-/// Opens a plain file that stores bytes, and nothing else.
+/// Opens a file, but only if it is a regular file that stores bytes.
 fn plain(path: &Path) -> io::Result<File> {
     let found =
         File::options().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)?;
     if !found.metadata()?.is_file() {
         return Err(io::Error::other("it is not a plain file"));
     }
-    // SAFETY: a zeroed `statfs` is valid, and lives for the call.
+    // SAFETY: a zeroed `statfs` is valid and lives longer than the call, and the descriptor is
+    // open.
     let system = unsafe {
         let mut system: libc::statfs = std::mem::zeroed();
         match libc::fstatfs(found.as_raw_fd(), &mut system) {
@@ -137,7 +142,8 @@ fn plain(path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(flags).open(path)
 }
 
-/// Reads a plain file, but not more than it had when it was opened.
+/// Reads a regular file. Reads no more bytes than the file has now, and fails if there are more
+/// than `most`.
 fn whole(file: File, most: u64) -> io::Result<(Vec<u8>, Metadata)> {
     let found = file.metadata()?;
     if found.len() > most {

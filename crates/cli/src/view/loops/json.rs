@@ -1,4 +1,4 @@
-//! Loops as one JSON document; `docs/loops.md` describes it. Missing values are `null`.
+//! Writes loops as one JSON document, which `docs/loops.md` describes. Missing values are `null`.
 
 use std::io::{self, Write};
 
@@ -18,7 +18,7 @@ use crate::view::losses::losses_out;
 /// The schema of the JSON that `loops report` prints.
 pub const LOOPS_SCHEMA: &str = "counterpoint.loops/1";
 
-/// Prints everything that was chosen, including functions and loops that were never entered.
+/// Prints everything that the user chose, including functions and loops that were never entered.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,

@@ -1,5 +1,5 @@
-//! The text above and below trees of loops: what was recorded, what the marks mean, and what is missing in
-//! the tree.
+//! Writes the text above and below trees of loops: what was recorded, what the marks mean, and what
+//! is missing in the tree.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use super::text::Marks;
 use super::{Loops, module_name, told_apart};
 use crate::view::units::{count, grouped, plural, time};
 
-/// At most this many reasons for leaving something out are listed; the others are counted.
+/// At most this many reasons for leaving loops out are listed; the others are only counted.
 const REASONS: usize = 4;
 
-/// The line above a tree: which module it is, and how much of it was entered.
+/// Returns the line above a tree: the name of the module, and how much of it was entered.
 pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
     let entered = || tree.nodes.iter().filter(|node| node.all.hits > 0);
     let (mut hits, mut timed) = (0, 0);
@@ -34,7 +34,7 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
         Mode::Count => String::new(),
         _ => format!(", {} timed", count(timed)),
     };
-    // An identity alone does not name the module.
+    // Without a table, the name is only an identity, so the word `module` goes before it.
     let word = if tree.table.is_some() { "" } else { "module " };
     let name = match told_apart(loops, tree) {
         Some(functions) => format!("{}, {functions}", module_name(tree)),
@@ -43,8 +43,8 @@ pub fn first(loops: &Loops<'_>, tree: &LoopTree) -> String {
     format!("{word}{name}: {hits}{timed} in {of} ({places})")
 }
 
-/// The note below a tree: whether the cost of hits was subtracted, and, if asked for, the sources of the
-/// module and how it was instrumented.
+/// Returns the notes below a tree: whether the cost of hits was subtracted, and, with `verbose`,
+/// the module's identity, its instrumenter and its mode.
 pub fn facts(loops: &Loops<'_>, tree: &LoopTree, verbose: bool) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if tree.nodes.iter().any(|node| node.all.raw.is_some()) {
@@ -62,7 +62,7 @@ pub fn facts(loops: &Loops<'_>, tree: &LoopTree, verbose: bool) -> Vec<(&'static
     lines
 }
 
-/// Whether the cost of hits was subtracted.
+/// Says whether the cost of hits was subtracted.
 fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     let costs: Vec<_> =
         tree.registrations.iter().filter_map(|index| loops.recorded.modules[*index].cost).collect();
@@ -81,7 +81,7 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     if costs.is_empty() {
         return "as measured: the cost of a hit is not known".to_owned();
     }
-    // A mode that has no hits of a kind has no cost of it.
+    // If a mode has no hits of some kind, their cost is 0 and is not named.
     type OfCost = fn(&HitCost) -> f64;
     let kinds: [(OfCost, &str); 3] = [
         (|cost| cost.timed, "a timed hit"),
@@ -103,7 +103,7 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
     }
 }
 
-/// The meanings of the marks of all trees.
+/// Returns the explanations of the marks in all trees.
 pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     let mut lines = Vec::new();
     if marks.below {
@@ -143,7 +143,7 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     lines
 }
 
-/// What is missing or wrong in the tree.
+/// Returns notes about what is missing or wrong in the tree.
 pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
     let mut notes = Vec::new();
     match &tree.choice {
@@ -215,7 +215,7 @@ pub fn notes(tree: &LoopTree, all: bool) -> Vec<String> {
     notes
 }
 
-/// What is missing in the table as a whole.
+/// Returns notes about what is missing in the table as a whole.
 pub fn of_table(loops: &Loops<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if loops.table.strays > 0 {

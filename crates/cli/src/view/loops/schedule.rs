@@ -1,4 +1,5 @@
-//! Loops of a TVM schedule: which loop of the schedule a row is, and what became of those without a row.
+//! Relates rows to the loops of a TVM schedule: finds the loop of a row, and says why other loops
+//! of the schedule have no row.
 
 use analysis::loops::{LoopNode, LoopTree};
 use ir::schedule::ScheduledLoop;
@@ -7,11 +8,11 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units::grouped;
 
-/// A note names at most this many loops without a row; the others are counted.
+/// A note names at most this many loops without a row; the others are only counted.
 const NAMED: usize = 6;
 
 model::named! {
-    /// What became of a loop of a schedule.
+    /// What happened to a loop of a schedule during compilation and instrumentation.
     pub enum State {
         /// The loop has one or more rows.
         Instrumented = "instrumented",
@@ -21,9 +22,9 @@ model::named! {
         Vectorized = "vectorized",
         /// TVM turned the loop into something else.
         Removed = "removed",
-        /// LLVM unrolled or removed the loop, or made a call of it (`memset`).
+        /// LLVM unrolled or removed the loop, or replaced it by a call (`memset`).
         Optimized = "optimized",
-        /// Nobody asked for the loop.
+        /// The user did not ask for the loop.
         LeftOut = "left out",
     }
 }
@@ -41,13 +42,13 @@ impl State {
     }
 }
 
-/// The loop of the schedule that a row is, and its number.
+/// Returns the loop of the schedule that the row of this node shows, and its number.
 pub fn of<'a>(tree: &'a LoopTree, node: &LoopNode) -> Option<(usize, &'a ScheduledLoop)> {
     let schedule = &tree.table.as_ref()?.schedule;
     schedule.iter().enumerate().find(|(_, one)| one.ids.contains(&node.id))
 }
 
-/// The kind and the extent of a loop of the schedule: `parallel 20`.
+/// Prints the kind and the extent of a loop of the schedule: `parallel 20`.
 pub fn words(one: &ScheduledLoop) -> String {
     match one.extent {
         Some(extent) => format!("{} {}", one.kind, grouped(extent.into())),
@@ -55,7 +56,8 @@ pub fn words(one: &ScheduledLoop) -> String {
     }
 }
 
-/// A note for each kind of loops that have no row, other than those that nobody asked for.
+/// Returns a note for each reason why loops have no row. Loops that the user did not ask for are
+/// not noted.
 pub fn notes(tree: &LoopTree) -> Vec<String> {
     let Some(table) = &tree.table else { return Vec::new() };
     let why = [

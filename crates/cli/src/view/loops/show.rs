@@ -1,5 +1,5 @@
-//! Functions and loops as trees, with their hits and times: what `report --by loop` and `loops report`
-//! print.
+//! Prints functions and loops as trees, with their hits and times, for `report --by loop` and
+//! `loops report`.
 //!
 //! ```text
 //!  Profile::loops ─► analysis::loops ─┬─► text: trees with indentation
@@ -30,13 +30,13 @@ use crate::view::preempted;
 use crate::view::units::plural;
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// At most this many impossible loops are named.
+/// At most this many loops with impossible numbers are named.
 const NAMED: usize = 3;
 
 /// The format of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopFormat {
-    /// A format that other views have, too.
+    /// A format that other views have as well.
     Of(Format),
     /// The table of TVM's original lightweight profiling.
     LwpCsv,
@@ -96,7 +96,8 @@ pub fn print(
     let violations = shown.table.violations(chosen.raw);
     let loss = (!violations.is_empty())
         .then(|| LossCount::new(Loss::Inconsistent, violations.len() as u64));
-    // If numbers contradict each other, the calibrated cost is wrong here, so it is not subtracted.
+    // If the numbers contradict each other, the calibrated cost does not fit this run, so it is not
+    // subtracted.
     shown.raw |= loss.is_some();
     let losses = profile.all_losses();
     let losses = merge_losses(losses.iter().chain(&recorded.losses).chain(&loss));
@@ -137,7 +138,8 @@ pub fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// What `report` says about threads that lost the CPU in calls. Not known of threads without calls.
+/// Returns the sentence of `report` about threads that lost the CPU in calls. `None` for a profile
+/// without calls, because such losses are only known of threads with calls.
 fn preempted_threads(profile: &Profile, raw: bool) -> Option<String> {
     if profile.calls() == 0 {
         return None;
@@ -146,7 +148,7 @@ fn preempted_threads(profile: &Profile, raw: bool) -> Option<String> {
     preempted::text_of(profile, &summary, "times of loops")
 }
 
-/// Without a width trees are as wide as they need.
+/// Prints the trees. If `width` is `None`, they are as wide as they need to be.
 pub(super) fn text(
     out: &mut impl Write,
     shown: &Loops<'_>,
@@ -179,7 +181,7 @@ pub(super) fn text(
         }
         let more = &shown.more;
         let is_named = !more.of.is_empty() && module.nodes.iter().any(|n| more.wants(module, n));
-        // The rows with the most time are in other modules.
+        // With `--top`, all rows that are shown may be in other modules.
         if shown.rows[index].is_empty() && shown.left_out[index] > 0 && !is_named {
             left_modules += 1;
             left_rows += shown.left_out[index];
@@ -213,7 +215,7 @@ pub(super) fn text(
     losses::print(out, losses, prose)
 }
 
-/// The error for a `--only` that names nothing.
+/// Returns the error for a `--only` that no function or loop matches.
 fn unknown(shown: &Loops<'_>) -> Option<Failure> {
     let more = &shown.more;
     if more.of.is_empty() {
@@ -238,7 +240,7 @@ fn unknown(shown: &Loops<'_>) -> Option<Failure> {
     }
 }
 
-/// The machine code and the text of a module, as far as they are asked for.
+/// Prints the machine code and the texts of a module, as far as the user asked for them.
 fn code_and_text(
     out: &mut impl Write,
     shown: &Loops<'_>,
@@ -274,7 +276,8 @@ mod tests {
 
     use super::*;
 
-    /// A thread with calls for 1 s, of which 0.6 s were on a CPU, and that lost it 300 times.
+    /// The thread had calls for 1 s. It was on a CPU for 0.6 s of this time, and lost the CPU 300
+    /// times.
     #[test]
     fn times_of_loops_include_what_other_programs_took() {
         let mut script = ProfileScript::monotonic();

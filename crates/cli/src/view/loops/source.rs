@@ -1,5 +1,5 @@
-//! The compiler's text of functions with the numbers of their loops in the margin, and the texts and
-//! the machine code of one loop side by side.
+//! Prints the compiler's text of functions with the numbers of their loops in the margin, or the
+//! texts and the machine code of one loop side by side.
 //!
 //! ```text
 //!   id     hits  of function │ line
@@ -32,31 +32,33 @@ const GAP: &str = " │ ";
 /// A listing has at most this many instructions.
 pub const MOST_LINES: usize = 100_000;
 
-/// Lines of a text by number, or why there are none.
+/// The lines of a text by number, or the reason why there are none.
 pub type Lines = Result<BTreeMap<u32, String>, String>;
 
-/// At most this many bytes of a text file are read.
+/// A text file with more bytes than this is not read.
 const MOST_TEXT: u64 = 1 << 30;
-/// All texts of a report may take this many bytes of memory, and [`MOST_UNPACKED`] for each of their
-/// bytes in side tables. Compilers' texts come to less than 40.
+/// All texts of a report may take this many bytes of memory, plus [`MOST_UNPACKED`] bytes for each
+/// byte of packed text in side tables. The texts of compilers unpack to less than 40 times their
+/// size.
 const UNPACKED_ANYWAY: u64 = 64 << 20;
 /// See [`UNPACKED_ANYWAY`].
 const MOST_UNPACKED: u64 = 128;
 
-/// The texts of the side tables. Each is unpacked when it is first shown, and only once.
+/// The texts of the side tables. Each text is unpacked when it is shown first, and only once.
 #[derive(Debug, Default)]
 pub struct Texts {
     sources: Files,
-    /// Bytes that further texts may take.
+    /// The number of bytes that further texts may take.
     room: Cell<u64>,
-    /// By address: the side tables are part of the report. Two texts with the same name and hash may
-    /// have different lines.
+    /// The texts that are unpacked, by the address of the packed one, which does not change because
+    /// the report owns the side tables. Name and hash would not do as a key, because two texts with
+    /// equal ones may still have different lines.
     known: RefCell<HashMap<usize, Rc<Lines>>>,
 }
 
 impl Texts {
-    /// The texts of all side tables of a report. `sources` has the directories of the files that no table
-    /// keeps.
+    /// Prepares the texts of all side tables of a report. Files that no table keeps are searched in
+    /// `sources`.
     pub fn new(loops: &Loops<'_>, sources: Files) -> Self {
         let tables = loops.table.modules.iter().filter_map(|tree| tree.table.as_ref());
         let packed: u64 = tables.flat_map(|table| &table.texts).map(KeptText::packed).sum();
@@ -64,7 +66,8 @@ impl Texts {
         Self { sources, room, known: RefCell::default() }
     }
 
-    /// The lines of a text: those that the side table keeps, or those of the file that it names.
+    /// Returns the lines of a text: those in the side table, or those of the file that the table
+    /// names.
     pub fn lines(&self, text: &KeptText) -> Rc<Lines> {
         let key = std::ptr::from_ref(text).addr();
         if let Some(known) = self.known.borrow().get(&key) {
@@ -90,13 +93,14 @@ impl Texts {
     }
 }
 
-/// The lines of an entry in a text of this language.
+/// Returns the first and the last line of an entry in this text. `is_first` says that the text is
+/// the table's first one, which is the IR that was instrumented.
 pub fn range_of(entry: &Entry, text: &KeptText, is_first: bool) -> Option<[u32; 2]> {
     let place = entry.places.iter().find(|place| place.language == text.language);
     place.map(|place| place.lines).or_else(|| is_first.then_some(entry.text))
 }
 
-/// Prints the texts of the functions of a module that were entered.
+/// Prints the texts of the `wanted` functions and loops of a module.
 pub fn texts(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -151,7 +155,8 @@ pub fn texts(
     Ok(())
 }
 
-/// The numbers of the loops that begin in a line.
+/// Returns the id, the hits and the share of the innermost loop that begins in this line; empty
+/// columns if none begins there.
 fn margin(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -165,7 +170,7 @@ fn margin(
     format!("{:>6}  {:>9}  {share:>11}", node.id, count(node.all.hits))
 }
 
-/// The part of the time of its function that was spent in a loop.
+/// Returns the part of its function's time that a loop took.
 pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<f64> {
     let mut top = node;
     while let Some(parent) = top.parent.and_then(|parent| tree.nodes.get(parent)) {
@@ -176,7 +181,7 @@ pub fn share_of_function(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) ->
     (whole > 0.0).then(|| own / whole)
 }
 
-/// A bar for each loop that a line is in.
+/// Returns a bar for each loop that a line is in.
 fn bars(tree: &LoopTree, nodes: &[(&LoopNode, [u32; 2])], line: u32) -> String {
     let is_loop = |node: &LoopNode| tree.entry(node).is_some_and(|e| e.kind == Kind::Loop);
     let inside =
@@ -190,7 +195,7 @@ fn bars(tree: &LoopTree, nodes: &[(&LoopNode, [u32; 2])], line: u32) -> String {
         .collect()
 }
 
-/// Cuts the end of what is too long.
+/// Cuts the end of a text that is longer than `width`.
 fn shorten_end(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -198,8 +203,8 @@ fn shorten_end(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// Prints the texts and the machine code of one id: in columns if there is room for them, otherwise
-/// one after the other.
+/// Prints the texts and the machine code of one node: in columns if there is room for them,
+/// otherwise one after the other.
 pub fn side_by_side(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -211,7 +216,8 @@ pub fn side_by_side(
 ) -> io::Result<()> {
     let mut columns: Vec<(String, Vec<String>)> = Vec::new();
     if let (true, Some(table), Some(entry)) = (source, &tree.table, tree.entry(node)) {
-        // The text from which this one was made stands before it.
+        // The texts are shown from the source to the last form of the code, so a text comes before
+        // those that were made from it.
         for (i, text) in table.texts.iter().enumerate().rev() {
             let Some([from, to]) = range_of(entry, text, i == 0) else { continue };
             let rows = match &*loops.more.texts.lines(text) {
@@ -285,7 +291,7 @@ pub fn side_by_side(
     writeln!(out)
 }
 
-/// Describes in words what the machine code of an id does.
+/// Describes in words what the machine code of a node does.
 pub fn in_words(found: &Found, id: u32) -> Option<String> {
     let code = found.as_ref().ok()?;
     let regions = code.regions.found.values();
@@ -305,8 +311,9 @@ pub fn is_for_debuggers(line: &str) -> bool {
     begins(&["#dbg_", "call void @llvm.dbg.", "llvm.intr.dbg.", "\"llvm.intr.dbg."])
 }
 
-/// A line of MLIR without the places in the source that follow its values, as `loc(callsite("a" at "b.mlir":2:1))`:
-/// they are longer than the code. A line of another language, or with a place that does not end, stays as it is.
+/// Returns a line of MLIR without the source locations of its values, such as `loc(callsite("a" at
+/// "b.mlir":2:1))`, because they are longer than the code. A line of another language, or one in
+/// which a location does not end, stays as it is.
 pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     const PLACE: &str = " loc(";
     if language != "mlir" || !line.contains(PLACE) {
@@ -329,7 +336,8 @@ pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     Cow::Owned(shown + rest)
 }
 
-/// Where in a line, outside of its strings, what begins there is wanted.
+/// Returns the first position in a line, outside of its strings, at which the rest of the line
+/// satisfies `is_wanted`.
 fn outside_of_strings(line: &str, mut is_wanted: impl FnMut(&str) -> bool) -> Option<usize> {
     let (mut is_string, mut is_escaped) = (false, false);
     for (at, c) in line.char_indices() {
@@ -349,7 +357,8 @@ fn pad(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// An instruction as a line: a bar for each machine loop around it, and `·` if it belongs to a hook.
+/// Prints an instruction as a line, with a bar for each machine loop around it, and `·` if it
+/// belongs to a hook.
 fn instruction(line: &Line) -> String {
     let mut bars = "│".repeat(line.depth as usize);
     if line.is_header {
@@ -378,7 +387,7 @@ mod tests {
             shown("^bb1(%3: i64 loc(#loc3), %4: f32 loc(unknown)):  // 2 preds"),
             "^bb1(%3: i64, %4: f32):  // 2 preds"
         );
-        // What is no place stays, and so does a place that does not end.
+        // Text that only looks like a location stays, and so does a location that does not end.
         for line in [r#"x "a \" loc(b)" loc(#loc"#, r#"f " loc(a)""#, "call @loc(%a)", ""] {
             assert_eq!(shown(line), line);
         }

@@ -1,4 +1,4 @@
-//! What loops look like in each format, compared with tests/golden/loops. The numbers are those of
+//! Compares loops in each format with tests/golden/loops. The numbers are those of
 //! `crates/analysis/tests/loops.rs`, where they are computed on paper; one tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -59,7 +59,8 @@ fn table(id: [u8; 16], source: &str, mode: &str, entries: Vec<Entry>) -> Option<
     Some(table.to_json().unwrap())
 }
 
-/// `matmul` of two threads in mode timed, a module without a table in mode count, and one in mode log.
+/// The records of `matmul` on two threads in mode timed, of a module without a table in mode count,
+/// and of a module in mode log.
 fn recorded() -> Recorded {
     let module = |id, mode, ids, table| LoopModule {
         id,
@@ -148,7 +149,8 @@ fn text(loops: &mut Loops<'_>, rows: Rows, width: Option<usize>) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// As [`testkit::Golden`], for what no command prints yet from a script.
+/// Compares with a golden file, like [`testkit::Golden`], for data that cannot be recorded by a
+/// script and shown by a command.
 fn compare(name: &str, actual: &str) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/loops");
     let path = dir.join(name);
@@ -207,7 +209,7 @@ fn tables_for_programs() {
     });
 }
 
-/// Every field of the document has a place between backquotes in docs/loops.md or docs/schema.md.
+/// For every field of the document, docs/loops.md or docs/schema.md has its name in backquotes.
 #[test]
 fn every_field_is_explained() {
     fn keys(value: &serde_json::Value, found: &mut BTreeSet<String>) {
@@ -240,8 +242,8 @@ fn every_field_is_explained() {
     });
 }
 
-/// A filter keeps what is around and inside of what it matches, `--top` what took most time, and a sorted
-/// table stays a tree.
+/// A filter keeps the matching nodes, and what is around and inside of them. `--top` keeps the rows
+/// with the most time. A sorted table is still a tree.
 #[test]
 fn rows_are_chosen_in_every_format() {
     let names = |filter: Option<&str>, sort: Option<&str>, top: Option<usize>| {
@@ -268,11 +270,11 @@ fn rows_are_chosen_in_every_format() {
     assert_eq!(names(Some("matmul:j"), None, None), (vec![0, 1, 2, 3], 0));
     assert_eq!(names(Some("matmul:j"), Some("hits"), None).0, [0, 1, 2, 3]);
     assert_eq!(names(Some("matmul"), None, Some(2)), (vec![0, 1], 2));
-    // Ids are numbers, and those are sorted from large to small.
+    // Ids are numbers, and numbers are sorted from large to small.
     assert_eq!(names(Some("matmul"), Some("id"), None).0, [0, 1, 3, 2]);
     assert_eq!(names(Some("matmul"), Some("self"), None).0, [0, 1, 2, 3]);
     with_loops(false, |loops| assert!(loops.choose(None, Some("speed"), None, false).is_err()));
-    // Modules whose rows are all left out have no head, and are counted.
+    // A module whose rows are all left out has no head. Such modules are counted.
     with_loops(false, |loops| {
         loops.choose(None, None, Some(2), false).unwrap();
         let mut out = Vec::new();
@@ -284,7 +286,8 @@ fn rows_are_chosen_in_every_format() {
     });
 }
 
-/// The columns of the talk on lightweight profiling, in its order. Offsets are those of mode log.
+/// The columns are those of the talk on lightweight profiling, in its order. Offsets exist only in
+/// mode log.
 #[test]
 fn the_original_table() {
     with_loops(true, |loops| {

@@ -1,4 +1,4 @@
-//! Trees of loops for people.
+//! Prints trees of loops for people.
 //!
 //! ```text
 //!  name     id    hits            inclusive                self  of parent  source
@@ -20,11 +20,12 @@ use crate::view::layout::{Kind, Names, Shown, layout};
 use crate::view::names::place;
 use crate::view::units::{below, count, grouped, number, percent, time};
 
-/// The rank of counters.
+/// The rank of the columns with counters.
 const COUNTERS: u8 = 12;
-/// A place in the source is shortened to this width.
+/// The place in the source is shortened to this width.
 const SOURCE_WIDTH: usize = 20;
-/// The mark of times that are only good as samples.
+/// The mark of times that are only rough estimates, because timing a hit costs too much in
+/// comparison.
 const SAMPLED_ONLY: &str = "≈ ";
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,11 +34,11 @@ pub struct Rows {
     pub threads: bool,
     /// Whether there are also rows of functions and loops that were never entered.
     pub all: bool,
-    /// Whether the sources of each module are shown, too.
+    /// Whether the sources of each module are shown as well.
     pub verbose: bool,
 }
 
-/// A row: a node, of all threads or of one.
+/// A row of the table: a node, either of all threads or of one thread.
 struct Line<'a> {
     name: String,
     node: &'a LoopNode,
@@ -45,14 +46,13 @@ struct Line<'a> {
     of_thread: bool,
 }
 
-/// The chosen rows of one module, for a page.
+/// Returns the chosen rows of one module, for a page.
 pub fn cells<'a>(loops: &Loops<'a>, module: usize) -> Vec<Shown<'a>> {
     let rows = Rows { threads: false, all: false, verbose: false };
     columns(loops, &loops.table.modules[module], &lines(loops, module, rows))
 }
 
-/// Prints the chosen rows of one module. Returns whether a time is marked as only good as a sample, and whether there is
-/// a time with an interval.
+/// Prints the chosen rows of one module. Returns the marks that occur in them.
 pub fn tree(
     out: &mut impl Write,
     loops: &Loops<'_>,
@@ -85,23 +85,23 @@ pub fn tree(
     })
 }
 
-/// The marks that must be explained.
+/// The marks that occur in a table, which must be explained below it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
-    /// `≈`
+    /// The mark `≈`.
     pub sampled_only: bool,
-    /// `<`
+    /// The mark `<`.
     pub below: bool,
-    /// `±`
+    /// The mark `±`.
     pub intervals: bool,
-    /// `±?`
+    /// The mark `±?`.
     pub unknown: bool,
-    /// `~`
+    /// The mark `~`.
     pub scaled: bool,
 }
 
 impl Marks {
-    /// The marks of `self` and of `other`.
+    /// Returns the marks that occur in `self` or in `other`.
     pub fn and(self, other: Self) -> Self {
         Self {
             sampled_only: self.sampled_only | other.sampled_only,
@@ -144,7 +144,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     let mut add =
         |rank: u8, title: &'a str, kind: Kind, cell: &dyn Fn(&Line<'_>) -> Option<String>| {
             let cells: Vec<Option<String>> = lines.iter().map(cell).collect();
-            // Leaving out a column without known values is clearer than showing it.
+            // A column without known values is left out.
             if rank == 0 || cells.iter().any(Option::is_some) {
                 let cells = cells.into_iter().map(|cell| cell.unwrap_or_else(missing)).collect();
                 columns.push(Shown { name: title, title: title.to_owned(), rank, kind, cells });
@@ -204,7 +204,8 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
             Some(if counter.unit() == Unit::Nanoseconds { time(mean) } else { number(mean) })
         });
     }
-    // The end of the place is the most useful part. JSON and CSV have the whole place.
+    // The beginning of the place is cut, because its end is the most useful part. JSON and CSV have
+    // the whole place.
     let short = |text: String| place(&visible(&text), SOURCE_WIDTH);
     add(4, "source", Kind::Text, &|line| of_node(line, source(tree, line.node).map(short)));
     let counters = columns.iter_mut().filter(|column| column.rank == COUNTERS);
@@ -212,7 +213,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     columns
 }
 
-/// The time of a node, as the table has it. `None` if no hit was timed.
+/// Returns the inclusive time of a node as the table shows it. `None` if no hit was timed.
 pub fn inclusive(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<String> {
     inclusive_of(loops, tree, &node.all)
 }
@@ -225,7 +226,7 @@ fn inclusive_of(loops: &Loops<'_>, tree: &LoopTree, numbers: &Numbers) -> Option
     })
 }
 
-/// A time with its interval, in the unit that fits; in ticks where their rate is not known.
+/// Prints a time with its interval in a suitable unit, or in ticks if their rate is not known.
 pub fn timed(tree: &LoopTree, estimate: Estimate) -> String {
     let text = |ticks: f64| {
         let positive = match tree.ns(ticks.abs()) {
@@ -248,7 +249,8 @@ pub fn timed(tree: &LoopTree, estimate: Estimate) -> String {
     }
 }
 
-/// Whether a time cannot be told from zero. As everywhere, it is then shown as a bound.
+/// Whether the interval of a time includes zero. As in all tables, such a time is shown as an upper
+/// bound.
 fn is_below_resolution(estimate: Estimate) -> bool {
     estimate.margin.is_some_and(|margin| margin > 0.0 && estimate.value <= margin)
 }

@@ -1,5 +1,6 @@
-//! Bounds of the data that loops moved: from the loads and stores of their machine code, and from the
-//! sizes of the tensors that an op of TVM was called with. `analysis::loops::traffic` derives them.
+//! Collects the numbers for bounds of the data that loops moved: the loads and stores of their
+//! machine code, and the sizes of the tensors that an op of TVM was called with.
+//! `analysis::loops::traffic` computes the bounds.
 
 use analysis::loops::traffic::{Bounds, Requests, bytes_of_arguments, footprint, requested};
 use analysis::loops::{Estimate, LoopNode, LoopTree};
@@ -9,15 +10,15 @@ use record::meta::Role;
 use super::code::Found;
 use super::{Loops, iterations};
 
-/// The time of all hits, in seconds.
+/// Returns the time of all hits, in seconds.
 fn seconds(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Estimate> {
     let time = node.all.times(loops.raw)?.inclusive;
     let ns = tree.ns(1.0)?;
     Some(time.scaled(ns / 1e9))
 }
 
-/// The bytes that the loads and stores of a loop asked for. `None` if its code or its iterations are not
-/// known, if it contains other loops, or if it calls functions.
+/// Returns bounds of the bytes that the loads and stores of a loop requested. `None` if its code or
+/// its iterations are not known, if it contains other loops, or if it calls functions.
 pub fn of_code(
     loops: &Loops<'_>,
     tree: &LoopTree,
@@ -29,7 +30,8 @@ pub fn of_code(
     if !only.innermost || region.counts.calls > 0 || region.unknown_jumps > 0 {
         return None;
     }
-    // The registers that hooks save in memory are not the loop's.
+    // Registers that hooks save in memory are not counted, because the loop itself does not save
+    // them.
     let bytes = |c: &code::region::Counts| c.bytes_loaded + c.bytes_stored;
     let requests = Requests {
         region: bytes(&region.counts),
@@ -40,8 +42,9 @@ pub fn of_code(
     requested(requests, node.all.hits, iterations, seconds(loops, tree, node))
 }
 
-/// The bytes of their arguments that the calls of a function of TVM touched. The arguments are those of the
-/// op with the function's name; all ops with this name must have the same types and shapes.
+/// Returns bounds of the bytes of their arguments that the calls of a function of TVM touched. The
+/// arguments are those of the op with the function's name. `None` if ops of this name have
+/// different types or shapes.
 pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {
     let entry = tree.entry(node).filter(|entry| entry.kind == Kind::Function)?;
     let name = entry.function.trim_start_matches("__tvm_ffi_").trim_end_matches("_compute_");

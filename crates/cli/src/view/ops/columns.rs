@@ -1,4 +1,4 @@
-//! The tables of ops and of parallel regions, as columns with names and units.
+//! Makes the tables of ops and of parallel regions, as columns with names and units.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,15 @@ const ARGUMENTS_WIDTH: usize = 36;
 /// The name of the column with the arguments.
 pub const ARGUMENTS: &str = "arguments";
 
-/// Who reads the table.
+/// The readers of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
-    /// Everything, unchanged.
+    /// Programs get all columns with unchanged values.
     Programs,
-    /// Without the columns that only programs need, and with long arguments shortened.
+    /// People get no columns that only programs need, and long arguments are shortened.
     People,
-    /// Without a column of arguments: they follow the name if several ops share that name.
+    /// In a narrow terminal, people get no column of arguments. If several ops share a name, the
+    /// arguments follow the name.
     PeopleInANarrowPlace,
 }
 
@@ -63,12 +64,12 @@ fn device(row: &OpRow) -> &str {
     }
 }
 
-/// Whether the durations of the row's calls are only the time of launching them.
+/// Whether the durations of the row's calls are only the times that launching them took.
 pub fn is_asynchronous(row: &OpRow) -> bool {
     matches!(row.kind, OpRowKind::Op { asynchronous: true, .. })
 }
 
-/// The name of a row for people.
+/// Returns the name of a row for people.
 fn title(view: &View<'_>, row: &OpRow) -> String {
     let launch = if is_asynchronous(row) { " (launch time)" } else { "" };
     let outside = match row.outside && view.table.runs > 0 && row.kind != OpRowKind::NoOp {
@@ -79,12 +80,13 @@ fn title(view: &View<'_>, row: &OpRow) -> String {
     format!("{}{range}{launch}{outside}", demangle(name(row), Detail::Short))
 }
 
-/// Whether several ops have the same title, so that only their arguments and devices differ.
+/// Whether several ops have the same title, so that they differ only in their arguments and
+/// devices.
 pub fn names_are_shared(view: &View<'_>) -> bool {
     titles(view).values().any(|rows| *rows > 1)
 }
 
-/// The number of rows of each rank with each title.
+/// Counts the rows with each title, for each rank.
 fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     let mut titles = HashMap::new();
     for row in view.table.rows.iter().filter(|row| row.kind != OpRowKind::NoOp) {
@@ -93,7 +95,8 @@ fn titles(view: &View<'_>) -> HashMap<(Option<u32>, String), usize> {
     titles
 }
 
-/// The titles. If several rows share one, arguments and then devices are added to tell them apart.
+/// Returns the titles. If several rows have the same title, their arguments are added, and then
+/// their devices if that is not enough.
 fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     let shared = titles(view);
     let with_arguments = |row: &OpRow| {
@@ -117,14 +120,15 @@ fn full_titles(view: &View<'_>) -> Vec<Option<Value>> {
     view.table.rows.iter().map(|row| Some(Value::Text(full(row)))).collect()
 }
 
-/// The arguments for people: shortened, but such that different arguments stay different.
+/// Returns the arguments for people: they are shortened so that different arguments stay different.
 fn short_arguments(rows: &[OpRow]) -> Vec<Option<Value>> {
     let all: Vec<String> = rows.iter().map(|row| arguments(row).to_owned()).collect();
     let short = fit(&all, ARGUMENTS_WIDTH, false).names;
     short.into_iter().map(|text| Some(Value::Text(text))).collect()
 }
 
-/// The row's share of the time of all runs; if there are no runs, of the time of all ops.
+/// Returns the row's share of the time of all runs or, if there are no runs, of the time of all
+/// ops.
 fn share(view: &View<'_>, row: &OpRow) -> Option<f64> {
     let whole = match view.table.runs {
         0 => view.table.outside,
@@ -159,7 +163,7 @@ fn text(value: &str) -> Option<Value> {
     Some(Value::Text(value.to_owned()))
 }
 
-/// The table of ops, sorted by self time.
+/// Makes the table of ops, sorted by self time.
 pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     let people = readers != Readers::Programs;
     let rows = &view.table.rows;
@@ -211,7 +215,7 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
         ),
         Column::new(4, "total_ns", "total", cells(&|row| of_time(row, row.total))),
         Column::new(1, "self_ns", "self", cells(&|row| of_time(row, row.own))),
-        // Without runs, the share is a part of the time of all ops.
+        // If there are no runs, the share is the part of the time of all ops.
         Column::new(
             1,
             "share",
@@ -265,13 +269,14 @@ pub fn ops(view: &View<'_>, readers: Readers) -> Table {
     if readers == Readers::PeopleInANarrowPlace {
         columns.retain(|column| column.name != ARGUMENTS);
     }
-    // Regions outside of ops have no calls. The table of regions shows them.
+    // A row of regions outside of ops has no calls. It is in the table of regions.
     let mut order = order(view, |row| row.own.value);
     order.retain(|row| !people || has_calls(&rows[*row]));
     Table::new(columns, order)
 }
 
-/// The columns of one counter: what callers counted, and what the worker threads counted for them.
+/// Adds the columns of one counter: the values that callers counted, and the values that worker
+/// threads counted for them.
 fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter: &CounterInfo) {
     let rows = &view.table.rows;
     let (name, unit) = (&counter.name, counter.unit());
@@ -318,8 +323,9 @@ fn counter_columns(view: &View<'_>, columns: &mut Vec<Column>, i: usize, counter
     ));
 }
 
-/// The value of several calls. Counts and durations are added up. Percentages and ratios are means
-/// over the calls that have them. A text is present only if all calls have the same one.
+/// Returns the value of several calls. Counts and durations are added up. Percentages and ratios
+/// are means over the calls that have them. A text is returned only if all calls have the same
+/// text.
 fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     if sum.calls == 0 {
         return None;
@@ -337,7 +343,7 @@ fn value(sum: &ValueSum, kind: ValueKind) -> Option<Value> {
     }
 }
 
-/// Rows with parallel regions, sorted by their time.
+/// Makes the table of the rows with parallel regions, sorted by their time.
 pub fn regions(view: &View<'_>) -> Table {
     let rows = &view.table.rows;
     let line = &view.profile.timeline;

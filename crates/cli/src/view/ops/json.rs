@@ -1,6 +1,7 @@
-//! The rows, and every run and op of them, as one JSON document, which `docs/schema.md` describes. Missing values are
-//! `null`. Runs and ops are written as they are read, so memory does not grow with their number.
-//! For a call, only the values of users' collectors are built in memory.
+//! Writes the rows, and every run and op of them, as one JSON document, which `docs/schema.md`
+//! describes. Missing values are `null`. Runs and ops are written as they are read, so memory does
+//! not grow with their number. Of each call, only the values of users' collectors are built in
+//! memory.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -105,14 +106,14 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> Result<(), Failure> {
     Ok(out.write_all(b"}\n")?)
 }
 
-/// The rows and their calls.
+/// The rows, and the choice of the calls that are shown with them.
 struct Rows<'a> {
     sort: &'a str,
-    /// The table of all ops; `None` if it is not known how many calls there are.
+    /// The table of all ops; `None` if the numbers of calls are not known.
     table: Option<Table>,
-    /// The rows of calls that are shown, if some are chosen.
+    /// The rows whose calls are shown; `None` if the calls of all rows are shown.
     shown: Option<HashSet<usize>>,
-    /// For each row of a run with a budget, its op.
+    /// In a run with a budget, the row of each op.
     ops: HashMap<OpId, usize>,
 }
 
@@ -166,7 +167,7 @@ fn member(out: &mut impl Write, name: &str, value: &(impl Serialize + ?Sized)) -
     Ok(())
 }
 
-/// The meanings of the values of all processes, without duplicates.
+/// Returns the keys of the values of all processes, without duplicates.
 fn values(profile: &Profile) -> Vec<ValueOut<'_>> {
     let mut all: Vec<ValueOut<'_>> = Vec::new();
     for key in profile.processes.iter().flat_map(|process| &process.value_keys) {
@@ -212,7 +213,7 @@ impl Serialize for Regions<'_> {
             object! {
                 start_ns: context.at(region.start),
                 duration_ns: context.ns(region.duration),
-                // The number of tasks; `null` if none was recorded.
+                // The number of tasks; `null` if it was not recorded.
                 task_count: region.of,
                 tasks: Tasks { context, process, tasks: &region.tasks },
                 imbalance: region.imbalance,
@@ -242,12 +243,12 @@ impl Serialize for Tasks<'_> {
     }
 }
 
-/// What every call needs for its output.
+/// The data that the output of every call needs.
 struct Context<'a> {
     view: &'a View<'a>,
     profile: &'a Profile,
     first_tick: u64,
-    /// The distinct names of counters in order, and the index of each.
+    /// The distinct names of counters, sorted, with the index of each counter.
     names: Vec<(&'a str, usize)>,
     /// Whether the run had a budget, so that some calls were only counted.
     sampled: bool,
@@ -275,7 +276,7 @@ impl<'a> Context<'a> {
         self.profile.timeline.duration_ns(ticks)
     }
 
-    /// The pid and the kernel's thread id.
+    /// Returns the process id and the kernel's thread id.
     fn place(&self, process: usize, thread: usize) -> (u32, u32) {
         let process = &self.profile.processes[process];
         (process.id.pid, process.threads.get(thread).map_or(0, |thread| thread.tid))
@@ -285,6 +286,7 @@ impl<'a> Context<'a> {
         Counters { names: &self.names, values }
     }
 
+    /// Returns the weight of a timed call and the number of calls that were skipped before it;
     /// `None` without a budget.
     fn drawn(&self, drawn: Drawn, counters: &[Option<u64>]) -> Option<impl Serialize> {
         let weight = u64::from(drawn.period.max(1));
@@ -317,7 +319,7 @@ impl<'a> Context<'a> {
                     Given::Text(text.map(String::as_str))
                 }
             };
-            // Two collectors may use the same name.
+            // If two collectors use the same name, the later one gets its id added.
             let name = match all.contains_key(key.name.as_str()) {
                 true => Cow::Owned(format!("{} ({id})", key.name)),
                 false => Cow::Borrowed(key.name.as_str()),
@@ -328,14 +330,14 @@ impl<'a> Context<'a> {
     }
 }
 
-/// Writes the runs or the ops.
+/// Writes all runs, or all ops.
 struct Writer<'a, W> {
     out: &'a mut W,
     context: &'a Context<'a>,
     what: What,
     machines: &'a [(usize, &'a str)],
     rows: &'a Rows<'a>,
-    /// The numbers of the virtual machines, by process and op.
+    /// The index of the virtual machine, by process and op.
     vms: HashMap<(usize, OpId), Option<usize>>,
     empty: bool,
     result: io::Result<()>,
@@ -401,8 +403,8 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             start_ns: context.at(run.start),
             duration_ns: context.ns(run.duration),
             first_op_ns: run.first_op.filter(|_| !sampled).map(|ticks| context.ns(ticks)),
-            // This, `own_ns` and `own_counters` are null in a run with a budget, in which calls inside of
-            // this one may have been only counted.
+            // This member, `own_ns` and `own_counters` are null in a run with a budget, because
+            // calls inside of this run may have been only counted.
             between_ops_ns: (!sampled).then(|| context.ns(run.between)),
             own_ns: (!sampled).then(|| context.ns(run.own)),
             counters: context.counters(run.counters),
@@ -439,7 +441,8 @@ impl<W: Write> OpVisitor for Writer<'_, W> {
             asynchronous: known.is_some_and(|op| op.asynchronous),
             start_ns: context.at(op.start),
             duration_ns: context.ns(op.duration),
-            // This and `self_counters` are null in a run with a budget, as above.
+            // This member and `self_counters` are null in a run with a budget, because calls inside
+            // of this one may have been only counted.
             self_ns: (!sampled).then(|| context.ns(op.self_ticks)),
             storage_bytes: op.storage,
             workspace_bytes: op.workspace,

@@ -1,6 +1,6 @@
-//! The ops of a run with a budget, in which only some calls were timed. Trees of calls are not
-//! complete then: a call inside of a timed one may have been only counted. So the table has the
-//! estimated totals of all calls, as `report` has them, and no self times.
+//! Prints the ops of a run with a budget, in which only some calls were timed. Trees of calls are
+//! incomplete there, because a call inside of a timed one may have been only counted. So the table
+//! has the estimated totals of all calls, as in `report`, and no self times.
 
 use std::io::{BufWriter, Write};
 use std::process::ExitCode;
@@ -22,8 +22,8 @@ pub const SORT: &str = "total_ns";
 const NOTE: &str = "totals include the ops inside: self times and the time between ops are not \
                     known, because calls inside of a timed call may have been only counted";
 
-/// The rows, sorted and shortened; `None` if calls are chosen by their time, which is known only of
-/// timed ones.
+/// Returns the rows, sorted and shortened. `None` if the user selects calls by their time, which is
+/// known only of timed calls.
 pub fn rows(profile: &Profile, chosen: &Chosen<'_>) -> Result<Option<(Summary, Table)>, Failure> {
     if chosen.trees.since.is_some() || chosen.trees.until.is_some() {
         return Ok(None);

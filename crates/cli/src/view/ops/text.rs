@@ -1,4 +1,4 @@
-//! The ops as text for people.
+//! Prints the ops as text for people.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -18,12 +18,12 @@ use crate::view::text;
 use crate::view::units::{grouped, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-/// The error of a `--sort` that names no column.
+/// Fails if `--sort` names no column.
 pub fn check(view: &View<'_>) -> Result<(), Failure> {
     view.chosen.arrange(&mut columns::ops(view, columns::Readers::People))
 }
 
-/// Prints the ops. Without a width, tables are as wide as they need to be.
+/// Prints the ops. If `width` is `None`, tables are as wide as they need to be.
 pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let tables = width.map(|width| width.max(40));
     let prose = tables.unwrap_or(PROSE_WIDTH);
@@ -74,15 +74,16 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     Ok(())
 }
 
-/// Prints the table of ops. Arguments tell apart ops of the same name. If the column of arguments
-/// does not fit, they follow the names.
+/// Prints the table of ops. Ops of the same name are distinguished by their arguments: in a column
+/// of their own, or after the names if that column does not fit.
 fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Result<()> {
     let mut printed = Vec::new();
     let table = arranged(view);
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        // A filter matches names, and the arguments follow the names here.
+        // The rows are those of the other table: a filter matches names without the arguments,
+        // which follow the names here.
         let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
         (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
         text::table(&mut printed, &narrow, width)?;
@@ -90,15 +91,15 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
     out.write_all(&printed)
 }
 
-/// The rows that are asked for.
+/// Returns the table with the rows that the user asked for.
 pub fn arranged(view: &View<'_>) -> Table {
     let mut table = columns::ops(view, columns::Readers::People);
-    // `check` has found every column.
+    // The error is ignored, because `check` has found that the column exists.
     let _ = view.chosen.arrange(&mut table);
     table
 }
 
-/// Whether ops are inside of others, so that own values and whole ones differ.
+/// Whether ops are inside of other ops, so that self times and totals differ.
 fn has_inside(view: &View<'_>) -> bool {
     view.table.rows.iter().any(|row| row.total.value > row.own.value)
 }
@@ -107,7 +108,7 @@ fn ns(view: &View<'_>, ticks: f64) -> f64 {
     ticks.max(0.0) * view.profile.timeline.ns_per_tick()
 }
 
-/// The number and the time of runs and of op calls.
+/// Says how many runs and op calls there are, and how much time they took.
 fn runs(view: &View<'_>) -> String {
     let table = view.table;
     if table.runs == 0 {
@@ -138,8 +139,8 @@ fn runs(view: &View<'_>) -> String {
     )
 }
 
-/// Sentences about regions of these rows whose tasks waited for one another, those with the most time first. Whether
-/// other programs used the other CPUs is not known.
+/// Returns sentences about the regions of these rows whose tasks waited for each other; rows with
+/// the most time come first. It is not known whether other programs used the other CPUs.
 fn serial(view: &View<'_>, order: &[usize]) -> Vec<String> {
     let rows = &view.table.rows;
     let mut lines = Vec::new();
@@ -215,7 +216,7 @@ fn notes(view: &View<'_>) -> Vec<String> {
     notes
 }
 
-/// The words that the hosts of the table use for their bookkeeping ops.
+/// Returns the names by which the hosts of the table call their bookkeeping ops.
 fn bookkeeping(view: &View<'_>) -> String {
     let rows = view.table.rows.iter();
     let of_rows: BTreeSet<Cow<'_, str>> = rows
@@ -224,7 +225,7 @@ fn bookkeeping(view: &View<'_>) -> String {
             _ => None,
         })
         .collect();
-    // With `--all`, book-keeping ops have rows of their own.
+    // With `--all`, bookkeeping ops have rows of their own.
     let ops = &view.profile.ops;
     let of_ops = ops.all().iter().filter(|op| of_rows.is_empty() && op.bookkeeping);
     let prefixes: BTreeSet<&str> = of_ops.map(|op| &*ops.host_of(op).bookkeeping).collect();
@@ -232,7 +233,7 @@ fn bookkeeping(view: &View<'_>) -> String {
     some_of(of_rows.into_iter().chain(of_ops).collect())
 }
 
-/// Why there may be no ops.
+/// Returns likely reasons why there are no ops.
 fn reasons(view: &View<'_>) -> Vec<String> {
     let filter = &view.chosen.trees;
     let mut reasons = Vec::new();

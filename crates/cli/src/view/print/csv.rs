@@ -1,17 +1,17 @@
-//! CSV (RFC 4180) for every command that writes it: fields, and whole tables.
+//! Writes CSV (RFC 4180) for every command: fields, and whole tables.
 //!
-//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, whoever wrote it. A name
-//! such as `=HYPERLINK(…)` in somebody else's profile would become a formula. Such a text gets an
-//! apostrophe in front, which tells spreadsheets that the cell is text. Nothing is lost: a text
-//! that begins with an apostrophe gets another one, so a program can always remove one apostrophe
-//! where there is one. Numbers are not changed.
+//! A spreadsheet evaluates a cell that begins with `=`, `+`, `-` or `@`, even if the text comes
+//! from somebody else. A name such as `=HYPERLINK(…)` in somebody else's profile would become a
+//! formula. Such a text gets an apostrophe in front, which tells spreadsheets that the cell is
+//! text. Nothing is lost: a text that begins with an apostrophe gets another one, so a program can
+//! always remove one apostrophe where there is one. Numbers are not changed.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::table::Table;
 
-/// A field: guarded against formulas, and quoted where that is necessary.
+/// Returns a field, with an apostrophe against formulas and with quotes if they are necessary.
 pub fn field(text: &str) -> String {
     let text = guarded(text);
     match text.contains(['"', ',', '\r', '\n']) {
@@ -20,8 +20,9 @@ pub fn field(text: &str) -> String {
     }
 }
 
-/// The text with an apostrophe in front if a spreadsheet could evaluate it (see the top of the file).
-/// Covers the characters that OWASP lists (tab, line ends, full-width signs), also after spaces.
+/// Returns the text with an apostrophe in front if a spreadsheet could evaluate it (see the top of
+/// the file). Covers the characters that OWASP lists (tab, line ends, full-width signs), also after
+/// spaces.
 pub fn guarded(text: &str) -> Cow<'_, str> {
     const SIGNS: [char; 8] = ['=', '+', '-', '@', '＝', '＋', '－', '＠'];
     let begins = text.starts_with(['\'', '\t', '\r', '\n']);
@@ -31,8 +32,8 @@ pub fn guarded(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Writes a table with the names of its columns as the first line. An empty field is a missing
-/// value.
+/// Writes a table with the names of its columns as the first line. A missing value becomes an empty
+/// field.
 pub fn print(out: &mut impl Write, table: &Table) -> io::Result<()> {
     let names: Vec<String> = table.columns.iter().map(|c| field(&c.name)).collect();
     write!(out, "{}\r\n", names.join(","))?;
@@ -74,7 +75,7 @@ mod tests {
         }
     }
 
-    /// RFC 4180, section 2, rules 6 and 7.
+    /// The expected fields follow RFC 4180, section 2, rules 6 and 7.
     #[test]
     fn fields_are_quoted_where_necessary() {
         assert_eq!(field("plain"), "plain");

@@ -1,6 +1,6 @@
-//! The one renderer of tables. It fits columns into the width of a terminal: it leaves columns out,
-//! shortens names such that they can still be told apart (`names.rs` has the rule), and breaks prose
-//! into lines.
+//! Lays out all tables. It fits columns into the width of a terminal: it leaves columns out,
+//! shortens names so that different names stay different (`names.rs` has the rule), and breaks
+//! prose into lines.
 //!
 //! ```text
 //!  name      number  number  prose
@@ -24,10 +24,11 @@ const TREE_WIDTH: usize = 30;
 pub const THREAD_WIDTH: usize = 16;
 /// A source location is shortened to this width before its column is left out.
 const PLACE_WIDTH: usize = 16;
-/// Prose in a narrower column is hard to read, so another column is left out first.
+/// The narrowest column for prose. Prose in a narrower column is hard to read, so another column is
+/// left out first.
 const PROSE_LEAST: usize = 24;
 const GAP: &str = "  ";
-/// The rank of a column that tells nothing in this table.
+/// The rank of a column whose cells say nothing in this table.
 pub const SAYS_NOTHING: u8 = u8::MAX;
 /// At most this many columns that have no room are named; the others are only counted.
 const NAMED: usize = 3;
@@ -35,29 +36,30 @@ const NAMED: usize = 3;
 /// The kind of a column's contents. It decides the alignment, and what happens if there is no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Aligned left.
+    /// Text, which is aligned left.
     Text,
-    /// Aligned right.
+    /// Numbers, which are aligned right.
     Number,
-    /// A source location. It is shortened before anything else. It is left out before a name is
-    /// shortened so much that it cannot be told from others.
+    /// Source locations. They are shortened before anything else, and their column is left out
+    /// before names are shortened so much that they look the same.
     Place,
     /// Sentences, broken into lines between words and at line breaks. Only allowed in the last
     /// column.
     Prose,
 }
 
-/// How names, which are in the first column, may be shortened.
+/// How the names in the first column may be shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Names {
-    /// The common beginning is cut first; [`Layout::common`] says what it was.
+    /// Names whose common beginning is cut first; [`Layout::common`] says what was cut.
     Ops,
     /// Names of a tree, which are indented, so that they have no common beginning.
     Tree,
-    /// Shortened in the middle, but not below this many columns while other columns can be left
-    /// out.
+    /// Names that are shortened in the middle, but not below this many columns as long as other
+    /// columns can be left out.
     Shortened(usize),
-    /// Never shortened, because people copy them. A name that is too long gets a line of its own.
+    /// Names that are never shortened, because people copy them. A name that is too long gets a
+    /// line of its own.
     Whole,
 }
 
@@ -67,32 +69,32 @@ pub struct Shown<'a> {
     pub name: &'a str,
     /// The column's heading. A table without any headings has no heading line.
     pub title: String,
-    /// If there is no room for all columns, the one with the largest rank is left out first; among
-    /// equal ranks, the last one.
+    /// If there is no room for all columns, the column with the largest rank is left out first.
+    /// Among columns of equal rank, the last one is left out first.
     pub rank: u8,
     pub kind: Kind,
     /// One cell for each row.
     pub cells: Vec<String>,
 }
 
-/// The columns and the part of names that [`layout`] had no room for.
+/// The columns, and the part of names, for which [`layout`] had no room.
 #[derive(Debug, Default)]
 pub struct Layout<'a> {
     /// Names of the columns that were left out.
     pub left_out: Vec<&'a str>,
-    /// The headings of these columns.
+    /// The headings of the columns that were left out.
     pub headings: Vec<String>,
     /// The common beginning of the names that was replaced by `…`.
     pub common: Option<String>,
 }
 
 impl Layout<'_> {
-    /// Says which columns were left out, if any.
+    /// Says which columns were left out, if there are any.
     pub fn say_left_out(&self, out: &mut impl Write, width: Option<usize>) -> io::Result<()> {
         self.say_left_out_but_in(out, width, "csv")
     }
 
-    /// Says which columns were left out, of a table that only this other format has.
+    /// Says which columns were left out. `format` is a format that has them.
     pub fn say_left_out_but_in(
         &self,
         out: &mut impl Write,
@@ -102,7 +104,8 @@ impl Layout<'_> {
         if self.left_out.is_empty() {
             return Ok(());
         }
-        // The columns that were left out last are the most important ones.
+        // Columns are left out in the order of their importance, so the last ones are the most
+        // important and are named first.
         let mut names: Vec<&str> =
             self.headings.iter().rev().map(String::as_str).take(NAMED).collect();
         let more = match self.left_out.len() - names.len() {
@@ -120,7 +123,7 @@ fn length(text: &str) -> usize {
 }
 
 /// Prints columns in at most `width`, if that is possible: shortens source locations, leaves out
-/// columns of the highest rank, breaks prose, and shortens the first column. Without a width,
+/// columns of the highest rank, breaks prose, and shortens the first column. If `width` is `None`,
 /// everything is as wide as it needs to be.
 pub fn layout<'a>(
     out: &mut impl Write,
@@ -132,11 +135,11 @@ pub fn layout<'a>(
     let Some(name) = shown.first() else { return Ok(Layout::default()) };
     let width = width.unwrap_or(usize::MAX);
     let title = length(&name.title);
-    // The width of the names without their common beginning.
+    // The width that the names need without their common beginning.
     let cut = names == Names::Ops;
     let apart = names::least(&name.cells, cut).max(title);
     let least = match names {
-        // A wide terminal has room for names before it has room for the last columns.
+        // In a wide terminal, names get more room before the last columns get any.
         Names::Ops => apart.min(OP_WIDTH.max(width / 4)),
         Names::Tree => apart.min(TREE_WIDTH.max(width / 4)),
         Names::Shortened(least) => apart.min(least.max(width / 4)),
@@ -179,7 +182,7 @@ pub fn layout<'a>(
             fitted.common
         }
     };
-    // Gives the rest of the width to the columns that got little at first.
+    // The rest of the width goes to the columns that are narrower than they need to be.
     for i in 1..shown.len() {
         let free = width.saturating_sub(widths[0]).saturating_sub(others(&widths));
         widths[i] = needs[i].min(widths[i].saturating_add(free));
@@ -188,8 +191,8 @@ pub fn layout<'a>(
     Ok(Layout { left_out, headings, common })
 }
 
-/// The heading of a column where it stands alone: `/call` is below the counter before it only in the
-/// table.
+/// Returns the heading of a column outside of the table. In the table, the heading `/call` belongs
+/// to the counter in the column before it, so the counter's name is added here.
 fn heading(column: &Shown<'_>) -> String {
     match column.name.strip_suffix("_per_call") {
         Some(counter) if column.title == "/call" => format!("{counter}/call"),
@@ -197,12 +200,13 @@ fn heading(column: &Shown<'_>) -> String {
     }
 }
 
-/// The last of the columns that tell nothing. Names are not shortened to make room for these columns.
+/// Returns the last of the columns that say nothing. Such a column is left out rather than names
+/// shortened.
 fn says_nothing(shown: &[Shown<'_>]) -> Option<usize> {
     (1..shown.len()).rev().find(|i| shown[*i].rank == SAYS_NOTHING)
 }
 
-/// The width of a column if nothing in it is shortened or broken.
+/// Returns the width that a column needs if nothing in it is shortened or broken.
 fn needed(column: &Shown<'_>) -> usize {
     let lines = column.cells.iter().flat_map(|cell| match column.kind {
         Kind::Prose => cell.split('\n').collect(),
@@ -211,7 +215,7 @@ fn needed(column: &Shown<'_>) -> usize {
     lines.map(length).chain([length(&column.title)]).max().unwrap_or(0)
 }
 
-/// The initial width of a column that needs `needed`.
+/// Returns the initial width of a column that needs the width `needed`.
 fn at_first((column, needed): (&Shown<'_>, &usize)) -> usize {
     match column.kind {
         Kind::Place => PLACE_WIDTH.min(*needed),
@@ -250,8 +254,7 @@ fn print(
     Ok(())
 }
 
-/// Prints a row, whose cells have as many lines as they need. With `whole`, names are not
-/// shortened.
+/// Prints a row. Cells may have several lines. With `whole`, names are not shortened.
 fn print_row(
     out: &mut impl Write,
     shown: &[Shown<'_>],
@@ -264,7 +267,7 @@ fn print_row(
         && whole
         && name.iter().any(|name| length(name) > *width)
     {
-        // The name is too long for its column, so the other cells follow on the next line.
+        // The name is longer than its column, so the other cells follow on the next line.
         writeln!(out, "{}", name.concat())?;
         first = 1;
     }
@@ -282,7 +285,7 @@ fn print_row(
             if i > 0 {
                 text.push_str(GAP);
             }
-            // `{:width$}` panics from 65,536 on, and names can be longer.
+            // `{:width$}` would panic for widths from 65,536 on, and names can be longer than that.
             let gap = " ".repeat(width.saturating_sub(length(&cell)));
             match column.kind {
                 Kind::Number => text.extend([gap, cell]),
@@ -329,7 +332,8 @@ mod tests {
             format!("{LONG:<32}  {:<6}  {:>2}  eight\n", "ns", 22),
         ];
         assert_eq!(printed(counters(), Names::Whole, None), (wide.concat(), String::new()));
-        // Names get 2/5 of the 50 columns, which is 20. With 24 for prose, "unit" has no room.
+        // Names get 2/5 of the 50 columns, which is 20. Prose gets 24, so there is no room for
+        // "unit".
         let narrow = [
             format!("{:<20}  {:>2}  words\n", "name", "n"),
             format!("{:<20}  {:>2}  one two three four five\n", "cycles", 1),

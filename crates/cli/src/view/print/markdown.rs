@@ -1,4 +1,4 @@
-//! Text in Markdown.
+//! Writes text and tables in Markdown.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use super::text::cell_text;
 use super::units::grouped;
 use crate::terminal::visible;
 
-/// Text in which nothing is Markdown or HTML.
+/// Escapes a text so that nothing in it is Markdown or HTML.
 pub fn plain(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in visible(text).chars() {

@@ -1,7 +1,8 @@
-//! Fits names into a column that is narrower than they are, such that they can still be told apart.
+//! Shortens names for a column that is narrower than they are, so that different names stay
+//! different.
 //!
-//! Names of compiled functions begin alike (`tinyloop_dispatch_`) and often end alike, too
-//! (`_elementwise_16_f32`). What they have in common is cut:
+//! Names of compiled functions often have the same beginning (`tinyloop_dispatch_`) and the same
+//! end (`_elementwise_16_f32`). These common parts are cut:
 //!
 //! ```text
 //!  tinyloop_dispatch_0_elementwise_16_f32          …0_elementwise_16_f32
@@ -19,28 +20,31 @@ use std::collections::HashMap;
 
 use super::units::shorten;
 
-/// A shorter common beginning is not worth an explanation.
+/// A common beginning that is shorter than this is not cut, because explaining it would not be
+/// worth it.
 const SHORTEST: usize = 4;
 /// The mark that replaces what was cut.
 const CUT: char = '…';
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
-    /// In the order of the original names; each has at most the requested width.
+    /// The shortened names, in the order of the original names; each has at most the requested
+    /// width.
     pub names: Vec<String>,
     /// The common beginning that `…` stands for, if one was cut.
     pub common: Option<String>,
 }
 
-/// The width that the names need; with `cut_beginning`, without their common beginning.
+/// Returns the width that the longest name needs; with `cut_beginning`, without the common
+/// beginning.
 pub fn least(names: &[String], cut_beginning: bool) -> usize {
     let Fitted { names, .. } = beginning(names, cut_beginning);
     names.iter().map(|name| length(name)).max().unwrap_or(0)
 }
 
-/// Shortens names to `width` columns where necessary. Names that differ stay different, given at
-/// least 8 columns. With `cut_beginning`, a common beginning is cut first, and the caller has to
-/// explain it.
+/// Shortens names to `width` columns where necessary. Different names stay different if `width` is
+/// at least 8. With `cut_beginning`, a common beginning is cut first, and the caller has to explain
+/// it.
 pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     if names.iter().all(|name| length(name) <= width) {
         return Fitted { names: names.to_vec(), common: None };
@@ -70,8 +74,9 @@ pub fn fit(names: &[String], width: usize, cut_beginning: bool) -> Fitted {
     fitted
 }
 
-/// Names in which functions of C++ and Rust that are longer than `width` have no types, as long as they can be
-/// told apart without them: `double product<double>(std::vector<double> const&)` is `product<double>(…)`.
+/// Removes the types from names of C++ and Rust functions that are longer than `width`, unless
+/// functions then have the same name: `double product<double>(std::vector<double> const&)` becomes
+/// `product<double>(…)`.
 fn without_types(names: &[String], width: usize) -> Vec<String> {
     let short = |name: &String| match length(name) > width {
         true => signature(name).unwrap_or_else(|| name.clone()),
@@ -86,8 +91,8 @@ fn without_types(names: &[String], width: usize) -> Vec<String> {
     kept.map(|((short, name), same)| if same { name.clone() } else { short }).collect()
 }
 
-/// The name of a function without the types around it; `None` if it is something else. The space before what a
-/// tree shows is kept.
+/// Returns the name of a function without the types around it; `None` if the text is not a
+/// function. Spaces at the beginning, which indent a tree, are kept.
 fn signature(name: &str) -> Option<String> {
     let text = name.trim_start();
     let indent = &name[..name.len() - text.len()];
@@ -98,7 +103,7 @@ fn signature(name: &str) -> Option<String> {
         depth == 0
     })?;
     let head = &end[..open.0];
-    // What follows a space is a remark, such as `(range)`.
+    // If a space comes before the parenthesis, it begins a remark, such as `(range)`.
     if head.is_empty() || head.ends_with(' ') {
         return None;
     }
@@ -124,7 +129,7 @@ fn ends_word(c: char) -> bool {
     matches!(c, '_' | '$' | '.' | ':' | '/' | ' ' | '-')
 }
 
-/// The name with its middle cut between words; within words, if little would be left otherwise.
+/// Cuts the middle out of a name between words, or within words if little would be left otherwise.
 fn between_words(name: &str, width: usize) -> String {
     let all: Vec<char> = name.chars().collect();
     if all.len() <= width {
@@ -137,7 +142,7 @@ fn between_words(name: &str, width: usize) -> String {
     };
     let half = tail_in(room / 2);
     let head = (0..room - half).rev().find(|at| ends_word(all[*at])).map_or(0, |at| at + 1);
-    // The end gets what the beginning left.
+    // The end gets the room that the beginning does not need.
     let tail = tail_in(room - head);
     if tail == 0 || head == 0 || 3 * (head + tail) < 2 * room {
         return shorten(name, width);
@@ -148,7 +153,8 @@ fn between_words(name: &str, width: usize) -> String {
     text
 }
 
-/// Groups of indices at which `shown` is the same although `names` differs.
+/// Returns groups of indices at which the texts in `shown` are the same although those in `names`
+/// differ.
 fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     let mut places: HashMap<&String, Vec<usize>> = HashMap::new();
     for (i, text) in shown.iter().enumerate() {
@@ -160,8 +166,8 @@ fn equal(shown: &[String], names: &[String]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The names without a common beginning. Of the beginnings that end at a word boundary and that
-/// several different names share, the one that saves most is cut.
+/// Removes a common beginning from the names. The beginning has to end at a word boundary and be
+/// shared by several different names; of these, the one that saves the most characters is cut.
 fn without_beginning(names: &[String]) -> Fitted {
     let mut counts: HashMap<&str, usize> = HashMap::new();
     let mut different: Vec<&String> = names.iter().collect();
@@ -169,7 +175,7 @@ fn without_beginning(names: &[String]) -> Fitted {
     different.dedup();
     for name in different {
         let words = name.char_indices().filter(|(_, c)| ends_word(*c));
-        // A whole name does not count as a beginning.
+        // A whole name is not a beginning of itself.
         let ends = words.map(|(at, c)| at + c.len_utf8()).filter(|end| *end < name.len());
         ends.for_each(|end| *counts.entry(&name[..end]).or_default() += 1);
     }
@@ -188,7 +194,8 @@ fn without_beginning(names: &[String]) -> Fitted {
     Fitted { names: names.iter().map(cut).collect(), common: Some(common.to_owned()) }
 }
 
-/// Names that differ in the middle: each keeps its own middle, and as much around it as fits.
+/// Shortens names that differ in the middle: each keeps the part that differs, and as much around
+/// it as fits.
 fn around_differences(names: &[&String], width: usize) -> Vec<String> {
     let names: Vec<Vec<char>> = names.iter().map(|name| name.chars().collect()).collect();
     let shortest = names.iter().map(Vec::len).min().unwrap_or(0);
@@ -198,7 +205,7 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
         (0..shortest - before).take_while(|i| same(&|name| name[name.len() - 1 - i])).count();
     let one = |name: &Vec<char>| {
         let own = name.len() - before - after;
-        // The room besides the part that differs and a mark on both sides of it.
+        // The room for the parts around the difference: a mark goes on each side of it.
         let room = width.saturating_sub(own + 2);
         let tail = after.min((room / 2).max(room.saturating_sub(before)));
         let head = before.min(room - tail);
@@ -211,13 +218,14 @@ fn around_differences(names: &[&String], width: usize) -> Vec<String> {
             text.push(CUT);
         }
         text.extend(&name[name.len() - tail..]);
-        // Two adjacent marks become one.
+        // If two marks are next to each other, they become one.
         shorten(&text, width).replace("……", "…")
     };
     names.iter().map(one).collect()
 }
 
-/// Shortens a source location to `width` columns. Its end is the most important part.
+/// Shortens a source location to `width` columns by cutting its beginning, because its end is the
+/// most important part.
 pub fn place(text: &str, width: usize) -> String {
     let length = length(text);
     if length <= width {
@@ -260,7 +268,7 @@ mod tests {
         assert_eq!(fit(&names, 30, true).common.as_deref(), Some("tinyloop_dispatch_"));
         assert_eq!(fit(&names, 60, true).common, None);
         assert_eq!(fit(&names, 30, false).common, None);
-        // The last name belongs to another module.
+        // The last name belongs to another module, so it does not begin like the others.
         let names = ["a_dispatch_0_x", "a_dispatch_1_x", "other"];
         assert_eq!(fitted(&names, 10), ["…0_x", "…1_x", "other"]);
     }
@@ -271,7 +279,7 @@ mod tests {
         assert_eq!(between_words(name, 34), "10_softmax_…_dispatch_tensor_store");
         assert_eq!(between_words(name, 46), name);
         assert_eq!(between_words("autograd::engine::Node: Sqrt", 22), "autograd::…:Node: Sqrt");
-        // Little would be left.
+        // If the name were cut between words, little would be left.
         assert_eq!(between_words("a_b_0123456789012345678901234", 21), "a_b_012345…5678901234");
         assert_eq!(between_words("a_b", 0), "…");
     }
@@ -284,7 +292,7 @@ mod tests {
         let all = [&others[..], &[product]].concat();
         assert_eq!(fitted(&all, 24)[4], "  product<double>(…)");
         assert_eq!(fitted(&all, 24)[..4], others);
-        // They are needed to tell functions apart.
+        // The types stay, because only they distinguish these functions.
         let [a, b] =
             ["int", "float"].map(|name| format!("void gemm({name} const*, {})", "x".repeat(30)));
         let [a, b] = [&a, &b].map(|name| fitted(&[&a, &b, name], 24)[2].clone());
@@ -310,7 +318,7 @@ mod tests {
         let b = format!("{}2{}", "x".repeat(50), "y".repeat(50));
         assert_eq!(fitted(&[&a, &b], 9), ["xxx…1…yyy", "xxx…2…yyy"]);
         assert_eq!(fitted(&[&a, &b, &a], 8), ["xxx…1…yy", "xxx…2…yy", "xxx…1…yy"]);
-        // More differs than fits into the width.
+        // The parts that differ do not fit into the width.
         let long = |c: char| format!("same{}{c}{}same", "p".repeat(30), "q".repeat(30));
         fitted(&[&long('1'), &long('2'), &long('3')], 8);
         let far =
@@ -321,7 +329,8 @@ mod tests {
 
     #[test]
     fn adjacent_marks_become_one() {
-        // The middles differ in length, so the text that is kept around them ends at another mark.
+        // The parts that differ have different lengths, so the text around them is cut at different
+        // places.
         let name =
             |rows: u32| format!("match(float32[{rows}, 1024], float32[{rows}, 1024], int64[4])");
         let names = [1, 10, 100, 1000].map(name);

@@ -1,15 +1,16 @@
-//! Shows a probability as two characters.
+//! Draws a probability as two characters.
 
-/// From nothing to everything. Each step adds an eighth of a block to one of the two characters.
+/// The shades from 0 to 1. Each step adds an eighth of a block to one of the two characters.
 const SHADES: [&str; 19] = [
     "  ", "_ ", "__", "▁_", "▁▁", "▂▁", "▂▂", "▃▂", "▃▃", "▄▃", "▄▄", "▅▄", "▅▅", "▆▅", "▆▆", "▇▆",
     "▇▇", "█▇", "██",
 ];
 
-/// The shade of a probability raised to the power `gamma`. Blank for a column without calls.
+/// Returns the shade of a probability raised to the power `gamma`. It is blank for a column without
+/// calls.
 pub fn shade(probability: Option<f64>, gamma: f64) -> &'static str {
     let index = probability.map_or(0.0, |p| (p.powf(gamma) * SHADES.len() as f64).floor());
-    // A float outside of the range of indices saturates.
+    // The conversion of a float saturates, so an index that is too large becomes the last one.
     SHADES[(index as usize).min(SHADES.len() - 1)]
 }
 
@@ -22,7 +23,8 @@ mod tests {
         assert_eq!(shade(None, 0.5), "  ");
         assert_eq!(shade(Some(0.0), 0.5), "  ");
         assert_eq!(shade(Some(1.0), 0.5), "██");
-        // 19 · √0.25 = 9.5; 19 · 0.25 = 4.75; 19 · √0.002 = 0.85; 19 · √0.003 = 1.04.
+        // The indices are 19 · √0.25 = 9.5, 19 · 0.25 = 4.75, 19 · √0.002 = 0.85 and 19 · √0.003 =
+        // 1.04.
         assert_eq!(shade(Some(0.25), 0.5), "▄▃");
         assert_eq!(shade(Some(0.25), 1.0), "▁▁");
         assert_eq!(shade(Some(0.002), 0.5), "  ");

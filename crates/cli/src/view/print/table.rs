@@ -1,4 +1,5 @@
-//! A table: columns with names, units and cells, which text, CSV and `--sort` share.
+//! Tables: columns with names, units and cells, from which text and CSV are made and by which
+//! `--sort` sorts.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,21 +19,22 @@ use crate::view::metrics;
 pub enum Value {
     Text(String),
     Count(u128),
-    /// A number that is an estimate.
+    /// A count that is an estimate.
     About(u128),
     Number(f64),
     Ns(f64),
-    /// A duration of which only the upper end of what it can be is known. Programs see none.
+    /// An upper bound of a duration that is not known exactly. Formats for programs have no value
+    /// in its place.
     AtMostNs(f64),
     Bytes(f64),
     Part(f64),
-    /// A value with its interval. The last field says whether people are shown how wide it is.
+    /// A value with its interval. The last field says whether people see how wide the interval is.
     Estimated(Quantity, Estimate, bool),
     /// A metric's value, its unit, and whether the user declared that unit.
     Metric(f64, Rc<str>, bool),
 }
 
-/// What an estimated value is, which decides how it is printed.
+/// The kind of an estimated value, which decides how it is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     Ns,
@@ -41,7 +43,7 @@ pub enum Quantity {
     Number,
 }
 
-/// Intervals that are narrower than this are not shown to people.
+/// People do not see an interval that is narrower than this part of the value.
 const NARROW: f64 = 0.01;
 
 impl Quantity {
@@ -54,10 +56,11 @@ impl Quantity {
         }
     }
 
-    /// A value that cannot be told apart from zero is only known to be below the end of its interval.
+    /// Prints a value. A value whose interval includes zero is printed as below the upper end of
+    /// the interval.
     fn text_of(self, of: Estimate, with_interval: bool) -> String {
         if !of.is_resolved() {
-            // The smallest whole number that it is below.
+            // A count is below the next whole number.
             let bound = if self == Self::Count { of.high.ceil() } else { of.high };
             return units::below(&self.text(bound.max(0.0)));
         }
@@ -69,8 +72,9 @@ impl Quantity {
     }
 }
 
-/// Something about each row, which is found when it is asked for. Tables can have many columns for each
-/// value in the profile, as metrics do, so what is known elsewhere is not stored again.
+/// A fact about each row, which is computed when it is needed. A table can have many columns for
+/// each value in the profile, such as metrics, so facts that are known elsewhere are not stored
+/// again.
 #[derive(Clone)]
 pub struct Found<T>(Rc<dyn Fn(usize) -> Option<T>>);
 
@@ -84,7 +88,7 @@ impl<T: 'static> Found<T> {
     }
 }
 
-/// What was found for each row, in their order.
+/// Stores one fact for each row, in the order of the rows.
 impl<T: Clone + 'static> FromIterator<T> for Found<T> {
     fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
         let all: Vec<T> = all.into_iter().collect();
@@ -102,7 +106,7 @@ impl<T> fmt::Debug for Found<T> {
 #[derive(Clone, Debug)]
 pub enum Cells {
     Stored(Vec<Option<Value>>),
-    /// The number of rows, and where their values are.
+    /// The number of rows, and a function that returns the value of a row.
     Found(usize, Found<Value>),
 }
 
@@ -125,7 +129,7 @@ impl Cells {
         (0..self.rows()).map(|row| self.get(row))
     }
 
-    /// Returns the cells to change them.
+    /// Returns the cells as a list that can be changed.
     pub fn stored(&mut self) -> &mut Vec<Option<Value>> {
         if let Self::Found(..) = self {
             *self = Self::Stored(self.iter().map(|cell| cell.map(Cow::into_owned)).collect());
@@ -137,10 +141,11 @@ impl Cells {
     }
 }
 
-/// Number of rows of a table for people, if nobody says how many.
+/// The number of rows of a table for people, unless the user gives one.
 const ROWS: usize = 30;
 
-/// How many rows are shown if `--top` was given or not; `None` for all. 0 means all.
+/// Returns the number of rows to show; `None` for all rows. `given` is the value of `--top`, in
+/// which 0 means all.
 pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
     let usual = (format == Format::Table).then_some(ROWS);
     let set = crate::config::number(crate::config::Key::Top).map(|top| top as usize);
@@ -150,28 +155,29 @@ pub fn top(given: Option<usize>, format: Format) -> Option<usize> {
 
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Name in CSV and for `--sort`, including the unit.
+    /// The name in CSV and for `--sort`, including the unit.
     pub name: String,
-    /// Heading in the table for people.
+    /// The heading in the table for people.
     pub title: String,
     /// Whether the table for people leaves the column out.
     pub csv_only: bool,
-    /// If there is no room for all columns, the one with the largest rank is left out first; among
-    /// equal ranks, the last one.
+    /// If there is no room for all columns, the column with the largest rank is left out first.
+    /// Among columns of equal rank, the last one is left out first.
     pub rank: u8,
     pub cells: Cells,
-    /// For a counter: in each row, how many calls have a value, and the number of calls.
+    /// For a counter, the number of calls in each row that have a value, and the number of all
+    /// calls.
     pub coverage: Option<Found<(u64, u64)>>,
-    /// For a counter that took turns with others: in each row whose value is at least partly an
-    /// estimate, the part of the time for which the counter was on.
+    /// For a counter that took turns with others, in each row whose value is at least partly an
+    /// estimate, the part of the time in which the counter was counting.
     pub estimated: Option<Vec<Option<f64>>>,
-    /// For a counter: in each row, the part of the value that an empty call reads, if it is more
-    /// than half.
+    /// For a counter, in each row, the part of the value that is due to what an empty call reads,
+    /// if that is more than half.
     pub mostly_empty: Option<Vec<Option<f64>>>,
-    /// In a run with a budget: in each row whose value is an estimate, half of its 95 % interval as a
-    /// part of the value; infinity if that is not known.
+    /// In a run with a budget, in each row whose value is an estimate, half of its 95 % interval as
+    /// a part of the value; infinity if the interval is not known.
     pub margin: Option<Vec<Option<f64>>>,
-    /// For a metric: in each row that could have a value but does not show it, the reason.
+    /// For a metric, in each row that could have a value but does not show it, the reason.
     pub hidden: Option<Found<Hidden>>,
 }
 
@@ -191,28 +197,31 @@ impl Column {
         }
     }
 
-    /// A column that only CSV and JSON have.
+    /// Makes a column that only CSV and JSON have.
     pub fn for_programs(name: &str, cells: Vec<Option<Value>>) -> Self {
         Self { csv_only: true, ..Self::new(u8::MAX, name, "", cells) }
     }
 
-    /// If only some of this row's calls have a value: how many have one, and the number of calls.
+    /// If only some of this row's calls have a value, returns the number of these calls and of all
+    /// calls.
     pub fn partly(&self, row: usize) -> Option<(u64, u64)> {
         let (counted, calls) = self.coverage.as_ref()?.get(row)?;
         (counted > 0 && counted < calls).then_some((counted, calls))
     }
 
-    /// The part of this row's value that an empty call reads, if it is more than half.
+    /// Returns the part of this row's value that an empty call reads, if that is more than half.
     pub fn is_mostly_empty(&self, row: usize) -> Option<f64> {
         *self.mostly_empty.as_ref()?.get(row)?
     }
 
-    /// If this row's value is an estimate from a sample: see [`Column::margin`].
+    /// Returns the margin of this row's value, if the value is an estimate from a sample: see
+    /// [`Column::margin`].
     pub fn margin_of(&self, row: usize) -> Option<f64> {
         *self.margin.as_ref()?.get(row)?
     }
 
-    /// If this row's value is an estimate: the part of the time for which the counter was on.
+    /// Returns the part of the time in which the counter was counting, if this row's value is an
+    /// estimate.
     pub fn estimate(&self, row: usize) -> Option<f64> {
         *self.estimated.as_ref()?.get(row)?
     }
@@ -224,8 +233,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// The indices of the rows, in the order in which they are printed.
     pub order: Vec<usize>,
-    /// Rows that tables for people have at the end, however the others are sorted: what the other rows
-    /// leave of a whole. Documents for programs do not have these rows.
+    /// Rows that tables for people have at the end, in whatever order the others are: the remainder
+    /// of a whole after the other rows. Documents for programs do not have these rows.
     pub rest: Vec<usize>,
     /// How the names of rows are shortened.
     pub names: Names,
@@ -234,7 +243,7 @@ pub struct Table {
 }
 
 impl Value {
-    /// The number to sort by. `None` for text.
+    /// Returns the number to sort by; `None` for text.
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Text(_) | Self::AtMostNs(_) => None,
@@ -245,7 +254,8 @@ impl Value {
         }
     }
 
-    /// Whether this value can be told apart from zero, and whether its text has an interval.
+    /// Returns whether this value differs from zero by more than its error, and whether its text
+    /// has an interval.
     pub fn shows(&self) -> (bool, bool) {
         match self {
             Self::Estimated(quantity, of, with_interval) => {
@@ -255,7 +265,7 @@ impl Value {
         }
     }
 
-    /// The text for people.
+    /// Returns the text for people.
     pub fn to_text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -271,7 +281,7 @@ impl Value {
         }
     }
 
-    /// The text for programs: the shortest one that gives the same number.
+    /// Returns the text for programs, which is the shortest one that gives the same number.
     pub fn to_csv(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -288,7 +298,7 @@ impl Value {
 }
 
 impl Serialize for Value {
-    /// As in CSV: a number without its unit, which is in the name of the column.
+    /// As in CSV, a number has no unit, which is in the name of the column.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
@@ -304,11 +314,11 @@ impl Serialize for Value {
     }
 }
 
-/// The rows of a table in JSON: objects whose keys are the names of columns in CSV. A missing value is
-/// null.
+/// Serializes the rows of a table as JSON objects, whose keys are the names of columns in CSV. A
+/// missing value is null.
 pub struct RowsOut<'a> {
     table: &'a Table,
-    /// The keys. Of columns with the same name, the later ones have a number.
+    /// The keys. If several columns have the same name, the later ones get a number.
     keys: Vec<String>,
 }
 
@@ -348,7 +358,7 @@ impl Table {
         Self { columns, order, rest: Vec::new(), names: Names::Ops, left_out: 0 }
     }
 
-    /// Adds a row of [`Table::rest`], which has values in some columns only.
+    /// Adds a row to [`Table::rest`]. `value` returns the row's value in the column of this name.
     pub fn add_rest(&mut self, value: impl Fn(&str) -> Option<Value>) {
         let Some(rows) = self.columns.first().map(|column| column.cells.rows()) else { return };
         for column in &mut self.columns {
@@ -357,12 +367,12 @@ impl Table {
         self.rest.push(rows);
     }
 
-    /// The rows that people see.
+    /// Returns the rows that people see.
     pub fn shown(&self) -> impl Iterator<Item = usize> {
         self.order.iter().chain(&self.rest).copied()
     }
 
-    /// Leaves out all rows but the first ones.
+    /// Keeps only the first rows.
     pub fn keep_first(&mut self, rows: Option<usize>) {
         let Some(rows) = rows else { return };
         self.left_out +=
@@ -371,12 +381,14 @@ impl Table {
         self.rest.truncate(rows);
     }
 
-    /// Sorts by the column with this name (of times, without its unit) or title. Numbers are sorted from large to small, and
-    /// text from a to z. Missing values come last. Equal rows are sorted by name.
+    /// Sorts by the column with this name (for times, the unit may be left out) or title. Numbers
+    /// are sorted from large to small, and text from a to z. Missing values come last. Equal rows
+    /// are sorted by name.
     pub fn sort(&mut self, key: &str) -> Result<(), Failure> {
         let by_name = self.columns.iter().position(|c| c.name == key);
         let by_title = || self.columns.iter().position(|c| !c.csv_only && c.title == key);
-        // A column of times may have another heading in some tables.
+        // The name without its unit works in all tables, while the heading of a column of times may
+        // differ between tables.
         let by_quantity =
             || self.columns.iter().position(|c| c.name.strip_suffix("_ns") == Some(key));
         let Some(column) = by_name.or_else(by_title).or_else(by_quantity) else {
@@ -384,7 +396,7 @@ impl Table {
             return Err(Failure::new(format!("--sort {key}: no such column"))
                 .hint(format!("columns: {}", known.join(", "))));
         };
-        // Who asks for an order wants to see it, however narrow the terminal is.
+        // The user wants to see the column by which the table is sorted, even in a narrow terminal.
         self.columns[column].rank = self.columns[column].rank.min(1);
         let number =
             |row: usize| self.columns[column].cells.get(row).and_then(|cell| cell.as_number());

@@ -1,4 +1,5 @@
-//! A table as text: its columns, marks on cells, and lines below the table that explain the marks.
+//! Prints a table as text: its columns, marks on cells, and lines below the table that explain the
+//! marks.
 
 use std::io::{self, Write};
 
@@ -11,13 +12,13 @@ use super::wrap::{PROSE_WIDTH, wrapped};
 use crate::view::sampled;
 use crate::view::source::SOURCE;
 
-/// Why only an upper bound of a thread's time off a CPU is known.
+/// The reason why only an upper bound of a thread's time off a CPU is known.
 pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \
                                   to have been on a CPU all the time";
 
 /// Prints a table. Marks cells whose counter was not read in all calls of the row, estimates, and
-/// values that consist mostly of what the probe itself counts. Returns the names of the columns
-/// that had no room.
+/// values that are mostly the recorder's own counts. Returns the names of the columns that had no
+/// room.
 pub fn table<'a>(
     out: &mut impl Write,
     table: &'a Table,
@@ -66,7 +67,7 @@ pub fn table<'a>(
     Ok(laid.left_out)
 }
 
-/// A cell with its marks.
+/// Returns the text of a cell with its marks.
 pub fn cell_text(column: &Column, row: usize) -> String {
     let cell = column.cells.get(row);
     let text = match &cell {
@@ -74,7 +75,7 @@ pub fn cell_text(column: &Column, row: usize) -> String {
         None => "–".to_owned(),
     };
     let text = match (column.margin_of(row), &cell) {
-        // A bound needs no interval.
+        // An upper bound has no interval.
         (Some(part), Some(value)) if value.shows().0 => text + &sampled::margin_text(part),
         _ => text,
     };
@@ -85,7 +86,8 @@ pub fn cell_text(column: &Column, row: usize) -> String {
     if column.partly(row).is_some() { text + "*" } else { text }
 }
 
-/// Whether all cells of a column are empty, or have a value that is not worth a column.
+/// Whether a column is not worth showing: all of its cells are empty or have a value that says
+/// nothing.
 pub fn says_nothing(table: &Table, column: &Column) -> bool {
     let is_text = column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
     let mut cells = table.shown().map(|row| cell_text(column, row));
@@ -95,13 +97,13 @@ pub fn says_nothing(table: &Table, column: &Column) -> bool {
     }
 }
 
-/// Whether a column with only such cells tells nothing: no value, a counter that is 0, one thread, one CPU.
+/// Whether a cell says nothing: no value, a counter that is 0, one thread, or one CPU.
 fn is_nothing(column: &Column, cell: &str) -> bool {
     let one = matches!(column.name.as_str(), "threads" | "cpus") && cell == "1";
     one || matches!(cell, "–" | "0" | "0 ns")
 }
 
-/// Lines below a table about the marks of its cells. Each has a mark and a text.
+/// Returns lines about the marks of a table's cells. Each line has a mark and a text.
 pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let has = |name: String| table.columns.iter().any(|column| column.name == name);
@@ -159,7 +161,8 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Lines below a table about values that are mostly the probe's own. Each has a mark and a text.
+/// Returns lines about values that are uncertain or mostly the recorder's own. Each line has a mark
+/// and a text.
 fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let shown = |column: &&Column| !column.csv_only && !left_out.contains(&column.name.as_str());

@@ -1,6 +1,6 @@
-//! Numbers formatted for people.
+//! Formats numbers for people.
 
-/// A duration with three digits: `1.23 ms`, `123 ns`, `4.56 s`.
+/// Formats a duration with three digits: `1.23 ms`, `123 ns`, `4.56 s`.
 pub fn time(ns: f64) -> String {
     let (value, unit) = match ns.abs() {
         n if n >= 999.5e6 => (ns / 1e9, "s"),
@@ -21,12 +21,12 @@ fn three_digits(value: f64) -> String {
     }
 }
 
-/// Below a number that was formatted here, which may say so itself.
+/// Puts `<` before a formatted number, unless it begins with `<` already.
 pub fn below(number: &str) -> String {
     if number.starts_with('<') { number.to_owned() } else { format!("<{number}") }
 }
 
-/// A whole number: `12,345`; from ten million on, `12.3 M`.
+/// Formats a whole number: `12,345`; from ten million on, `12.3 M`.
 pub fn count(n: u128) -> String {
     if n < 10_000_000 {
         grouped(n)
@@ -35,7 +35,8 @@ pub fn count(n: u128) -> String {
     }
 }
 
-/// A number that may have a fraction: like [`count`], but below 1,000 with up to two decimals.
+/// Formats a number that may have a fraction: like [`count`], but below 1,000 with up to two
+/// decimals.
 pub fn number(value: f64) -> String {
     if value < 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -54,7 +55,7 @@ fn trimmed(value: f64) -> String {
     }
 }
 
-/// A size: `4,096 B`, `1.23 MB`.
+/// Formats a number of bytes: `4,096 B`, `1.23 MB`.
 pub fn bytes(n: f64) -> String {
     if n < 99_999.5 {
         return format!("{} B", number(n));
@@ -72,7 +73,7 @@ fn scaled(value: f64, step: f64, units: &[&str], first: f64) -> String {
     format!("{} {}", three_digits(value), units[unit])
 }
 
-/// A part of a whole: `12.3 %`.
+/// Formats a part of a whole: `12.3 %`.
 pub fn percent(part: f64) -> String {
     let percent = part * 100.0;
     match percent {
@@ -82,7 +83,7 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// A number with `digits` significant digits, as C's `%.{digits}g` prints it.
+/// Formats a number with `digits` significant digits, as C's `%.{digits}g` does.
 pub fn general(value: f64, digits: usize) -> String {
     if !value.is_finite() {
         return format!("{value}");
@@ -103,7 +104,7 @@ pub fn general(value: f64, digits: usize) -> String {
     without_zeros(&format!("{value:.decimals$}"))
 }
 
-/// Groups digits in threes.
+/// Formats a whole number with its digits in groups of three.
 pub fn grouped(n: u128) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -116,7 +117,7 @@ pub fn grouped(n: u128) -> String {
     text
 }
 
-/// `1 call`, `2 calls`.
+/// Formats a number with its noun: `1 call`, `2 calls`.
 pub fn plural(n: u128, one: &str) -> String {
     let ending = match (n, one) {
         (1, _) => "",
@@ -127,11 +128,12 @@ pub fn plural(n: u128, one: &str) -> String {
     format!("{} {one}{ending}", grouped(n))
 }
 
-/// A time as `2023-11-14 22:13:20 UTC`.
+/// Formats a time as `2023-11-14 22:13:20 UTC`.
 pub fn moment(unix_ns: u64) -> String {
     let seconds = unix_ns / 1_000_000_000;
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Converts days to a date: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+    // The days are converted to a date with Howard Hinnant's "chrono-Compatible Low-Level Date
+    // Algorithms".
     let z = days + 719_468;
     let era = z / 146_097;
     let of_era = z % 146_097;
@@ -145,7 +147,7 @@ pub fn moment(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
 }
 
-/// `text` in at most `width` columns, shortened in the middle.
+/// Shortens `text` to at most `width` columns by cutting its middle.
 pub fn shorten(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(plural(1_000, "call"), "1,000 calls");
     }
 
-    /// Expected values from printf(1).
+    /// The expected values are from printf(1).
     #[test]
     fn general_numbers() {
         for (value, digits, text) in [
