@@ -1,6 +1,7 @@
-//! A file that gets its name only when it is complete, and that never follows another user's link.
+//! Writes a file that gets its name only when it is complete, and that is never written through
+//! another user's link.
 //!
-//! A part of a trace that looks complete would be worse than none, and it would also replace an
+//! An incomplete trace that looks complete would be worse than none, and it would also replace an
 //! earlier file. So the output is written to an unnamed file in the same directory (`O_TMPFILE`),
 //! which gets its name at the end. If the program ends before that, even by `SIGKILL`, nothing is
 //! left behind. If the file system does not support unnamed files, or `/proc` is not mounted, the
@@ -38,11 +39,11 @@ use crate::terminal::{Kind, Screen, progress};
 /// The number of links that the kernel follows (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
-/// A file being written; see the module's documentation.
+/// A file that is being written; see the module's documentation.
 #[derive(Debug)]
 pub struct WholeFile {
     out: Screen<File>,
-    /// How the file gets its name. `None` if it already has a name, or needs none.
+    /// How the file will get its name; `None` if it has a name already, or needs none.
     end: Option<Naming>,
 }
 
@@ -51,25 +52,26 @@ pub struct WholeFile {
 enum Naming {
     /// The file has no name yet.
     Unnamed { target: PathBuf },
-    /// The file has a random name.
+    /// The file has a random name and will be renamed.
     Random { own: Temporary, target: PathBuf },
 }
 
 impl WholeFile {
-    /// Starts a file that will have this name, for output of this kind.
+    /// Begins a file for output of this kind. It will have the name `path` when it is complete.
     pub fn create(path: &Path, kind: Kind) -> io::Result<Self> {
         if path.as_os_str() == "-" {
             return descriptor(io::stdout().as_fd(), kind);
         }
         let (target, old) = match Place::of(path)? {
             Place::Descriptor(number) => {
-                // SAFETY: the descriptor is borrowed for this statement only; if it is not open,
-                // that is an error.
+                // SAFETY: the number names a descriptor that stays open for this statement, in
+                // which it is duplicated; if it is not open, duplicating it is an error.
                 return descriptor(unsafe { BorrowedFd::borrow_raw(number) }, kind);
             }
             Place::Special(path, old) => return direct(same(open(&path, 0)?, &old)?, kind),
             Place::File(path, old) => {
-                // If the file must not be written, report that instead of replacing the file.
+                // Opening the old file finds out whether it may be written, so that a protected
+                // file is not replaced.
                 same(open(&path, 0)?, &old)?;
                 (path, Some(old))
             }
@@ -77,7 +79,8 @@ impl WholeFile {
         };
         match (fresh(&target), old) {
             (Ok((file, end)), old) => {
-                // Made first, so that `end` removes the file if this fails.
+                // This value is made first: if the next call fails, dropping the value removes the
+                // file.
                 let whole = Self { out: Screen::new(file, kind, false), end: Some(end) };
                 if let Some(old) = old {
                     take_mode(whole.out.inner(), &old)?;
@@ -124,18 +127,18 @@ impl Write for WholeFile {
     }
 }
 
-/// Where an output is written.
+/// The place where an output is written.
 #[derive(Debug)]
 pub enum Written {
-    /// A new or replaced file in this directory.
+    /// The output is a new or replaced file in this directory.
     In(PathBuf),
-    /// Into this device or FIFO.
+    /// The output goes to this device or FIFO.
     Itself(PathBuf),
-    /// Into something that is open already.
+    /// The output goes to a descriptor that is open already.
     Open,
 }
 
-/// Returns where [`WholeFile::create`] would write.
+/// Finds the place where [`WholeFile::create`] would write.
 pub fn written(path: &Path) -> io::Result<Written> {
     if path.as_os_str() == "-" {
         return Ok(Written::Open);
@@ -147,7 +150,7 @@ pub fn written(path: &Path) -> io::Result<Written> {
     })
 }
 
-/// What a name refers to.
+/// What a path refers to.
 enum Place {
     New(PathBuf),
     File(PathBuf, Metadata),
@@ -196,7 +199,7 @@ pub fn directory(path: &Path) -> &Path {
     }
 }
 
-/// The number of the descriptor of this process that `path` names, if it names one.
+/// Returns the number of the descriptor of this process that `path` names, if it names one.
 fn own_descriptor(path: &Path) -> Option<i32> {
     let number: i32 = path.file_name()?.to_str()?.parse().ok()?;
     let ours = fs::canonicalize("/proc/self/fd").ok()?;
@@ -207,7 +210,7 @@ fn own_descriptor(path: &Path) -> Option<i32> {
 fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     const EVERYBODY: u32 = libc::S_ISVTX | libc::S_IWOTH;
     let around = fs::metadata(directory(path))?;
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `geteuid` takes no arguments and cannot fail.
     let us = unsafe { libc::geteuid() };
     let open = around.mode() & EVERYBODY == EVERYBODY;
     if !open || found.uid() == us || found.uid() == around.uid() {
@@ -242,7 +245,7 @@ fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     }
     if old.gid() != new.gid() && std::os::unix::fs::fchown(file, None, Some(old.gid())).is_err() {
         mode &= new.mode() | !GROUP;
-        // The old file treated members of our group as "others".
+        // For the old file, members of our group were "others".
         mode &= (mode & 0o007) << 3 | !GROUP;
     }
     file.set_permissions(fs::Permissions::from_mode(mode))
@@ -300,11 +303,11 @@ fn through_proc(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Gives an unnamed file this name, if the name is free.
+/// Gives an unnamed file the name `path`, if that name is free.
 fn link(file: &File, path: &Path) -> io::Result<()> {
     let (from, to) = (CString::new(through_proc(file))?, c_path(path)?);
     let at = libc::AT_FDCWD;
-    // SAFETY: both are C strings.
+    // SAFETY: both pointers are to C strings that live longer than the call.
     let failed =
         unsafe { libc::linkat(at, from.as_ptr(), at, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -314,7 +317,8 @@ fn c_path(path: &Path) -> io::Result<CString> {
     Ok(CString::new(path.as_os_str().as_bytes())?)
 }
 
-/// A file with a random name. It is removed unless it gets another name.
+/// A file with a random name, which is removed when this value is dropped, unless it has been
+/// renamed.
 #[derive(Debug)]
 struct Temporary {
     path: PathBuf,
@@ -341,7 +345,7 @@ impl Temporary {
 
     fn rename(self, target: &Path) -> io::Result<()> {
         fs::rename(&self.path, target)?;
-        // After the rename, `drop` finds nothing to remove.
+        // Dropping `self` finds nothing to remove, because the file has another name now.
         Ok(())
     }
 }
@@ -353,12 +357,13 @@ impl Drop for Temporary {
     }
 }
 
-/// A random number, for a name that nobody can guess.
+/// Returns a random number for a name that nobody can guess.
 pub fn random() -> io::Result<u64> {
     let mut bytes = [0u8; 8];
-    // glibc's function is newer than the oldest glibc that the release supports.
+    // The system call is used directly, because glibc's function is newer than the oldest glibc
+    // that the release supports.
     //
-    // SAFETY: the kernel writes at most `bytes.len()` bytes.
+    // SAFETY: the kernel writes at most `bytes.len()` bytes to `bytes`.
     let got = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), bytes.len(), 0) };
     if usize::try_from(got) == Ok(bytes.len()) {
         return Ok(u64::from_ne_bytes(bytes));

@@ -1,4 +1,4 @@
-//! The other program of a release: `libexec/counterpoint`, which has the whole command line.
+//! Starts the other program of a release: `libexec/counterpoint`, which has the whole command line.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -9,8 +9,8 @@ use crate::failure::Failure;
 use crate::inherited;
 use crate::terminal::is_quiet;
 
-/// Makes this process the program with the whole command line, with the same arguments. Returns
-/// only if that is impossible, and says why.
+/// Replaces this process by the program with the whole command line, with the same arguments.
+/// Returns only if that fails, with the reason.
 pub fn become_it() -> Failure {
     let mut words = std::env::args_os();
     let name = words.next();
@@ -27,8 +27,8 @@ pub fn become_it() -> Failure {
         .hint("`cargo xtask dist` builds both programs into dist/; copy that folder as a whole")
 }
 
-/// The contents of a profile in one line, or why there is no such line. `shown` is its path as the user
-/// writes it, and `has_page` says that a page is made in any case.
+/// Returns the contents of a profile in one line, or the reason why there is no such line. `shown`
+/// is the path as the user typed it, and `has_page` says that a page is made in any case.
 pub fn summary(profile: &Path, shown: &Path, has_page: bool) -> String {
     let asked = program().and_then(|whole| {
         let mut command = Command::new(&whole);
@@ -46,22 +46,23 @@ pub fn summary(profile: &Path, shown: &Path, has_page: bool) -> String {
     }
 }
 
-/// The command that writes the page of a profile, or of a series that compares: a program of its own,
-/// which gives up its rights, and whose failures are not ours. `named`: with the files that the profile
-/// names.
+/// Returns the command that writes the page of a profile, or of the comparison of a series. It runs
+/// in a separate process, which gives up its rights, and whose failure does not make this process
+/// fail. `named` says that the page may use files that the profile names.
 pub fn page<const WHOLE: bool>(
     command: &str,
     profile: &Path,
     page: &Path,
     named: bool,
 ) -> Result<Command, String> {
-    // The file of this program may have been replaced since it started.
+    // `/proc/self/exe` is used because the file of this program may have been replaced since it
+    // started.
     let whole = if WHOLE { PathBuf::from("/proc/self/exe") } else { program()? };
     let mut start = Command::new(&whole);
     if let Some(name) = std::env::args_os().next() {
         start.arg0(name);
     }
-    // A path may begin like an option.
+    // Option and path are one word, because a path may begin like an option.
     let mut html = OsString::from("--html=");
     html.push(page);
     start.args(is_quiet().then_some("--quiet"));

@@ -1,10 +1,12 @@
-//! Gives up the rights that a command does not need, before it looks at what somebody else has written.
+//! Gives up the rights that a command does not need, before the command reads data that somebody
+//! else has written.
 //!
-//! A view reads a profile and writes at most one file; commands for traces read files, and write one or make
-//! a profile; `recover` moves the content of a pool into its profile; `hook report` writes files, and removes
-//! the profile. Each place that opens something decides what may be opened; this module limits the damage if
-//! one of those places is wrong. On a kernel without Landlock (before Linux 5.13, or where it is turned off),
-//! no rights are given up, and everything else is the same.
+//! A view reads a profile and writes at most one file; commands for traces read files, and write
+//! one or make a profile; `recover` moves the content of a pool into its profile; `hook report`
+//! writes files, and removes the profile. Each place that opens something decides what may be
+//! opened; this module limits the damage if one of those places is wrong. On a kernel without
+//! Landlock (before Linux 5.13, or where it is turned off), no rights are given up, and everything
+//! else is the same.
 //!
 //! | right | where |
 //! |---|---|
@@ -16,8 +18,8 @@
 //! | remove an empty directory | where such a profile or pool is |
 //! | all others: make directories, links and devices, execute, connect | nowhere |
 //!
-//! Landlock forbids to move a file to another directory on kernels whose rules cannot allow it (before
-//! Linux 5.19). There, the two commands that move files keep their rights.
+//! Landlock forbids to move a file to another directory on kernels whose rules cannot allow it
+//! (before Linux 5.19). There, the two commands that move files keep their rights.
 //!
 //! `/proc` says which processes are alive, and `/sys` how many threads this one may use. Landlock
 //! knows directories and not names, so a view with an output could make files beside it.
@@ -35,18 +37,19 @@ use profile::safe_dir::Dir;
 
 use crate::whole::{Written, directory, written};
 
-/// What a command opens besides the profile.
+/// The files and directories that a command uses besides the profile.
 #[derive(Debug, Default)]
 pub struct Needs<'a> {
     /// Files and directories that the view reads.
     pub reads: Vec<&'a Path>,
-    /// Whether the view reads files that the profile names, if the caller has made the profile.
+    /// Whether the view may read files that the profile names, if the caller has made the profile.
     pub named_files: bool,
     /// The files that the view writes.
     pub outputs: Vec<PathBuf>,
-    /// A directory that the command has just made. It makes files and directories there, and may remove it.
+    /// A directory that the command has just made. The command makes files and directories in it,
+    /// and may remove it.
     pub made: Option<&'a Path>,
-    /// What the view does to the profile besides reading.
+    /// The changes that the command makes to the profile.
     pub change: Change,
     /// Directories of pools that the command may delete, if they belong to the caller.
     pub pools: Vec<PathBuf>,
@@ -65,7 +68,7 @@ pub enum Change {
 }
 
 impl<'a> Needs<'a> {
-    /// The needs of a view that reads these files and prints to standard output.
+    /// Returns the needs of a view that reads these files and prints to standard output.
     pub fn files(files: impl IntoIterator<Item = &'a PathBuf>) -> Self {
         Self { reads: files.into_iter().map(PathBuf::as_path).collect(), ..Self::default() }
     }
@@ -76,8 +79,9 @@ impl<'a> Needs<'a> {
     }
 }
 
-/// Whether the caller has made this profile, and not everybody can write to it. The owner and mode of its
-/// directory and its manifest tell. Paths in such a profile may be read wherever they are.
+/// Whether the caller has made this profile, and not everybody can write to it, according to the
+/// owner and mode of its directory and its manifest. Paths in such a profile may be read wherever
+/// they are.
 pub fn is_of_caller(profile: &Dir) -> bool {
     let user = profile::pools::user();
     let found = profile.stat().into_iter().chain(profile.look(MANIFEST_NAME));
@@ -87,19 +91,19 @@ pub fn is_of_caller(profile: &Dir) -> bool {
 /// Whether this process runs one command and then ends.
 static IS_OWN_PROCESS: AtomicBool = AtomicBool::new(false);
 
-/// Says that this process runs one command and then ends, so that it may give up its rights. Tests
-/// that run many commands in one process do not say so.
+/// Marks this process as one that runs one command and then ends, so it may give up its rights.
+/// Tests that run many commands in one process do not call this.
 pub fn is_own_process() {
     IS_OWN_PROCESS.store(true, Ordering::Relaxed);
 }
 
-/// Gives up everything that is not needed, for this thread and those that it starts from now on.
-/// `profile` is the directory of the profile that is read, if there is one.
+/// Gives up all rights that are not needed, for this thread and for threads that it starts from now
+/// on. `profile` is the directory of the profile that is read, if there is one.
 pub fn confine(profile: Option<&Dir>, needs: &Needs<'_>) {
     if !IS_OWN_PROCESS.load(Ordering::Relaxed) {
         return;
     }
-    // There is nobody to tell: a kernel without Landlock is not a mistake of the caller.
+    // An error is not reported, because a kernel without Landlock is not a mistake of the caller.
     let _ = try_confine(profile, needs);
 }
 
@@ -108,7 +112,8 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     let remove = AccessFs::RemoveFile | AccessFs::RemoveDir;
     let write = AccessFs::WriteFile | AccessFs::Truncate;
     let make = AccessFs::MakeReg | AccessFs::MakeDir;
-    // A kernel that does not know this right takes it away from everybody who has any rules.
+    // A kernel that does not know this right denies it to every process with rules. Commands that
+    // need the right therefore use no rules on such a kernel.
     let move_files = match needs.change {
         Change::Inside => CompatLevel::HardRequirement,
         Change::Nothing | Change::Remove => CompatLevel::BestEffort,
@@ -127,7 +132,7 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
             Change::Remove => remove,
         };
         rules = rules.add_rule(PathBeneath::new(directory, read | change))?;
-        // Root may look at a profile of somebody else, whose pool is in a place of that user.
+        // Root may read a profile of another user, whose pool is in a place of that user.
         let owner = profile.and_then(|profile| profile.stat().ok()).map(|found| found.st_uid);
         for user in [Some(profile::pools::user()), owner].into_iter().flatten() {
             for place in places(user) {
@@ -147,7 +152,7 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
                 let replace = AccessFs::MakeReg | AccessFs::RemoveFile;
                 rules = allow(rules, &directory, replace | write | read)?;
             }
-            // The file is asked whether it is a terminal.
+            // The right to call `ioctl` is needed to find out whether the file is a terminal.
             Ok(Written::Itself(file)) => rules = allow(rules, &file, write | AccessFs::IoctlDev)?,
             Ok(Written::Open) | Err(_) => {}
         }
@@ -168,8 +173,9 @@ fn try_confine(profile: Option<&Dir>, needs: &Needs<'_>) -> Result<(), RulesetEr
     rules.restrict_self().map(drop)
 }
 
-/// Allows access below a path. A path that does not exist needs no right. Neither does a file without a place
-/// in a file system, such as a pipe that `/dev/fd/3` names: the kernel refuses a rule for it.
+/// Allows access to a path and everything below it. A path that does not exist needs no right. The
+/// kernel refuses a rule for a file without a place in a file system, such as a pipe that
+/// `/dev/fd/3` names, and such a file needs no right either.
 fn allow(
     rules: RulesetCreated,
     path: &Path,

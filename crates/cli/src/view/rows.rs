@@ -1,4 +1,5 @@
-//! The rows and columns of a table: their identity, labels and order, and the values in their cells.
+//! Makes the rows and columns of a table: their identity, labels and order, and the values in their
+//! cells.
 
 pub mod columns;
 pub mod forest;

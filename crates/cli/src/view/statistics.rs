@@ -1,5 +1,5 @@
-//! Statistics as text in the format of IREE's experimental call hook. It adds what that format
-//! lacks: correct units, the standard deviation, rank correlation, and a total over threads.
+//! Prints statistics as text in the format of IREE's experimental call hook. It adds what that
+//! format lacks: correct units, the standard deviation, rank correlation, and a total over threads.
 //!
 //! ```text
 //! Statistics for thread iree-worker-0 (4712), op matmul:
@@ -32,32 +32,32 @@ use super::variables::{Subtracted, VariableKind, kind, name_and_unit};
 use super::wrap::wrapped;
 use crate::terminal::visible;
 
-/// Widths in a table: of the indentation, and of each bucket.
+/// The widths of the indentation and of each bucket in a table.
 const TABLE_INDENT: usize = 8;
 const TABLE_CELL: usize = 3;
 
-/// What to print and how.
+/// What is printed, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// A shade shows a probability raised to this power.
+    /// The exponent of probabilities: a shade shows a probability raised to this power.
     pub gamma: f64,
-    /// Name the op in each heading.
+    /// Whether each heading names the op.
     pub name_op: bool,
-    /// Name threads with their kernel ids.
+    /// Whether threads are named with their kernel ids.
     pub name_tid: bool,
-    /// Show all of an op's threads together, if there are several.
+    /// Whether all of an op's threads are also shown together, if there are several.
     pub totals: bool,
-    /// Show totals after the threads and not before them.
+    /// Whether totals are shown after the threads and not before them.
     pub totals_last: bool,
-    /// Print a value that is the same in all calls in one line, and leave out its pairs. The
+    /// Whether a value that is the same in all calls is printed in one line, without its pairs. The
     /// original hook describes such a value like any other.
     pub constants_short: bool,
-    /// Print times and bytes in the unit that fits, as other views do. The original hook has durations
-    /// in microseconds.
+    /// Whether times and bytes are printed in a suitable unit, as in other views. The original hook
+    /// prints durations in microseconds.
     pub units: bool,
-    /// Say at the end what is recorded for an empty call.
+    /// Whether the values of an empty call are printed at the end.
     pub probes: bool,
-    /// The width that everything must fit; with `None`, lines are as long as they need to be.
+    /// The width of the lines; if it is `None`, lines are as long as they need to be.
     pub width: Option<usize>,
 }
 
@@ -80,7 +80,7 @@ impl Default for Style {
 /// Writes the statistics of every op and thread, and the tables of pairs if they exist.
 ///
 /// # Errors
-/// Only those of `out`.
+/// Writing to `out` fails.
 pub fn render(
     out: &mut impl Write,
     profile: &Profile,
@@ -142,7 +142,8 @@ pub fn render(
     Ok(())
 }
 
-/// Whether the only part that an op's calls are described by has all of them, and what all parts are called.
+/// Returns whether an op has only one part that contains all of its calls, so that no total is
+/// needed, and the name of all parts together.
 fn of_all(op: &OpStats) -> (bool, String) {
     if !op.is_by_rank() {
         return (op.threads.len() == 1, format!("all {} threads", op.threads.len()));
@@ -201,7 +202,7 @@ fn scope(
     for (location, n) in &scope.locations {
         *nodes.entry(node_of(*location)).or_default() += n;
     }
-    // On a machine with one node, the node's number is not printed.
+    // On a machine with one node, its number is not printed.
     let some_node = nodes.keys().any(|node| *node != 0);
     for (location, n) in &scope.locations {
         write!(out, "    {} on cpu {}", calls(*n, "call"), cpu_of(*location))?;
@@ -228,12 +229,13 @@ fn scope(
     Ok(())
 }
 
-/// The name in headings. The duration includes its unit where its values do not, as in the hook's CSV.
+/// Returns the name for headings. If values have no unit of their own, the duration's name includes
+/// its unit, as in the hook's CSV.
 fn name(profile: &Profile, stats: &Stats, variable: usize, style: &Style) -> String {
     match kind(profile, stats, variable) {
         VariableKind::Duration if style.units => "duration".to_owned(),
         VariableKind::Duration => "duration_us".to_owned(),
-        // The counter took turns with others, so its values may be estimates.
+        // The counters took turns, so their values may be estimates.
         VariableKind::Counter(info) if profile.manifest.multiplex => {
             format!("≈{}", visible(&info.name))
         }
@@ -279,7 +281,7 @@ fn describe(
         (Some(value), None) => general(value, 3),
     };
     let text = |value: Option<f64>| match value.map(|value| less.from(value)) {
-        // The value cannot be told from an empty call.
+        // The value cannot be distinguished from that of an empty call.
         Some(value) if !value.is_resolved() => below(&plain(Some(value.high.max(0.0)))),
         value => plain(value.map(|value| value.value)),
     };
@@ -294,7 +296,7 @@ fn describe(
         return line(out, style, "  ", &format!("{head} {value}{all}"));
     }
     line(out, style, "  ", &head)?;
-    // Statistics of all calls, estimated from the timed ones.
+    // These are the statistics of all calls, estimated from the timed ones.
     let estimated =
         variable.mean.and(scope.estimated_mean(i)).map(|mean| less.from_estimated(mean));
     let mean = match estimated {
@@ -321,12 +323,13 @@ fn is_constant(variable: &Variable) -> bool {
     }
 }
 
-/// `1 call`, `2 calls`. Digits are not grouped, as in the original hook.
+/// Prints a number with its noun: `1 call`, `2 calls`. Digits are not grouped, as in the original
+/// hook.
 fn calls(n: u64, one: &str) -> String {
     format!("{n} {one}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Writes a line, broken into several lines if it does not fit the width.
+/// Prints a line, broken into several lines if it does not fit into the width.
 fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Result<()> {
     match style.width {
         Some(width) => wrapped(out, indent, text, width.max(40)),
@@ -334,7 +337,7 @@ fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Re
     }
 }
 
-/// `0.58 (Pearson), 0.61 (Spearman)`
+/// Prints the coefficients: `0.58 (Pearson), 0.61 (Spearman)`.
 pub fn coefficients(pair: &Pair) -> String {
     let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| general(value, 2));
     format!("{} (Pearson), {} (Spearman)", text(pair.pearson), text(pair.spearman))

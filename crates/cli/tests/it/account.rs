@@ -1,5 +1,5 @@
-//! docs/account.md: a slow program in Python computes the numbers of a report from an export, and the
-//! report has the same.
+//! Tests docs/account.md: a slow program in Python computes the numbers of a report from an export,
+//! and the report must have the same numbers.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -14,7 +14,7 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch, python};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Adds nested and recursive calls, some of them too short for the brackets inside of them.
+/// Adds nested and recursive calls. Some are shorter than the brackets of the calls inside of them.
 fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<CallScript>) {
     let mut at = begin;
     while at < end && r.below(6) > 0 {
@@ -58,7 +58,8 @@ pub fn script(r: &mut Random) -> ProfileScript {
                 thread.call(call);
                 match r.below(18) {
                     0 | 1 => _ = thread.then(Item::NextPage(end, 0, end)),
-                    // The page was lost: there is a gap, and calls inside may be without those around.
+                    // A lost page leaves a gap, and calls inside may be there without the calls
+                    // around them.
                     2 => _ = thread.then(Item::LostPage(end, 0, end)),
                     _ => (),
                 }
@@ -66,14 +67,14 @@ pub fn script(r: &mut Random) -> ProfileScript {
         }
     }
     other_source(r, &mut script);
-    // Killed: nobody wrote down how it ended.
+    // The program was killed, so nobody recorded how it ended.
     if r.below(4) == 0 {
         script.manifest.state = profile::State::Recording;
     }
     script
 }
 
-/// Adds what the host's own profiler saw of some threads: functions around some of their calls.
+/// Adds functions that the host's own profiler saw around some of the calls of some threads.
 fn other_source(r: &mut Random, script: &mut ProfileScript) {
     for index in 0..script.processes.len() {
         if r.below(3) > 0 {
@@ -85,7 +86,8 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
             .threads
             .iter()
             .map(|thread| {
-                // No call is longer than 8,000, or outside of these.
+                // All of the thread's calls are inside of the first function. The second one ends
+                // where no call is running.
                 let middle = 1_000 + r.below(7_000);
                 let around = vec![(900 - r.below(100), 9_100 + r.below(100))];
                 let inside = |end: u64| calls_before(thread, end);
@@ -106,7 +108,7 @@ fn other_source(r: &mut Random, script: &mut ProfileScript) {
     }
 }
 
-/// A moment before `end` at which none of the thread's calls runs, but some have ended.
+/// Returns a time before `end` at which none of the thread's calls runs, but some have ended.
 fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
     let calls = || {
         thread.items.iter().filter_map(|item| match item {
@@ -118,7 +120,8 @@ fn calls_before(thread: &testkit::ThreadScript, end: u64) -> Option<u64> {
     (1_001..end).rev().find(|at| is_free(*at) && calls().any(|(_, to)| to < *at))
 }
 
-/// Writes a random profile. Some are of two passes with a counter each, which made the same calls or not.
+/// Writes a random profile. Some profiles are of two passes with one counter each, in which the
+/// calls are the same or not.
 fn write(r: &mut Random, dir: &Path) {
     let one = script(r);
     if r.below(5) > 0 {
@@ -145,21 +148,21 @@ fn same(what: &str, found: &Value, expected: &Value) {
     assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{what}: {found}, numpy {expected}");
 }
 
-/// Whether the values of a view are those with --raw.
+/// Whether a view shows raw values because the corrected ones contradict each other.
 fn is_contradicted(view: &Value) -> bool {
     view["losses"].as_array().unwrap().iter().any(|loss| loss["name"] == "inconsistent")
 }
 
-/// A profile, and what numpy says of it.
+/// A profile, and the numbers that numpy computes for it.
 struct Judged<'a> {
     number: String,
     dir: &'a Path,
     expected: &'a Value,
-    /// Whether numpy has subtracted nothing.
+    /// Whether numpy subtracted nothing.
     raw: bool,
     /// The pass of each process, from 1.
     passes: Vec<u32>,
-    /// Number of compared values.
+    /// The number of values that were compared.
     compared: usize,
 }
 
@@ -181,14 +184,15 @@ impl<'a> Judged<'a> {
         self.compared += 1;
     }
 
-    /// What numpy calls the thread of a row or an element of `threads`.
+    /// Returns the name by which the numpy program calls the thread of a row or of an element of
+    /// `threads`.
     fn thread(&self, row: &Value) -> String {
         let pass = self.passes[row["process"].as_u64().unwrap() as usize];
         format!("{pass} {} {}", row["pid"], row["tid"])
     }
 
-    /// Compares every view. Returns whether the corrected values contradict the recorded ones, so that
-    /// views show the latter.
+    /// Compares every view. Returns whether the corrected values contradict each other, so that
+    /// views show the recorded ones.
     fn all(&mut self) -> bool {
         let mut contradicted = false;
         for by in ["op", "thread", "cpu", "process"] {
@@ -249,7 +253,8 @@ impl<'a> Judged<'a> {
         self.same("time in calls", &report["total"]["self_ns"], &sum("dispatch_ns").into());
         self.same("calls", &report["total"]["calls"], &sum("calls").into());
         let between = sum("wall_ns") - sum("dispatch_ns");
-        // Nothing is left if a call goes from the begin of each thread to its end.
+        // The value is null if no time is left, because a call goes from the begin of each thread
+        // to its end.
         let found = match &report["total"]["between_ns"] {
             Value::Null => &json!(0),
             found => found,
@@ -322,7 +327,7 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// What tables show, to the last printed digit.
+    /// Compares the numbers in tables for people, to the last printed digit.
     fn printed(&mut self) {
         for by in ["op", "thread", "cpu", "process"] {
             let mut report = Command::new(PROGRAM);
@@ -331,7 +336,7 @@ impl<'a> Judged<'a> {
             let text = String::from_utf8(output.stdout).unwrap();
             let report = self.view(&["report", "--by", by]);
             let mut lines = text.lines().skip_while(|line| !line.starts_with(&format!("{by}  ")));
-            // Nothing may have been recorded.
+            // The table is missing if nothing was recorded.
             let Some(head) = lines.next().map(cells) else { continue };
             for (line, row) in lines.zip(report["rows"].as_array().unwrap()) {
                 let expected = &self.expected[by][self.name(by, row)];
@@ -358,7 +363,7 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// The numbers of a row.
+/// The numbers of a row that are compared.
 const VALUES: [&str; 11] = [
     "calls",
     "inner_calls",
@@ -373,13 +378,14 @@ const VALUES: [&str; 11] = [
     "max_ns",
 ];
 
-/// The cells of a line, between which there are at least two blanks.
+/// Returns the cells of a line, which are separated by at least two blanks.
 fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// A printed number in ns, or as a part of one, and what one more in its last digit is worth. `None` for
-/// what is no number (`–`, `<12 ns`). What follows the number (`±3 %`, `*`) is left out.
+/// Parses a printed number, in ns or as a part of one, and returns it with the value of one more in
+/// its last digit. `None` if the cell has no number (`–`, `<12 ns`). What follows the number (`±3
+/// %`, `*`) is left out.
 pub fn amount(cell: &str) -> Option<(f64, f64)> {
     let mut words = cell.split(' ');
     let digits = words.next()?.trim_end_matches('*');
@@ -396,15 +402,15 @@ pub fn amount(cell: &str) -> Option<(f64, f64)> {
     Some((plain.parse::<f64>().ok()? * scale, scale * 0.1f64.powi(after as i32)))
 }
 
-/// How many random profiles are compared, and the number of the first one.
+/// Returns how many random profiles are compared, and the number of the first one.
 fn random_profiles() -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse().ok());
     let profiles = number("COUNTERPOINT_PROFILES").unwrap_or(100);
     (profiles, number("COUNTERPOINT_SEED").unwrap_or(0))
 }
 
-/// `COUNTERPOINT_PROFILES=1000` compares a thousand. Each depends on its number only, so that
-/// `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one.
+/// `COUNTERPOINT_PROFILES=1000` compares a thousand profiles. A profile depends only on its number,
+/// so `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats a single one.
 #[test]
 fn a_slow_program_computes_the_same_numbers() {
     let Some(python) = python::with("account", "numpy, scipy.stats") else { return };
@@ -413,7 +419,7 @@ fn a_slow_program_computes_the_same_numbers() {
     let scratch = Scratch::new();
     let (mut compared, mut contradicted, mut numbers) = (0, 0, first..first + profiles);
     loop {
-        // One process of Python computes many of them.
+        // One Python process computes many profiles.
         let some: Vec<u64> = numbers.by_ref().take(50).collect();
         if some.is_empty() {
             break;
@@ -461,7 +467,8 @@ fn json_view(args: &[&str], dir: &Path) -> Value {
     serde_json::from_str(&view(&[args, &["--format", "json"]].concat(), dir)).unwrap()
 }
 
-/// Compares what `stats` and `report` say about each op. Returns the number of calls inside of others.
+/// Compares what `stats` and `report` say about each op. Returns the number of calls inside of
+/// other calls.
 fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
     let report = json_view(&[&["report"], more].concat(), dir);
     let stats = json_view(&[&["stats", "--no-table"], more].concat(), dir);
@@ -487,14 +494,15 @@ fn compare_stats(dir: &Path, more: &[&str]) -> u64 {
             assert_eq!(counter["calls"], variable["calls"], "{name}");
             same(&format!("{name}: a counter"), &variable["mean"], &counter["per_call"]);
         }
-        // Of two buckets, the means are those of the lower and of the upper half of the calls.
+        // With two buckets, the means are those of the faster and the slower half of the calls, so
+        // the first one is below the median.
         let low = all["variables"][0]["bucket_means"][0].as_f64();
         assert!(low.is_none_or(|low| low <= row["p50_ns"].as_f64().unwrap() + 1e-6), "{name}");
     }
     rows.iter().map(|row| row["inner_calls"].as_u64().unwrap_or(0)).sum()
 }
 
-/// `stats` describes the same calls as `report`, and says the same of them.
+/// `stats` describes the same calls as `report`, with the same numbers.
 #[test]
 fn stats_has_the_numbers_of_report() {
     let mut r = Random(0x5eed_57a7);
@@ -509,13 +517,14 @@ fn stats_has_the_numbers_of_report() {
     assert!(inner > 50 && contradicted > 0 && contradicted < 12, "{inner} {contradicted}");
 }
 
-/// The value after a label in a text, as it is printed.
+/// Returns the printed value after a label in a text.
 fn printed<'a>(text: &'a str, label: &str) -> &'a str {
     let from = text.find(label).unwrap_or_else(|| panic!("{label} in {text}")) + label.len();
     text[from..].split_whitespace().next().unwrap()
 }
 
-/// `report`, `stats` and `ops` on ops inside of ops, in text and for programs.
+/// `report`, `stats` and `ops` have the same numbers for ops inside of ops, in text and for
+/// programs.
 #[test]
 fn three_views_of_the_same_ops() {
     let (_scratch, dir) = crate::ops::nested().written();
@@ -538,9 +547,10 @@ fn three_views_of_the_same_ops() {
             assert_eq!(report(op, column), ops(op, column), "{op}: {column}");
         }
     }
-    // The counts of `sub` in `ops` are without the ops inside of it.
+    // `ops` leaves the counts of ops inside out of the counts of `sub`, so only `add`, which has no
+    // ops inside, is compared.
     assert_eq!(report("add", "page-faults"), ops("add", "page-faults"));
-    // Three calls of `sub`, of which one is inside of another one: 3,000 less what brackets took.
+    // One of the two calls of `sub` is inside of the other one.
     assert_eq!((report("sub", "calls"), report("sub", "inner_calls")), ("1".into(), "1".into()));
     let stats = view(&["stats", "--no-table", "--op", "add"], &dir);
     let mean = printed(&stats, "    mean: ").to_owned();

@@ -1,5 +1,5 @@
-//! What a report says is between calls, and for how much of the time more threads would have work, on profiles
-//! whose numbers follow from arithmetic on paper.
+//! Tests what a report says about the time between calls, and about the time in which more threads
+//! would have work, with profiles whose numbers follow from arithmetic on paper.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -18,8 +18,9 @@ fn text(profile: &Path, options: &[&str]) -> String {
     String::from_utf8(out.stdout).unwrap()
 }
 
-/// On *main*, `load` takes 1 ms and `step` 2 ms, with 3 ms before each `step` and 1 ms before each `load`; ten
-/// times. `step` contains a call of `load`, which has no gap of its own. On *helper*, one call.
+/// On *main*, ten times, `load` takes 1 ms and `step` 2 ms, with a gap of 3 ms before each `step`
+/// and of 1 ms before each `load`. `step` contains a call of `load`, which has no gap of its own.
+/// On *helper* there is one call.
 fn alternating() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -39,7 +40,7 @@ fn alternating() -> ProfileScript {
 fn gaps_are_after_one_op_and_before_another() {
     let (_scratch, profile) = alternating().written();
     let printed = text(&profile, &["--by", "between", "--width", "300"]);
-    // 10 × 3 ms and 9 × 1 ms, of the 69 ms and 1 ms that the threads lived.
+    // The gaps are 10 × 3 ms and 9 × 1 ms. The threads lived for 69 ms and 1 ms.
     let expected = [
         "main (4711): 39.0 ms of its 69.0 ms (56.5 %) are in no recorded call",
         "; 30.0 ms of that (76.9 %) are 10 gaps",
@@ -59,7 +60,7 @@ fn gaps_are_after_one_op_and_before_another() {
     assert_eq!(row(1), (["step", "load"], 9.0, 9e6, 1e6, 1e6));
     assert_eq!(json["rows"].as_array().unwrap().len(), 2);
     assert_eq!((&json["between_ns"], &json["wall_ns"]), (&39e6.into(), &70e6.into()));
-    // The same whole as in the table by op.
+    // The table by op has the same sum.
     let by_op = text(&profile, &["--width", "200"]);
     let is_it = |line: &str| line.starts_with("(between)") && line.contains("39.0 ms");
     assert!(by_op.lines().any(is_it), "{by_op}");
@@ -67,7 +68,7 @@ fn gaps_are_after_one_op_and_before_another() {
     assert!(one.contains("and 1 more"), "{one}");
 }
 
-/// Of gaps of 1, 1, 1 and 9 ms, the mean says what none of them is.
+/// The gaps are 1, 1, 1 and 9 ms, so their mean is far from each of them.
 #[test]
 fn the_median_of_gaps_is_beside_their_mean() {
     let mut script = ProfileScript::monotonic();
@@ -89,7 +90,7 @@ fn the_median_of_gaps_is_beside_their_mean() {
     assert!(printed.contains("mean      p50") && printed.contains("3.00 ms  1.00 ms"), "{printed}");
 }
 
-/// On a terminal of the usual width, long names leave room for what each gap is worth.
+/// On a terminal of the usual width, long names leave room for the numbers of each gap.
 #[test]
 fn long_names_leave_room_for_numbers() {
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/readme/iree");
@@ -99,7 +100,7 @@ fn long_names_leave_room_for_numbers() {
     assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
 }
 
-/// The line of a usual report, which a number and its unit do not part.
+/// A usual report has this line, and a line break never separates a number from its unit.
 #[test]
 fn a_report_says_where_most_of_the_time_between_calls_is() {
     let (_scratch, profile) = alternating().written();
@@ -118,7 +119,7 @@ fn a_report_says_where_most_of_the_time_between_calls_is() {
     assert_eq!(parted.count(), 0, "{printed}");
 }
 
-/// The number of the thread *main*.
+/// Returns the number of the thread *main*.
 fn tid_of(profile: &Path) -> String {
     let csv = text(profile, &["--by", "thread", "--format", "csv"]);
     let line = csv.lines().find(|line| line.starts_with("main (")).unwrap();
@@ -136,8 +137,8 @@ fn a_run_with_a_budget_does_not_know_its_gaps() {
     assert!(said.contains("with a budget, calls that were only counted"), "{said}");
 }
 
-/// Two workers, and in each of three runs: `wide` with four workgroups for 3 ms, 1 ms without a dispatch, `narrow` with
-/// one workgroup for 2 ms, `even` with two for 1 ms.
+/// Two workers run three times: `wide` with four workgroups for 3 ms, nothing for 1 ms, `narrow`
+/// with one workgroup for 2 ms, and `even` with two for 1 ms.
 #[test]
 fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
     let mut script = ProfileScript::monotonic();
@@ -168,7 +169,7 @@ fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
          only one workgroup can run for 6.00 ms (28.6 %): more threads cannot shorten these",
         "for 3.00 ms (14.3 %), a dispatch runs that has no more workgroups than there are workers",
         "for 9.00 ms (42.9 %), a dispatch runs that has more workgroups than workers: only there",
-        // 6 + 2 + 2 ms of 2 × 6 ms.
+        // The workers ran for 6 + 2 + 2 ms of 2 × 6 ms.
         "in dispatches, the 2 workers ran workgroups for 83.3 % of the time",
     ] {
         assert!(printed.contains(part), "{part}: {printed}");

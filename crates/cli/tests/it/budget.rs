@@ -1,5 +1,5 @@
-//! Runs with a budget: every call is counted, whatever happens to the program, and the calls that
-//! are timed are drawn with the probabilities that their records state.
+//! Tests runs with a budget: every call is counted, whatever happens to the program, and calls are
+//! chosen for timing with the probabilities that their records state.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +13,7 @@ use record::{Drawn, GroupLayout, Record};
 
 use crate::support::{Programs, Recorded, counterpoint, environment, plain};
 
-/// Budgets and counters with which every program is run.
+/// The budgets and counters with which every program is run.
 pub const RUNS: [(&str, &str); 3] = [
     ("--budget=0", "page-faults:u"),
     ("--budget=0.5%", "none"),
@@ -27,7 +27,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// All calls of each process, ascending. A process that recorded nothing has 0.
+/// Returns the number of calls of each process, sorted. A process that recorded nothing has 0.
 fn counted(profile: &Profile) -> Vec<u64> {
     let mut calls = vec![0; profile.processes.len()];
     profile.counted().iter().for_each(|one| calls[one.process] += one.calls);
@@ -35,8 +35,9 @@ fn counted(profile: &Profile) -> Vec<u64> {
     calls
 }
 
-/// The records of a profile, read from its files without the reader of profiles: by process, thread
-/// and export, how each was drawn, its duration in ticks, and whether its counters were read.
+/// The records of a profile, read directly from its files and not with the reader of profiles. For
+/// each process, thread and export: how each call was chosen for timing, its duration in ticks, and
+/// whether its counters were read.
 pub type Drawings = BTreeMap<(usize, u32, u32), Vec<(Drawn, u64, bool)>>;
 
 pub fn drawings(profile: &Profile) -> Drawings {
@@ -70,8 +71,8 @@ pub fn drawings(profile: &Profile) -> Drawings {
     found
 }
 
-/// Checks what must hold in any profile of a finished run: the records are those that the exact counts
-/// name, and no call is in two of them.
+/// Checks what must hold in any profile of a finished run: there are as many records as the exact
+/// counts say, and no two records stand for the same call.
 pub fn check(what: &str, profile: &Profile) {
     let drawings = drawings(profile);
     let mut records = 0;
@@ -92,8 +93,9 @@ pub fn check(what: &str, profile: &Profile) {
     }
 }
 
-/// Runs a program without Counterpoint and with each of [`RUNS`]: it prints the same and ends in the
-/// same way, each process has made this many calls (ascending), and only these losses occur.
+/// Runs a program without Counterpoint and with each of [`RUNS`]. The program must print the same
+/// and end in the same way, each process must have made this many calls (sorted), and only these
+/// losses may occur.
 fn same_with_a_budget(
     program: &Path,
     what: &str,
@@ -116,7 +118,8 @@ fn same_with_a_budget(
     }
 }
 
-/// The modes of `programs.rs`. All calls are counted, also those that were abandoned or cut short.
+/// Runs the programs in the modes of `programs.rs`. All calls are counted, also those that were
+/// abandoned or cut short.
 #[test]
 fn every_call_is_counted() {
     let Some(program) = counterpoint("counted programs") else { return };
@@ -148,7 +151,7 @@ fn every_call_is_counted() {
     }
 }
 
-/// Programs that end in any way but by returning from `main`.
+/// These programs end in other ways than by returning from `main`.
 #[test]
 fn every_call_is_counted_however_the_program_ends() {
     let Some(program) = counterpoint("counted ends") else { return };
@@ -184,8 +187,8 @@ fn calls_that_exceptions_leave_are_counted() {
     }
 }
 
-/// A signal handler interrupts calls and the recorder at any instruction, and makes calls itself. The
-/// program says how many.
+/// A signal handler interrupts calls and the recorder at any instruction, and makes calls itself.
+/// The program prints how many calls the handler made.
 #[test]
 fn calls_of_signal_handlers_are_counted() {
     let Some(program) = counterpoint("counted signals") else { return };
@@ -200,8 +203,8 @@ fn calls_of_signal_handlers_are_counted() {
     }
 }
 
-/// After SIGKILL, the counts are those of the calls that had returned, or one more: the call that was
-/// in progress.
+/// After SIGKILL, the counts are the number of calls that had returned, or one more for the call
+/// that was in progress.
 #[test]
 fn a_kill_loses_no_count() {
     let Some(program) = counterpoint("counted kills") else { return };
@@ -236,7 +239,7 @@ fn a_kill_loses_no_count() {
     }
 }
 
-/// `run` is killed, too: the counts are in the pool until somebody looks at the profile.
+/// If `run` is killed as well, the counts are in the pool until somebody opens the profile.
 #[test]
 fn counts_survive_the_death_of_everything() {
     let Some(program) = counterpoint("counted deaths") else { return };
@@ -244,7 +247,7 @@ fn counts_survive_the_death_of_everything() {
     let dir = scratch.join("p.cpt");
     let mut command = host("abort 5000");
     command.envs(environment(&program, "none", &dir));
-    // `env` has no such option on its own, so this run has no budget and no counts.
+    // The test's environment has no budget, so this run has no counts.
     assert!(!command.status().unwrap().success());
     assert_eq!(Profile::open(&dir).unwrap().counted(), []);
     let mut env = Command::new(&program);
@@ -284,7 +287,8 @@ fn a_table_grows() {
     }
 }
 
-/// Calls that IREE's own hook brackets with two calls to us, of which the second names only the export.
+/// IREE's own hook brackets each call with two calls to us, of which the second names only the
+/// export.
 #[test]
 fn calls_of_the_hook_are_counted() {
     let Some(program) = counterpoint("counted hooks") else { return };
@@ -308,7 +312,7 @@ fn calls_of_the_hook_are_counted() {
     }
 }
 
-/// Each pass has counts of its own, and what a filter leaves out is not counted.
+/// Each pass has counts of its own, and calls that a filter leaves out are not counted.
 #[test]
 fn passes_and_filters_have_their_counts() {
     let Some(program) = counterpoint("counted passes") else { return };
@@ -324,8 +328,8 @@ fn passes_and_filters_have_their_counts() {
     assert_eq!(counted(&recorded.profile()), [2]);
 }
 
-/// Sessions with and without a budget, one after the other in the same threads: each has its own
-/// counts, and calls between sessions belong to none.
+/// Sessions with and without a budget follow each other in the same threads. Each has its own
+/// counts, and calls between sessions belong to none of them.
 #[test]
 fn sessions_have_their_counts() {
     let Some(program) = counterpoint("counted sessions") else { return };
@@ -364,8 +368,8 @@ fn sessions_have_their_counts() {
     }
 }
 
-/// The gaps between timed calls are distributed geometrically with the period that the records state.
-/// The seed is fixed; the critical value is `scipy.stats.chi2.isf(1e-6, 9)`.
+/// The gaps between timed calls must have a geometric distribution with the period that the records
+/// state. The seed is fixed; the critical value is `scipy.stats.chi2.isf(1e-6, 9)`.
 #[test]
 fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
     let Some(program) = counterpoint("gaps of calls") else { return };
@@ -380,7 +384,7 @@ fn timed_calls_are_drawn_with_the_probability_that_is_stated() {
     let (period, gaps) =
         gaps.iter().max_by_key(|(period, gaps)| (**period > 1, gaps.len())).unwrap();
     assert!(*period > 1 && gaps.len() > 1_000, "{} gaps with period {period}", gaps.len());
-    // Ten cells with probabilities as equal as whole numbers allow.
+    // The ten cells have probabilities that are as equal as whole numbers allow.
     let q = 1.0 - 1.0 / f64::from(*period);
     let mut bounds: Vec<u64> =
         (1..10).map(|i| ((1.0 - f64::from(i) / 10.0).ln() / q.ln()).ceil() as u64).collect();

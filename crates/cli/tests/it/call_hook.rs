@@ -1,5 +1,5 @@
-//! A runtime that was built with IREE's own call hook: calls that no stub records are
-//! recorded by the hook, and no call is counted twice.
+//! Tests a runtime that was built with IREE's own call hook: the hook records the calls that no
+//! stub records, and no call is counted twice.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,7 +13,7 @@ fn host(mode: &str, calls: u32) -> Command {
     command
 }
 
-/// Number of calls per op and library.
+/// Returns the number of calls of each op in each library.
 fn calls(recorded: &Recorded) -> BTreeMap<(String, String), u64> {
     let report = recorded.report(&[]);
     let text = |v: &serde_json::Value| v.as_str().unwrap().to_owned();
@@ -50,8 +50,8 @@ fn each_call_is_counted_once() {
     }
 }
 
-/// A hook's call without a known workgroup: the workgroup is missing, not zero. So is the number of
-/// dispatches, except for libraries whose calls are all known.
+/// If a hook's call has no known workgroup, the workgroup is missing and not zero. The number of
+/// dispatches is then missing too, except for libraries whose calls are all known.
 #[test]
 fn an_unknown_workgroup_is_missing() {
     let Some(program) = counterpoint("unknown workgroup") else { return };
@@ -83,7 +83,7 @@ fn counters_and_filters() {
     let Some(program) = counterpoint("call hook counters") else { return };
     let recorded = Recorded::run(&program, "page-faults:u", &mut host("touch", 10));
     let faults: Vec<_> = recorded.calls().iter().map(|c| c["page-faults:u"].clone()).collect();
-    // After the first call, which touches nothing but may load code, one call touches 64 fresh pages
+    // The first call touches nothing but may load code. After it, one call touches 64 fresh pages
     // of zeros, and the others touch none.
     assert_eq!(faults.len(), 11);
     assert_eq!(faults[1..], [vec!["64"], vec!["0"; 9]].concat());

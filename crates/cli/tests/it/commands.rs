@@ -1,5 +1,5 @@
-//! The texts of the command line: help, JSON and error messages. Golden files contain no times, no
-//! paths, and nothing that differs between machines.
+//! Tests the texts of the command line: help, JSON and error messages. Golden files contain no
+//! times, no paths, and nothing that differs between machines.
 
 use std::path::Path;
 
@@ -43,8 +43,8 @@ fn help_of_every_command() {
     golden.check("no-command", 2, &[]);
 }
 
-/// Every error says what failed, on what and why, and what to do about it, before anything is
-/// started or created.
+/// Every error is reported before anything is started or created. Its message says what failed, on
+/// what and why, and what to do about it.
 #[test]
 fn errors_before_anything_starts() {
     let scratch = Scratch::new();

@@ -32,7 +32,8 @@ struct ValueOut<'a> {
     kind: &'static str,
 }
 
-/// Counter values by name. An object without members if nothing could have been read.
+/// The counter values of a call, by name. The object has no members if no counter could have been
+/// read.
 struct Counters<'a> {
     names: &'a [(&'a str, usize)],
     values: &'a [Option<u64>],

@@ -4,16 +4,16 @@ use std::io::{self, Write};
 
 use crate::terminal::visible;
 
-/// The width of prose if it is not known.
+/// The width of prose if no width is known.
 pub const PROSE_WIDTH: usize = 120;
 
 /// The words that stay on one line with the number before them.
 const UNITS: [&str; 17] =
     ["%", "s", "ms", "µs", "ns", "B", "kB", "MB", "GB", "TB", "PB", "M", "G", "T", "P", "E", "KiB"];
 
-/// `text` in lines of at most `width` columns, broken between words. A number and its unit are one word. A
-/// longer word gets a line of its own. Line breaks in `text` are kept. Characters that a terminal would obey or hide are
-/// replaced.
+/// Breaks `text` between words into lines of at most `width` columns. A number and its unit are one
+/// word. A longer word gets a line of its own. Line breaks in `text` are kept. Characters that a
+/// terminal would obey or hide are replaced.
 pub fn lines(text: &str, width: usize) -> Vec<String> {
     text.split('\n').flat_map(|line| broken(line, width)).collect()
 }
@@ -39,7 +39,7 @@ fn broken(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The words of a line, a number together with its unit.
+/// Returns the words of a line. A number and its unit are one word.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! Ranks of a dataset in words.
+//! Describes the ranks of a dataset in words.
 
 use analysis::across::{FEWEST_RANKS, RunAcross};
 
@@ -8,8 +8,8 @@ use crate::view::units::{percent, plural, time};
 /// At most this many ranks are named after the slowest one.
 const NAMED: usize = 3;
 
-/// The most important facts about a run, the first sentence first: which rank is slow and because of which
-/// op, and how long all ranks took.
+/// Returns the most important facts about a run: a sentence about the slowest rank and the op that
+/// makes it slow, if one stands out, and a sentence about how long all ranks took.
 pub fn sentences(run: &RunAcross, is_one_of_several: bool) -> Vec<String> {
     let of = match is_one_of_several {
         true => format!("run {}: ", visible(&run.run)),
@@ -20,7 +20,7 @@ pub fn sentences(run: &RunAcross, is_one_of_several: bool) -> Vec<String> {
     first.into_iter().chain([second]).collect()
 }
 
-/// Which rank is slow, and because of which op.
+/// Says which rank is slow, and because of which op.
 fn slowest(run: &RunAcross) -> Option<String> {
     let name = |op: usize| visible(&run.ops[op].name).into_owned();
     let ranks = run.ranks.len();
@@ -89,7 +89,7 @@ fn together(run: &RunAcross) -> String {
     }
 }
 
-/// How the clocks of the ranks are aligned; `None` for one rank.
+/// Says how the clocks of the ranks are aligned; `None` for a single rank.
 pub fn clocks(run: &RunAcross) -> Option<String> {
     if run.ranks.len() < 2 {
         return None;

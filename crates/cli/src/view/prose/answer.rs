@@ -1,4 +1,4 @@
-//! The first lines of a report: the most important findings, in words.
+//! Writes the first lines of a report: the most important findings, in words.
 
 use analysis::{Counts, Outside, Summary, passes};
 
@@ -9,15 +9,18 @@ use super::sampled;
 use crate::view::labels::{labels, process_label, thread_label};
 use crate::view::units::{percent, plural, shorten, time};
 
-/// A smaller part of the threads' time than this is not worth mentioning.
+/// A part of the threads' time that is smaller than this is not mentioned.
 const WORTH_SAYING: f64 = 0.01;
-/// Longer names of ops are shortened.
+/// Names of ops that are longer than this are shortened.
 const NAME: usize = 60;
 
-/// How long the calls took and where most of that went, and how much of its time the busiest thread spent
-/// outside of them, and which op or range is around most of them: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops` and
-/// `worker-0 (4712), the busiest of 2 threads, spent 86.2 % of 455 ms outside of calls, 86.8 % of that off a
-/// CPU`, `step takes 36.1 s with the calls inside of it, 36.0 % of its thread's time in calls`. `lasted_ns` is how long the recording took, if that is known.
+/// Returns up to three sentences. The first says how long the calls took, and in which rows most of
+/// this time went: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops`.
+/// The second says how much of its time the busiest thread spent outside of calls: `worker-0
+/// (4712), the busiest of 2 threads, spent 86.2 % of 455 ms outside of calls, 86.8 % of that off a
+/// CPU`. The third names the op or range that is around most of the other calls: `step takes 36.1 s
+/// with the calls inside of it, 36.0 % of its thread's time in calls`. `lasted_ns` is how long the
+/// recording took, if that is known.
 pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     let mut first = calls(overview);
     let are_all = overview.filter.is_none() && overview.places == [None; 3];
@@ -27,7 +30,8 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
         first.push_str(&format!(", {} in {} of {all}{by_self}", percent(most.share), most.rows));
     }
     let manifest = &overview.profile.manifest;
-    // The sum of calls is of all threads, and a thread's time begins with its first call.
+    // The length of the run is added, because the sum of calls is over all threads, and a thread's
+    // own time begins only with its first call.
     let whole = lasted_ns.filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
     if let Some(ns) = whole {
         first.push_str(&format!("; the run took {}", time(ns as f64)));
@@ -59,9 +63,10 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     [first].into_iter().chain(second).chain(third).collect()
 }
 
-/// Which thread spent how much time outside of calls. The thread is the one with the most time in calls,
-/// because a sum would include threads that only wait. Of several passes, the sum over all threads, as each
-/// pass has threads of its own.
+/// Returns the name of a thread, and how much time it spent outside of calls. The thread is the one
+/// with the most time in calls, because a sum over all threads would include threads that only
+/// wait. For several passes, returns the sum over all threads, because each pass has threads of its
+/// own.
 fn outside(overview: &Overview<'_>, passes: u64) -> (String, Option<Outside>) {
     let (profile, summary) = (overview.profile, overview.summary);
     let all = summary.outside(profile);
@@ -110,11 +115,11 @@ fn calls(overview: &Overview<'_>) -> String {
     }
 }
 
-/// Why the total time in calls is not known.
+/// Returns the words that say why the total time in calls is not known.
 fn why_unknown(summary: &Summary) -> &'static str {
     match &summary.sampled {
         Some(run) if run.all.timed == 0 => ", which were only counted",
-        // A call inside of a timed one may have been only counted.
+        // A call inside of a timed one may have been only counted, so its time is not known.
         Some(_) if summary.nested => "; only some were timed, so how long all took is not known",
         _ => "; too few were timed to say how long all took",
     }

@@ -1,4 +1,4 @@
-//! The gaps between the calls of threads, in sentences: for a report and for the page.
+//! Describes the gaps between the calls of threads in sentences, for a report and for the page.
 
 use std::collections::HashMap;
 
@@ -8,20 +8,22 @@ use profile::Profile;
 use crate::view::labels::{labels, thread_label};
 use crate::view::units::{percent, plural, shorten, time};
 
-/// Longer names of ops are shortened in the line of a report, which can be narrow.
+/// In the line of a report, which can be narrow, names of ops that are longer than this are
+/// shortened.
 const IN_REPORT: usize = 28;
-/// Longer names of ops are shortened in a sentence of its own, which has more room.
+/// In a separate sentence, which has more room, names of ops that are longer than this are
+/// shortened.
 const IN_SENTENCE: usize = 38;
-/// Threads in no call for a smaller part of their time need no line in a report.
+/// A report has no line about gaps if they take a smaller part of the threads' time than this.
 const WORTH: f64 = 0.1;
-/// For at most this many threads, those with the longest gaps, a sentence says where most of their gaps are.
+/// At most this many threads get a sentence about their gaps: those with the longest gaps.
 const THREADS: usize = 4;
 
-/// The names of the ends of gaps.
+/// The names of the ops before and after gaps.
 pub struct Sides(HashMap<Key, String>);
 
 impl Sides {
-    /// Names the ops of these gaps so that they can be told apart.
+    /// Returns names for the ops of these gaps. Different ops get different names.
     pub fn new(profile: &Profile, gaps: &Gaps) -> Self {
         let sides = gaps.rows.iter().flat_map(|row| [row.after, row.before]);
         let key = |side| if let Side::Op(key) = side { Some(key) } else { None };
@@ -32,7 +34,7 @@ impl Sides {
         Self(keys.into_iter().zip(names).collect())
     }
 
-    /// The rows of a table of gaps.
+    /// Returns the name of one side of a gap.
     pub fn label(&self, side: Side) -> &str {
         match side {
             Side::Op(key) => self.0.get(&key).map_or("", String::as_str),
@@ -42,7 +44,7 @@ impl Sides {
     }
 }
 
-/// Names some gaps: `after a and before b`.
+/// Describes the place of gaps: `after a and before b`.
 fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
     let name = |side| shorten(sides.label(side), longest);
     match (gap.after, gap.before) {
@@ -52,9 +54,9 @@ fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
     }
 }
 
-/// The gaps with the longest sum of the thread with the most time in calls, or those of all threads if that one
-/// has hardly any gaps, for a line of a report. `None` if the threads were in calls for nearly all
-/// of their time.
+/// Returns a line for a report about the gaps with the largest sum on the thread with the most time
+/// in calls. If that thread has hardly any gaps, the line is about the thread with the largest sum
+/// of all. `None` if the threads were in calls for nearly all of their time.
 pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
     let longest = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
     let threads = gaps.of_threads();
@@ -71,8 +73,9 @@ pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
     ))
 }
 
-/// How much of its life each of the threads with the longest gaps was in no call, and where most of that is:
-/// the thread with the most time in calls first.
+/// Returns sentences about the threads with the longest gaps: how much of its life each thread was
+/// in no call, and between which ops most of that time is. The thread with the most time in calls
+/// comes first.
 pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
     let sides = Sides::new(profile, gaps);
     let mut lines = Vec::new();

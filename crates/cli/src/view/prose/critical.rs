@@ -1,4 +1,4 @@
-//! The critical path as a table, for `critical-path` and the page.
+//! Makes a table of the critical path, for `critical-path` and for the page.
 
 use analysis::{CriticalPath, CriticalRow, Key};
 use profile::Profile;
@@ -7,10 +7,10 @@ use crate::view::labels::{labels, thread_label};
 use crate::view::table::{Column, Table, Value};
 use crate::view::units::{grouped, percent, time};
 
-/// Number of threads that are named.
+/// At most this many threads are named.
 const THREADS: usize = 4;
 
-/// Columns and their meanings.
+/// The columns with their labels and explanations.
 pub const EXPLAINED: [(&str, &str, &str); 3] = [
     (
         "on_path_ns",
@@ -26,7 +26,7 @@ pub const EXPLAINED: [(&str, &str, &str); 3] = [
     ("gaps_ns", "gap before: ", "time before these calls in which the path was in no call"),
 ];
 
-/// The sentence above the table.
+/// Returns the sentences above the table.
 pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     let ns = |ticks: u64| ticks as f64 * profile.timeline.ns_per_tick();
     let in_calls = path.length - path.between;
@@ -75,7 +75,7 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     lines
 }
 
-/// The table. With `whole`, a last row has the time between calls.
+/// Makes the table. With `whole`, a last row has the time between calls.
 pub fn columns(
     profile: &Profile,
     path: &CriticalPath,

@@ -1,4 +1,5 @@
-//! What goes with slow calls, in sentences: for `explain` and for the page. None of them says why.
+//! Describes what goes with slow calls in sentences, for `explain` and for the page. No sentence
+//! claims a cause.
 
 use analysis::explain::{Answer, Class, Effect, Level, Silent, What};
 use analysis::{Explained, Key};
@@ -8,10 +9,10 @@ use super::notes::without_shapes;
 use crate::view::labels::{labels, op_of, process_label, thread_label};
 use crate::view::units::{number, percent, plural, time};
 
-/// Two values whose ratio is at most this differ too little to be named side by side.
+/// If the ratio of two values is at most this, they are too similar to be contrasted.
 const HARDLY: f64 = 1.05;
 
-/// How the calls are distributed, or why there are no findings: one sentence.
+/// Returns a sentence about how the calls are distributed, or why there are no findings.
 pub fn head(explained: &Explained) -> String {
     let Answer { slow, silent, .. } = &explained.answer;
     let calls = match explained.used as u64 == explained.calls {
@@ -37,8 +38,8 @@ pub fn head(explained: &Explained) -> String {
     }
 }
 
-/// The findings, the strongest first: a sentence for each. The last sentence says that nothing else stands
-/// out, or that nothing does. Empty if no variable was tried.
+/// Returns a sentence for each finding, the strongest first, and a last sentence that nothing else
+/// stands out, or nothing at all. Empty if no variable was tried.
 pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     let answer = &explained.answer;
     if answer.silent.is_some() {
@@ -78,7 +79,7 @@ pub fn sentences(profile: &Profile, explained: &Explained) -> Vec<String> {
     all
 }
 
-/// The name of a variable.
+/// Returns the name of a variable.
 pub fn name(profile: &Profile, what: What) -> String {
     match what {
         What::First => "first calls".to_owned(),
@@ -102,7 +103,7 @@ fn label(profile: &Profile, key: Key) -> String {
     labels(profile, &[key]).concat()
 }
 
-/// The name of a class: `thread worker (4712)`.
+/// Returns the name of a class: `thread worker (4712)`.
 fn class_name(profile: &Profile, class: Option<Class>) -> String {
     match class {
         Some(Class::Thread(process, thread)) => {
@@ -120,7 +121,7 @@ fn class_name(profile: &Profile, class: Option<Class>) -> String {
     }
 }
 
-/// `a, b and c`.
+/// Joins words to a list: `a, b and c`.
 fn listed(all: &[String]) -> String {
     match all {
         [] => String::new(),
@@ -129,12 +130,12 @@ fn listed(all: &[String]) -> String {
     }
 }
 
-/// `the slowest 5 %`, without `of the calls`.
+/// Names the slow calls, without `of the calls`: `the slowest 5 %`.
 fn slowest(explained: &Explained) -> String {
     format!("the slowest {:.0} %", (100.0 * explained.answer.slow.share).max(1.0))
 }
 
-/// How many times as much: `12`, `2.3`, `0.41`.
+/// Prints the ratio of `a` to `b`: `12`, `2.3`, `0.41`.
 fn times(a: f64, b: f64) -> String {
     match a / b {
         ratio if ratio >= 9.95 => number(ratio.round()),
@@ -215,7 +216,7 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
     }
 }
 
-/// `12 times the page-faults (median 24, against 2 for the others)`.
+/// Says how a counter differs: `12 times the page-faults (median 24, against 2 for the others)`.
 fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     let rare = slow.some.min(others.some) < 0.5;
     if !rare && differ(slow.median, others.median) {
@@ -236,7 +237,7 @@ fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     format!("slightly {more} {name} (correlation of ranks {spearman:.2})")
 }
 
-/// A variable that says the same as another one.
+/// Names a variable whose effect cannot be distinguished from that of another one.
 fn short(profile: &Profile, explained: &Explained, what: What, effect: &Effect) -> String {
     match effect {
         Effect::Class { class, .. } => class_name(profile, explained.class(what, *class)),

@@ -1,6 +1,6 @@
-//! First calls that are slower than the rest, because of cold caches, pages that are touched for
-//! the first time, or threads that have just started. They belong to the program, but not to its
-//! steady state.
+//! Describes first calls that are slower than the rest, because of cold caches, pages that are
+//! touched for the first time, or threads that have just started. Such calls belong to the program,
+//! but not to its steady state.
 //!
 //! [`analysis::SlowFirst`] has the rule, which `docs/schema.md` also states.
 
@@ -13,7 +13,7 @@ use crate::view::units::{percent, plural, time};
 /// At most this many ops are named; the others are only counted.
 const NAMED: usize = 3;
 
-/// A sentence about slow first calls, if there are any.
+/// Returns a sentence about slow first calls, if there are any.
 pub fn slow(overview: &Overview<'_>) -> Option<String> {
     if overview.by != By::Op {
         return None;
@@ -44,7 +44,8 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
         0 => String::new(),
         n => format!(" and {}", plural(n as u128, "further op")),
     };
-    // With a budget, it is not known which calls that were only counted this would be.
+    // With a budget, the option is not offered, because the times of calls that were only counted
+    // are not known.
     let way_out = match overview.profile.is_sampled() {
         true => "",
         false => "; --skip-ms MS leaves out the calls of each thread's first milliseconds",

@@ -1,4 +1,4 @@
-//! The head of a report: what was recorded, where and when, and which part of it is shown.
+//! Writes the head of a report: what was recorded, where and when, and which part of it is shown.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use super::{answer, price, ranks, usage};
 use crate::terminal::visible;
 use crate::view::units::{moment, plural, shorten, time};
 
-/// The few lines above a report, each with a label and a text: the most important findings, the cost of
-/// recording, and which part of the profile is shown.
+/// Returns the few lines above a report, each with a label and a text: the most important findings,
+/// the cost of recording, and which part of the profile is shown.
 pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let summary = overview.summary;
     let manifest = &profile.manifest;
     let mut lines = Vec::new();
-    // Without calls, a line below says why there are none.
+    // If there are no calls, a line below says why.
     if summary.calls > 0 {
         lines.extend(
             answer::lines(overview, duration_ns(manifest)).into_iter().map(|text| ("", text)),
@@ -33,7 +33,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What was recorded, on which machine and when.
+/// Returns lines about the recording: the command, the machine, the time and the counters.
 pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -44,7 +44,7 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     } else if !manifest.command.is_empty() {
         lines.push(("command", format!("{} ({})", command(manifest), ending(profile))));
     }
-    // An imported trace knows at most the name of its host.
+    // An imported trace has at most the name of its host.
     if !imported {
         let cpu = if manifest.cpu_model.is_empty() { "unknown CPU" } else { &manifest.cpu_model };
         let cpus = plural(manifest.logical_cpus.into(), "logical CPU");
@@ -78,7 +78,7 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Which part of the profile is shown, and what its numbers stand for.
+/// Returns lines about the part of the profile that is shown, and about the meaning of the numbers.
 fn chosen(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -112,10 +112,10 @@ fn chosen(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// The command that imported a profile is shortened to this in the line about the program.
+/// In the line about the program, the command that imported a profile is shortened to this width.
 const IMPORT_WIDTH: usize = 60;
 
-/// Which program it was, how it ended, when, and what was counted, in one line.
+/// Returns one line with the program, how it ended, when it was recorded, and what was counted.
 pub fn program(overview: &Overview<'_>) -> String {
     let manifest = &overview.profile.manifest;
     let name = manifest.command.first().and_then(|path| path.rsplit('/').next());
@@ -136,7 +136,8 @@ pub fn program(overview: &Overview<'_>) -> String {
     format!("{program}{}, {counters}{labels}", moment(manifest.created_unix_ns))
 }
 
-/// The labels that the user gave the run, and its place in a series: `commit=1a2b, run A of round 3`.
+/// Returns the labels that the user gave the run, and its place in a series: `commit=1a2b, run A of
+/// round 3`.
 fn labels(manifest: &Manifest) -> String {
     let labels = manifest.labels.iter().map(|(key, value)| format!("{key}={value}"));
     let place = manifest.series.as_ref();
@@ -144,7 +145,7 @@ fn labels(manifest: &Manifest) -> String {
     visible(&labels.chain(place).collect::<Vec<_>>().join(", ")).into_owned()
 }
 
-/// The name of the program, or of the imported file.
+/// Returns the name of the program, or of the imported file.
 pub fn program_name(profile: &Profile) -> String {
     let manifest = &profile.manifest;
     match (manifest.command.first().and_then(|path| path.rsplit('/').next()), manifest.origin) {
@@ -154,11 +155,12 @@ pub fn program_name(profile: &Profile) -> String {
     }
 }
 
-/// How many processes, threads and devices: `1 process, 3 threads, 2 devices`.
+/// Says how many processes, threads and devices there are: `1 process, 3 threads, 2 devices`.
 pub fn places(counts: Counts) -> String {
     let Counts { processes, threads, devices } = counts;
     let all = [(processes, "process"), (threads, "thread"), (devices, "device")];
-    // Without devices, their number is left out. With devices, numbers of 0 processes or threads are left out.
+    // If there are no devices, they are not mentioned. If there are devices, missing processes or
+    // threads are not mentioned.
     let is_shown = |number: usize, word| match word {
         "device" => number > 0,
         _ => number > 0 || devices == 0,
@@ -167,8 +169,8 @@ pub fn places(counts: Counts) -> String {
     shown.map(|(number, word)| plural(number as u128, word)).collect::<Vec<_>>().join(", ")
 }
 
-/// The time between the first and the last snapshot of `run`. `None` if the recording did not
-/// finish.
+/// Returns the time between the first and the last snapshot of `run`. `None` if the recording did
+/// not finish.
 fn duration_ns(manifest: &Manifest) -> Option<u64> {
     if manifest.state != State::Finished {
         return None;
@@ -177,7 +179,7 @@ fn duration_ns(manifest: &Manifest) -> Option<u64> {
     times().max()?.checked_sub(times().min()?).filter(|ns| *ns > 0)
 }
 
-/// The program and its arguments, quoted where a shell would need it.
+/// Returns the program and its arguments, quoted where a shell would need quotes.
 pub fn command(manifest: &Manifest) -> String {
     let quoted = manifest.command.iter().map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
@@ -189,7 +191,7 @@ pub fn command(manifest: &Manifest) -> String {
     visible(&quoted.collect::<Vec<_>>().join(" ")).into_owned()
 }
 
-/// How the program ended.
+/// Says how the program ended.
 fn ending(profile: &Profile) -> String {
     match profile.manifest.exit {
         None if profile.manifest.origin == Origin::Session => "recorded by a session".to_owned(),
@@ -202,7 +204,8 @@ fn ending(profile: &Profile) -> String {
     }
 }
 
-/// The counters' names. Groups, whose counters are read together, are separated by `|`.
+/// Returns the names of the counters. Groups of counters that are read together are separated by
+/// `|`.
 fn counters(profile: &Profile) -> String {
     let all = &profile.manifest.counters;
     let groups = profile.groups.all().iter().map(|group| {
@@ -214,7 +217,7 @@ fn counters(profile: &Profile) -> String {
     if text.is_empty() { "none (timing only)".to_owned() } else { text }
 }
 
-/// The facts of the manifest. They are also the head of an export.
+/// The facts in the manifest, which are also the head of an export.
 #[derive(Serialize)]
 pub struct ProfileHead<'a> {
     program_version: &'a str,
@@ -244,12 +247,12 @@ pub struct ProfileHead<'a> {
     labels: &'a BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     series: Option<&'a Place>,
-    /// The profiles that were merged.
+    /// The members of a merged profile.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     members: Vec<MemberHead<'a>>,
 }
 
-/// A profile that was merged.
+/// A member of a merged profile.
 #[derive(Serialize)]
 struct MemberHead<'a> {
     profile: &'a str,
@@ -267,7 +270,7 @@ struct ClockOut {
     steps_ns: Option<StepsOut>,
 }
 
-/// The steps of the clock: the smallest and the typical one, the largest ones of all processes.
+/// The smallest and the typical step of the clock. Each is the largest one of all processes.
 #[derive(Serialize)]
 struct StepsOut {
     smallest: f64,

@@ -1,5 +1,5 @@
-//! What holds a program back, in sentences: for `explain`, for the last line of a report, and for the
-//! page.
+//! Describes in sentences what limits a program, for `explain`, for the last line of a report, and
+//! for the page.
 
 use analysis::{By, Fired, Rule, Sites, Summary, rules, sites_as};
 use profile::Profile;
@@ -8,13 +8,15 @@ use super::overview::Overview;
 use crate::view::labels::labels;
 use crate::view::units::{grouped, number, percent, plural, shorten, time};
 
-/// Longer names of ops are shortened, so that a sentence has two lines of 80 columns.
+/// Names of ops that are longer than this are shortened, so that a sentence fits into two lines of
+/// 80 columns.
 const NAME: usize = 40;
-/// With more calls than this, a report does not read them once more to look at dispatches.
+/// If a profile has more calls than this, a report does not read all calls a second time to look at
+/// dispatches.
 const MOST_CALLS: u64 = 2_000_000;
 
-/// The rules that hold, the one with the most at stake first. Reads all calls once more if the profile has
-/// dispatches. `summary` is one by op without a filter.
+/// Returns the rules that hold; the rule that can save the most time comes first. Reads all calls
+/// once more if the profile has dispatches. `summary` is a summary by op without a filter.
 pub fn fired(profile: &Profile, summary: &Summary) -> Vec<Fired> {
     let dispatches = summary.dispatches.is_some_and(|n| n > 0)
         || summary.rows.iter().any(|row| row.dispatches.is_some());
@@ -32,7 +34,8 @@ pub fn is_whole(overview: &Overview<'_>) -> bool {
         && overview.skip_ms == 0.0
 }
 
-/// The rule with the most at stake, in one sentence, for a report of all ops. `None` if none holds.
+/// Returns a sentence about the rule that can save the most time, for a report of all ops. `None`
+/// if no rule holds.
 pub fn most(overview: &Overview<'_>) -> Option<String> {
     if !is_whole(overview) || overview.summary.calls == 0 {
         return None;
@@ -41,7 +44,8 @@ pub fn most(overview: &Overview<'_>) -> Option<String> {
     all.first().map(|first| finding(overview.profile, first))
 }
 
-/// The finding, without the advice: `…; changing that can save at most 31 % of the wall time`.
+/// Describes the finding without the advice: `…; changing that can save at most 31 % of the wall
+/// time`.
 pub fn finding(profile: &Profile, fired: &Fired) -> String {
     let what = match fired.rule {
         Rule::Between { dispatches, mean_gap_ns, mean_ns } => format!(
@@ -116,7 +120,8 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
         }
     };
     match fired.rule {
-        // A fault takes at least what is assumed, so that is not the most that can be saved.
+        // The assumed cost of a fault is its least cost, so it gives no upper limit of what can be
+        // saved.
         Rule::FreshMemory { .. } => what,
         _ => format!(
             "{what}; changing that can save at most {} of the wall time",
@@ -125,7 +130,7 @@ pub fn finding(profile: &Profile, fired: &Fired) -> String {
     }
 }
 
-/// The advice.
+/// Returns the advice for a rule.
 pub fn advice(rule: &Rule) -> &'static str {
     match rule {
         Rule::Between { .. } => {
@@ -153,7 +158,7 @@ pub fn advice(rule: &Rule) -> &'static str {
     }
 }
 
-/// The name by which JSON calls a rule.
+/// Returns the name of a rule in JSON.
 pub fn rule_name(rule: &Rule) -> &'static str {
     match rule {
         Rule::Between { .. } => "between_dispatches",

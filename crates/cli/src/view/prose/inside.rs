@@ -1,4 +1,4 @@
-//! How one looks inside of the function that takes most of the time, in a sentence for the end of a report.
+//! Says at the end of a report how to look inside of the function that takes most of the time.
 
 use analysis::Summary;
 use profile::Profile;
@@ -6,11 +6,11 @@ use profile::Profile;
 use crate::terminal::visible;
 use crate::view::units::{percent, shorten};
 
-/// Longer names are shortened.
+/// Names that are longer than this are shortened.
 const NAME: usize = 60;
 
-/// `None` if no function takes most of the time, if nothing is known about how one would look inside of it, or if
-/// its loops may be in the profile already. `summary` is one by op without a filter.
+/// Returns the sentence. `None` if no function takes most of the time, or if the profile may have
+/// its loops already. `summary` is a summary by op without a filter.
 pub fn text(profile: &Profile, summary: &Summary, has_loops: bool) -> Option<String> {
     let most = summary.dominant(profile).filter(|_| !has_loops)?;
     let op = profile.ops.get(most.op)?;

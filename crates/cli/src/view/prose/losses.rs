@@ -1,4 +1,4 @@
-//! Losses, as every view prints them.
+//! Prints losses, in the same way for every view.
 
 use std::io::{self, Write};
 
@@ -11,7 +11,7 @@ use crate::terminal::{Style, say};
 use crate::view::units::grouped;
 use crate::view::wrap::wrapped;
 
-/// The meaning of the loss's error number, if it has one.
+/// Returns the meaning of the loss's error number, if it has one.
 pub fn errno_text(loss: &LossCount) -> Option<String> {
     loss.errno.map(|errno| match model::errno::kernel_only(errno) {
         Some((name, meaning)) => format!("{name}: {meaning} (os error {errno})"),
@@ -19,8 +19,8 @@ pub fn errno_text(loss: &LossCount) -> Option<String> {
     })
 }
 
-/// The losses sorted by severity, the worst first. Equal ones keep the order of the table of
-/// losses.
+/// Returns the losses sorted by severity; the worst come first. Losses of equal severity keep their
+/// order.
 pub fn by_severity(losses: &[LossCount]) -> Vec<&LossCount> {
     let mut sorted: Vec<&LossCount> = losses.iter().collect();
     sorted.sort_by_key(|loss| std::cmp::Reverse(severity(loss)));
@@ -38,7 +38,7 @@ pub fn severity(loss: &LossCount) -> Severity {
     loss.severity()
 }
 
-/// Like [`print`], but the losses that change no number share one line, which only names them.
+/// Like [`print`], but all losses that change no number share one line, which only names them.
 pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     let is_note = |loss: &LossCount| severity(loss) == Severity::Note;
     let (notes, others): (Vec<_>, Vec<_>) = losses.iter().cloned().partition(is_note);
@@ -53,7 +53,7 @@ pub fn print_brief(out: &mut impl Write, losses: &[LossCount], width: usize) -> 
     }
 }
 
-/// Writes a paragraph for each loss, the worst first.
+/// Prints a paragraph for each loss; the worst come first.
 pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Result<()> {
     for loss in by_severity(losses) {
         let errno = errno_text(loss).map_or(String::new(), |text| format!(" ({text})"));
@@ -72,7 +72,7 @@ pub fn print(out: &mut impl Write, losses: &[LossCount], width: usize) -> io::Re
     Ok(())
 }
 
-/// The losses for JSON, the worst first.
+/// Returns the losses for JSON; the worst come first.
 pub fn losses_out(losses: &[LossCount]) -> Vec<impl Serialize + use<>> {
     by_severity(losses).into_iter().map(loss).collect()
 }
@@ -92,7 +92,7 @@ fn loss(loss: &LossCount) -> impl Serialize + use<> {
 mod tests {
     use super::*;
 
-    /// The C library says "Unknown error" for numbers that only the kernel has.
+    /// The C library has only "Unknown error" for numbers that are used inside of the kernel.
     #[test]
     fn error_numbers_have_a_text() {
         let text = |errno| {

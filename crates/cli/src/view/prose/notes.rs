@@ -1,5 +1,5 @@
-//! Notes below a report: what a reader should know besides the numbers, and why a profile may have
-//! no calls.
+//! Writes notes below a report: what a reader should know besides the numbers, and why a profile
+//! may have no calls.
 
 use std::borrow::Cow;
 
@@ -49,7 +49,7 @@ fn contradictions(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Describes the contradictions.
+/// Describes the kind of a contradiction.
 pub fn words(what: Contradiction) -> &'static str {
     match what {
         Contradiction::NothingLeft => "in most calls, more than there was",
@@ -62,7 +62,8 @@ pub fn words(what: Contradiction) -> &'static str {
     }
 }
 
-/// What is shown of hosts that have shapes only if asked, and were not asked: `the ops of PyTorch`.
+/// Returns the words for ops of a host that records shapes only if the user asks for them, and for
+/// which no shapes were recorded: `the ops of PyTorch`.
 pub fn without_shapes(profile: &Profile) -> Option<&str> {
     let ops = profile.ops.all().iter();
     let of_host = ops.map(|op| (op, profile.ops.host_of(op)));
@@ -74,7 +75,7 @@ pub fn without_shapes(profile: &Profile) -> Option<&str> {
     all.first().filter(|_| !known).map(|(_, host)| &*host.ops)
 }
 
-/// What a reader should know about this profile besides its numbers.
+/// Returns what a reader should know about this profile besides its numbers.
 pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     let manifest = &overview.profile.manifest;
     let mut notes = Vec::new();
@@ -161,7 +162,8 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
     notes
 }
 
-/// Why calls of the hosts that were seen may be missing: the sentence of each host, once.
+/// Returns the reasons why calls of the seen hosts may be missing. Each host has a sentence, and
+/// equal sentences are returned once.
 pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
     for host in profile.processes.iter().flat_map(|process| process.seen_hosts()) {
@@ -173,7 +175,8 @@ pub fn hosts_without_calls(profile: &Profile, which: impl Fn(&Host) -> bool) -> 
     reasons
 }
 
-/// Joins the sentences of hosts, of which there may be many: the first three, and the number of the others.
+/// Joins words or sentences, of which there may be many: the first three, and the number of the
+/// others.
 pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
     const MOST: usize = 3;
     let mut named: Vec<Cow<'_, str>> =
@@ -184,8 +187,8 @@ pub fn some_of<T: AsRef<str>>(all: Vec<T>) -> String {
     named.join(" and ")
 }
 
-/// Why no op of Python was recorded, if the command says so: Python was told not to run the
-/// `sitecustomize` that connects TVM and PyTorch.
+/// Explains why no Python op was recorded, if the command line has a Python option that skips the
+/// `sitecustomize` with which TVM and PyTorch are connected.
 pub fn isolated_python(command: &[String]) -> Option<String> {
     let is_python = |word: &String| {
         let name = word.rsplit('/').next().unwrap_or_default();
@@ -216,9 +219,9 @@ fn isolating_option(words: &[String]) -> Option<char> {
         for (at, letter) in letters.char_indices() {
             match letter {
                 'I' | 'E' | 'S' => return Some(letter),
-                // The rest is the program's.
+                // The remaining arguments belong to the program.
                 'c' | 'm' => return None,
-                // The value is the rest of the word, or the next word.
+                // The option's value is the rest of this word, or the next word.
                 'W' | 'X' => {
                     if at + 1 == letters.len() {
                         words.next();
@@ -232,7 +235,7 @@ fn isolating_option(words: &[String]) -> Option<char> {
     None
 }
 
-/// Why there may be no calls: what is known for certain, or guesses if nothing is.
+/// Returns reasons why there may be no calls: those that are certain, or else the likely ones.
 pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
     let profile = overview.profile;
     let manifest = &profile.manifest;
@@ -261,7 +264,7 @@ pub fn reasons(overview: &Overview<'_>) -> Vec<String> {
         Some(Loss::CallCutShort) => true,
         // With these losses, the calls themselves are still recorded.
         Some(Loss::CounterOpenFailed | Loss::CounterReadFailed | Loss::DescriptorLost) => false,
-        // These losses have nothing to do with calls.
+        // These losses are not about calls.
         Some(Loss::TornTrack | Loss::TrackOverrun | Loss::TrackReadFailed) => false,
         _ => loss.severity() == Severity::Missing,
     };

@@ -1,5 +1,5 @@
-//! A profile, what was found in it, and what was asked for: the input for the text above and below
-//! a table.
+//! The input for the text above and below a table: a profile, the sums over it, and what the user
+//! asked for.
 
 use analysis::{By, Summary, TracksSummary};
 use model::metric::Bound;
@@ -9,13 +9,13 @@ use profile::Profile;
 #[derive(Clone, Copy)]
 pub struct Overview<'a> {
     pub profile: &'a Profile,
-    /// The sums over its calls.
+    /// The sums over the profile's calls.
     pub summary: &'a Summary,
-    /// The summary of its time series.
+    /// The summary of the profile's time series.
     pub tracks: &'a TracksSummary,
     /// The kind of the rows.
     pub by: By,
-    /// Only ops whose name matches this are shown.
+    /// Only ops whose name matches this pattern are shown.
     pub filter: Option<&'a str>,
     /// Only activities of this kind, on this device and on this stream are shown.
     pub places: [Option<&'a str>; 3],
@@ -28,7 +28,8 @@ pub struct Overview<'a> {
     pub metrics: &'a [Bound],
 }
 
-/// The name of what a row stands for. It is also the name of the column with the rows' names.
+/// Returns the name of what a row stands for, which is also the name of the column with the rows'
+/// names.
 pub fn name_of(by: By) -> &'static str {
     match by {
         By::Op | By::OpInProcess => "op",

@@ -1,4 +1,4 @@
-//! Threads from which the kernel took the CPU while they were in calls, in a sentence.
+//! Describes threads from which the kernel took the CPU while they were in calls.
 
 use analysis::Summary;
 use profile::Profile;
@@ -7,12 +7,13 @@ use super::overview::Overview;
 use crate::view::labels::{process_label, thread_label};
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// Which thread was preempted, how often, and what that did to durations. `None` if none was often.
+/// Returns a sentence about the thread that was preempted most: how often, and what that did to
+/// durations. `None` if no thread was preempted often.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     text_of(overview.profile, overview.summary, "durations")
 }
 
-/// Like [`text`]; `times` says whose times these are.
+/// Like [`text`]; `times` are the words for the times that are affected.
 pub fn text_of(profile: &Profile, summary: &Summary, times: &str) -> Option<String> {
     let all = summary.preempted(profile);
     let most = all.first()?;

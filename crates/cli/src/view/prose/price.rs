@@ -9,17 +9,18 @@ use super::overview::Overview;
 use crate::object::object;
 use crate::view::units::{grouped, number, percent, plural, time};
 
-/// If recording cost at least this part of the program's processor time, the head of a report says so.
+/// The head of a report mentions the cost of recording if it was at least this part of the
+/// program's processor time.
 const WORTH_SAYING: f64 = 0.05;
-/// The budget that the line recommends then.
+/// The budget that this line recommends.
 const BUDGET: &str = "--budget 2%";
 
 fn of_all(overview: &Overview<'_>) -> Option<Price> {
     Price::of(&overview.summary.probes, overview.profile.bracketed_calls())
 }
 
-/// One line for the head of a view, if recording changed the program noticeably and no budget
-/// limited it.
+/// Returns a line for the head of a view, if recording cost the program noticeable time and no
+/// budget limited it.
 pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
     if profile.manifest.budget.is_some() {
         return None;
@@ -29,7 +30,8 @@ pub fn warning(profile: &Profile, costs: &[ProbeCost]) -> Option<String> {
 
 fn too_much(totals: &Price) -> Option<String> {
     let Some(of_program) = totals.of_program else {
-        // The estimate exceeds what the program used in all.
+        // The estimate is higher than all processor time that was used, so it cannot be stated as a
+        // part.
         return totals.of_used.filter(|part| *part > 0.5).map(|_| {
             format!(
                 "recording took nearly all of the processor time, about {} ({BUDGET} limits it)",
@@ -47,12 +49,12 @@ fn too_much(totals: &Price) -> Option<String> {
     })
 }
 
-/// The cost in one line.
+/// Returns the cost in one line.
 pub fn line(overview: &Overview<'_>) -> String {
     line_of(overview.profile, &overview.summary.probes)
 }
 
-/// The cost of recording in one line, for a view without a summary of calls.
+/// Returns the cost of recording in one line, for a view without a summary of calls.
 pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
     match Price::of(costs, profile.bracketed_calls()) {
         None => UNKNOWN.to_owned(),
@@ -60,7 +62,7 @@ pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
     }
 }
 
-/// The cost in one line that names no option.
+/// Returns the cost in one line that does not mention an option.
 pub fn whole(overview: &Overview<'_>) -> String {
     of_all(overview).map_or_else(|| UNKNOWN.to_owned(), |totals| in_short(&totals))
 }
@@ -69,7 +71,7 @@ const UNKNOWN: &str = "not calibrated, so what recording cost is unknown";
 
 fn in_short(totals: &Price) -> String {
     let share = match (totals.of_program, totals.cpu_ns) {
-        // The share is a part of the processor time that the program used without the recorder.
+        // The share is relative to the processor time that the program used without the recorder.
         (Some(more), _) if more.value > 0.0 => {
             let alone = time(totals.total.value / more.value);
             format!(", {} more than the {alone} of the program", percent(more.value))
@@ -86,7 +88,7 @@ fn in_short(totals: &Price) -> String {
     format!("about {ns} of processor time{share}{by_steps}")
 }
 
-/// The cost in one paragraph.
+/// Returns the cost in one paragraph.
 pub fn text(overview: &Overview<'_>) -> String {
     let summary = overview.summary;
     let mut text = text_of(overview.profile, &summary.probes);
@@ -96,7 +98,7 @@ pub fn text(overview: &Overview<'_>) -> String {
     text
 }
 
-/// The cost of recording, for a view without a summary of calls.
+/// Returns the cost of recording in one paragraph, for a view without a summary of calls.
 pub fn text_of(profile: &Profile, costs: &[ProbeCost]) -> String {
     let mut text = match Price::of(costs, profile.bracketed_calls()) {
         None => "not calibrated, so their cost is unknown".to_owned(),
@@ -180,7 +182,8 @@ fn cost_text(totals: &Price) -> String {
     format!("about {}{}: {}", range(totals.total), share_text(totals), parts.join(", "))
 }
 
-/// `12.3 ms (10.1 ms to 14.2 ms)`; only the value if the ends print like it.
+/// Prints a value with its range, `12.3 ms (10.1 ms to 14.2 ms)`, or only the value if the ends
+/// have the same text.
 fn range(ns: Estimate) -> String {
     let [value, low, high] = [ns.value, ns.low.max(0.0), ns.high].map(time);
     match low == value && high == value {
@@ -189,8 +192,9 @@ fn range(ns: Estimate) -> String {
     }
 }
 
-/// The cost as a share of the program's processor time. If nothing is left of that, the cost is stated
-/// without a share: the probes of the calls were then faster than those of the calibration.
+/// Returns the cost as a share of the program's processor time. If the cost is as large as all
+/// processor time, it has no share: the probes were then faster during the calls than in the
+/// calibration.
 fn share_text(totals: &Price) -> String {
     let of_dispatches = match totals.of_dispatches {
         Some(share) => format!(" ({} of the time in calls)", percent(share.value)),
@@ -212,7 +216,7 @@ fn share_text(totals: &Price) -> String {
     }
 }
 
-/// Why a metric is `null` in JSON.
+/// Returns the reason why a metric is `null` in JSON.
 pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     match hidden {
         Hidden::Counter { counter, empty_share } => {
@@ -228,9 +232,9 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     }
 }
 
-/// `probe` in the report's JSON. The numbers without a range are the values of `parts`, which have ranges;
-/// all are in ns, and null if they are not known. `run_cpu_ns` is the processor time of `run` itself, which
-/// is not part of the cost.
+/// Writes `probe` of the report's JSON. The numbers without a range are the values of those in
+/// `parts`, which have ranges. All are in ns, and null if they are not known. `run_cpu_ns` is the
+/// processor time of `run` itself, which is not part of the cost.
 fn probe_out(
     totals: &Price,
     run_cpu_ns: Option<u64>,
@@ -243,7 +247,7 @@ fn probe_out(
         of_calls: totals.of_calls,
         only_counted: totals.only_counted,
         total_ns: totals.total.value,
-        // Null if no call was timed; so is the next member.
+        // This member and the next one are null if no call was timed.
         per_call_ns: timed(totals.per_call_ns()),
         calibrated_per_call_ns: timed(totals.calibrated_per_call_ns()),
         probes_ns: totals.probes.value,
@@ -275,25 +279,25 @@ fn probe_out(
     }
 }
 
-/// The cost of all processes together.
+/// Writes the cost of all processes together.
 pub fn json_of_all(overview: &Overview<'_>) -> Option<impl Serialize + use<>> {
     let run_cpu_ns = overview.profile.manifest.run_cpu_ns;
     of_all(overview).map(|totals| probe_out(&totals, run_cpu_ns, None))
 }
 
-/// The cost of these processes, of which all recorded `of_calls`.
+/// Writes the cost of these processes, which recorded `of_calls` calls in all.
 pub fn json_of_costs(costs: &[ProbeCost], of_calls: u64) -> Option<impl Serialize + use<>> {
     Price::of(costs, of_calls).map(|totals| probe_out(&totals, None, None))
 }
 
-/// The cost of one process.
+/// Writes the cost of one process.
 pub fn json_of(overview: &Overview<'_>, process: usize) -> Option<impl Serialize + use<>> {
     let cost = overview.summary.probes.iter().find(|p| p.process == process)?;
     let empty = (cost.calls > 0).then_some((overview.profile, &cost.empty_call));
     Some(probe_out(&Price::of([cost], cost.of_calls)?, None, empty))
 }
 
-/// The recorded values of an empty call of a process.
+/// Writes the recorded values of an empty call of a process.
 pub fn empty_out(profile: &Profile, empty: &EmptyCall) -> impl Serialize + use<> {
     object! {
         duration_ns: profile.timeline.duration_ns(empty.ticks),
@@ -356,7 +360,7 @@ mod tests {
         assert_eq!(unknown, " of processor time (50.0 % of the time in calls)");
     }
 
-    /// The line names a budget only where one helps.
+    /// The line recommends a budget only if a budget would help.
     #[test]
     fn the_head_says_when_recording_cost_more_than_a_twentieth() {
         let line = too_much(&totals(Some(0.08), 0.06, None)).unwrap();

@@ -1,4 +1,4 @@
-//! The ranks of a distributed job in views.
+//! Shows the ranks of a distributed job in views.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use profile::Profile;
 use crate::failure::Failure;
 use crate::view::units::plural;
 
-/// What to do if a profile has no ranks.
+/// The hint for a profile without ranks.
 pub const ORIGIN: &str = "ranks come from torchrun, mpirun or srun, or from `run --rank N`";
 
 /// `--rank`.
@@ -23,7 +23,7 @@ impl RankArgs {
         self.rank
     }
 
-    /// Leaves the chosen rank in the profile.
+    /// Removes all ranks from the profile except the chosen one.
     ///
     /// # Errors
     /// The profile has no such rank.
@@ -31,10 +31,10 @@ impl RankArgs {
         self.rank.map_or(Ok(()), |rank| keep(profile, rank))
     }
 
-    /// Refuses to show activities of the chosen rank if those of other ranks are among them.
+    /// Fails if activities of the chosen rank cannot be separated from those of other ranks.
     ///
     /// # Errors
-    /// The rank shares its recording with others.
+    /// The rank shares its recording with other ranks.
     pub fn refuse_shared(&self, profile: &Profile) -> Result<(), Failure> {
         match self.rank.filter(|rank| profile.shares_recording(*rank)) {
             None => Ok(()),
@@ -47,7 +47,7 @@ impl RankArgs {
     }
 }
 
-/// Leaves one rank in the profile.
+/// Removes all ranks from the profile except `rank`.
 ///
 /// # Errors
 /// The profile has no such rank.
@@ -63,7 +63,7 @@ pub fn keep(profile: &mut Profile, rank: u32) -> Result<(), Failure> {
     })
 }
 
-/// The line above a report that says which ranks there are; `None` without ranks.
+/// Returns the line above a report that says which ranks there are; `None` if there are none.
 pub fn line(profile: &Profile) -> Option<String> {
     let known = profile.known_ranks();
     let sizes = profile.processes.iter().filter_map(|process| process.job?.size);
@@ -84,7 +84,7 @@ pub fn line(profile: &Profile) -> Option<String> {
     })
 }
 
-/// `0-2, 5`.
+/// Prints ranks as ranges: `0-2, 5`.
 fn ranges(ranks: &BTreeSet<u32>) -> String {
     let mut all: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {

@@ -1,4 +1,4 @@
-//! What the words in parentheses after names mean.
+//! Explains the words in parentheses after names.
 
 use analysis::Key;
 use profile::{Profile, Role};
@@ -16,7 +16,7 @@ const KNOWN: [(Role, &str, &str); 4] = [
     (Role::Task, "(task): ", "what one thread did of such a region"),
 ];
 
-/// The words that the names of these rows have, and what they mean.
+/// Returns the words in parentheses after the names of these rows, each with its meaning.
 pub fn roles(
     profile: &Profile,
     keys: impl Iterator<Item = Key>,

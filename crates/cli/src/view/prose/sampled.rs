@@ -1,5 +1,5 @@
-//! What views say about a run with a budget, in which all calls were counted and only some were
-//! timed. docs/sampling.md describes the columns and fields.
+//! Describes a run with a budget, in which all calls were counted and only some were timed.
+//! docs/sampling.md describes the columns and fields.
 
 use analysis::probe::Price;
 use analysis::{Estimate, Estimated, Row, SampledRow, Summary};
@@ -11,10 +11,12 @@ use crate::object::object;
 use crate::view::table::{Cells, Column, Value};
 use crate::view::units::{grouped, percent, plural};
 
-/// The line at the head of a report: the budget, and how many calls were timed. `None` without a budget.
+/// Returns lines for the head of a report: the budget, and how many calls were timed. Empty without
+/// a budget.
 pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)> {
     let Some(run) = &summary.sampled else { return Vec::new() };
-    // If the cost of recording is known, the line about it already names the budget.
+    // The recorder's own account is only printed if the cost of recording is not known, because
+    // otherwise a line about the cost is printed.
     let own = run.price.filter(|_| summary.probes.is_empty());
     let price = own.map_or_else(String::new, |price| {
         format!("; recording took {} by its own account", percent(price))
@@ -42,8 +44,8 @@ pub fn head(profile: &Profile, summary: &Summary) -> Vec<(&'static str, String)>
     [Some(budget), steps(profile, summary, run.budget)].into_iter().flatten().collect()
 }
 
-/// The line about the steps of a program, if a host announced its ops only in some of them; otherwise about
-/// the cost of announcing them in all steps.
+/// Returns a line about the steps of a program. If a host announced its ops only in some of the
+/// steps, the line says in which; otherwise it is about the cost of announcing ops in all steps.
 fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static str, String)> {
     let known = profile.processes.iter().filter_map(|process| process.steps);
     let (mut all, mut away, mut cut) = (0u64, 0u64, 0u64);
@@ -91,8 +93,8 @@ fn steps(profile: &Profile, summary: &Summary, budget: f64) -> Option<(&'static 
     ))
 }
 
-/// Explains what the values of a sample mean and what they do not; `None` if all calls were timed, or none
-/// was.
+/// Explains what the values of a sample mean and what they do not mean. `None` if all calls were
+/// timed, or no call was.
 pub fn limits(summary: &Summary) -> Option<&'static str> {
     let all = &summary.sampled.as_ref()?.all;
     let some = all.timed > 0 && Some(all.timed) != all.calls;
@@ -124,14 +126,15 @@ pub fn limits(summary: &Summary) -> Option<&'static str> {
     })
 }
 
-/// How well the time in calls together is known; `None` if it is exact or not known at all.
+/// Returns the margin of the time in all calls together; `None` if the time is exact or not known
+/// at all.
 pub fn margin_together(overview: &Overview<'_>) -> Option<String> {
     let total = overview.summary.sampled.as_ref()?.all.total?;
     margin(&total).map(margin_text)
 }
 
-/// Half of the interval as a part of the value; infinity if that is not known, `None` if the value
-/// is exact.
+/// Returns half of the interval as a part of the value; infinity if the interval is not known,
+/// `None` if the value is exact.
 pub fn margin(estimated: &Estimated) -> Option<f64> {
     match estimated.interval {
         Some(interval) if interval.is_exact() => None,
@@ -139,17 +142,18 @@ pub fn margin(estimated: &Estimated) -> Option<f64> {
     }
 }
 
-/// How well an estimate is known; empty if it is exact.
+/// Returns the margin of an estimate as text; empty if the estimate is exact.
 pub fn margin_of(estimated: &Estimated) -> String {
     margin(estimated).map_or_else(String::new, margin_text)
 }
 
-/// `~` before a number of calls that is an estimate.
+/// Returns `~` if a number of calls is an estimate.
 pub fn about(by_steps: Option<&Estimated>) -> &'static str {
     if by_steps.is_some() { "~" } else { "" }
 }
 
-/// ` ±4 %`; above 100 %, the exact number would say nothing.
+/// Prints a margin: ` ±4 %`. Above 100 %, the number itself would say nothing, so it is not
+/// printed.
 pub fn margin_text(part: f64) -> String {
     match part * 100.0 {
         p if !p.is_finite() => " ±?".to_owned(),
@@ -180,8 +184,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
             let part = |found: &Option<Estimated>| found.map(|share| Value::Part(share.value));
             column.cells = Cells::Stored(found.iter().map(part).collect());
         }
-        // If brackets are subtracted from a cell, its interval includes their uncertainty, and only that
-        // interval is printed.
+        // If a cell's value has brackets subtracted, its interval includes the uncertainty of the
+        // brackets, and only that interval is printed.
         let margins = column.cells.stored().iter_mut().zip(&found).map(|(cell, found)| {
             let of_sample = margin(found.as_ref()?)?;
             let Some(Value::Estimated(_, all, with_interval)) = cell else {
@@ -221,8 +225,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     if let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches") {
         column.csv_only |= column.cells.iter().all(|cell| cell.is_none());
     }
-    // Metrics are computed from the calls whose counters were read, so all of them are partial.
-    // By CPU, counters are not known at all.
+    // A metric is computed only from the calls whose counters were read, so every metric would be
+    // marked as partial. By CPU, counters are not known at all.
     let by_cpu = sampled.iter().any(|row| row.calls.is_none());
     let partial = columns.iter_mut().filter(|column| column.hidden.is_some() || by_cpu);
     partial.for_each(|column| column.coverage = None);
@@ -269,7 +273,8 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
                 Some(Value::Estimated(_, all, _)) => Some(*all),
                 _ => None,
             };
-            // A value from which the brackets are subtracted has an interval of its own.
+            // A value from which brackets are subtracted has its own interval, which is used
+            // instead.
             let interval = |(at, row): (usize, &SampledRow)| {
                 let of_sample = of(row)?.interval?;
                 Some(shown(at).unwrap_or(of_sample))
@@ -300,7 +305,7 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     columns.push(Column::for_programs("effective_calls", effective.collect()));
 }
 
-/// Marks numbers of calls that are estimates.
+/// Marks the numbers of calls that are estimates.
 fn by_steps(sampled: &[SampledRow], columns: &mut [Column]) {
     let Some(column) = columns.iter_mut().find(|column| column.name == "calls") else { return };
     if sampled.iter().all(|row| row.by_steps.is_none()) {
@@ -315,7 +320,7 @@ fn by_steps(sampled: &[SampledRow], columns: &mut [Column]) {
     column.margin = Some(margins.collect());
 }
 
-/// An estimate in JSON. Without a known interval, its ends are null.
+/// An estimate in JSON. If its interval is not known, the ends are null.
 #[derive(Serialize)]
 pub struct EstimatedOut {
     value: f64,
@@ -324,7 +329,7 @@ pub struct EstimatedOut {
 }
 
 impl EstimatedOut {
-    /// The estimate in another unit.
+    /// Returns the estimate in another unit.
     pub fn new(estimated: Estimated, factor: f64) -> Self {
         let estimated = estimated.times(factor);
         Self {
@@ -351,7 +356,7 @@ pub struct SampledOut {
 }
 
 impl SampledOut {
-    /// The estimates for a row, or for a whole run.
+    /// Returns the estimates for a row, or for a whole run.
     pub fn new(profile: &Profile, row: &SampledRow) -> Self {
         let ns = profile.timeline.ns_per_tick();
         Self {
@@ -367,14 +372,14 @@ impl SampledOut {
     }
 }
 
-/// The estimates for a sampled run as a whole; `None` without a budget.
+/// Returns the estimates for a run with a budget as a whole; `None` without a budget.
 pub fn json(overview: &Overview<'_>) -> Option<impl Serialize> {
     let run = overview.summary.sampled.as_ref()?;
     let all = SampledOut { share: None, ..SampledOut::new(overview.profile, &run.all) };
     Some(object! { budget: run.budget, price: run.price, ..all: all })
 }
 
-/// The estimates of a row's counter; `None` without a budget, and without a value.
+/// Returns the estimates for a row's counter; `None` without a budget or without a value.
 pub fn counter(row: &Row, counter: usize) -> Option<impl Serialize> {
     let counter = row.sampled.as_ref()?.counters.get(counter).copied().flatten()?;
     Some(object! {

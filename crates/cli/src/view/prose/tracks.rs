@@ -1,4 +1,4 @@
-//! Time series in a report: a small table for people, and the same numbers as JSON.
+//! Prints time series in a report: a small table for people, and the same numbers as JSON.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::view::units::{bytes, grouped, number, percent, time};
 /// At most this many series are listed; the others are only counted.
 pub const LISTED: usize = 32;
 
-/// Every series of the profile.
+/// Writes every series of the profile.
 pub fn json(overview: &Overview<'_>) -> Vec<impl Serialize> {
     let all = overview.tracks.series.iter();
     all.filter_map(|summary| out(overview.profile, summary)).collect()
@@ -71,7 +71,7 @@ fn out(profile: &Profile, summary: &SeriesSummary) -> Option<impl Serialize> {
     Some(result)
 }
 
-/// The unit of a rate of this unit per second.
+/// Returns the unit of a rate: this unit per second.
 fn rate_unit(unit: &str) -> String {
     match unit {
         "J" => "W".to_owned(),
@@ -80,8 +80,8 @@ fn rate_unit(unit: &str) -> String {
     }
 }
 
-/// The rows of the table: track, scope, total, mean, lowest, highest, number of samples. The flag
-/// says whether the total is an estimate.
+/// Returns the rows of the table: track, scope, total, mean, lowest, highest, number of samples.
+/// The flag says whether the total is an estimate.
 pub fn rows(overview: &Overview<'_>) -> Vec<([String; 7], bool)> {
     let dash = || "–".to_owned();
     let scopes: Vec<ScopeNames<'_>> = overview.profile.tracks.iter().map(ScopeNames::of).collect();
@@ -137,13 +137,13 @@ fn amount(value: f64, unit: &str) -> String {
 fn per_second(rate: f64, series: &Series) -> String {
     match series.unit.as_str() {
         "J" => format!("{} W", number(rate)),
-        // Nanoseconds per second: a clock has the rate 1.
+        // The unit is nanoseconds per second: a clock has the rate 1.
         "ns" => format!("{}/s", time(rate)),
         unit => format!("{}/s", amount(rate, unit)),
     }
 }
 
-/// How regular the samples were. Empty if no series was sampled at a fixed interval.
+/// Says how regular the samples were. Empty if no series was sampled at a fixed interval.
 pub fn evenness(overview: &Overview<'_>) -> String {
     let sampled = || {
         overview.tracks.series.iter().filter_map(|summary| {

@@ -1,4 +1,4 @@
-//! What the kernel counted for threads, in calls and between them, as text and as JSON.
+//! Shows what the kernel counted for threads, in calls and between them, as text and as JSON.
 
 use profile::Usage;
 use serde::Serialize;
@@ -7,8 +7,8 @@ use super::overview::Overview;
 use crate::view::labels::process_label;
 use crate::view::units::{grouped, plural, time};
 
-/// What the kernel counted for all threads, for the report's head. `None` if the profile has no
-/// such counts.
+/// Returns a text for the report's head about what the kernel counted for all threads. `None` if
+/// the profile has no such counts.
 pub fn text(overview: &Overview<'_>) -> Option<String> {
     let used = |process: Option<usize>| {
         let threads = overview.summary.threads.iter();
@@ -16,7 +16,8 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
         mine.filter_map(|t| t.usage)
             .fold((0u128, Usage::default()), |(n, sum), more| (n + 1, sum.plus(&more)))
     };
-    // As in the table of threads, and to the last reading of a thread's clocks.
+    // The processor time is the one in the table of threads, up to the last reading of each
+    // thread's clocks.
     let cpu_ns = |process: Option<usize>| -> f64 {
         let threads = overview.summary.threads.iter().filter(|t| t.usage.is_some());
         let mine = threads.filter(|t| process.is_none_or(|process| t.process == process));
@@ -34,7 +35,8 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     if processes.len() > 1 {
         for process in processes.iter().take(PROCESSES) {
             let label = process_label(overview.profile, *process);
-            // The process's threads may have none: it was killed, or the kernel refused.
+            // The threads of a process may have no counts, because the process was killed or the
+            // kernel refused them.
             let counted = match used(Some(*process)) {
                 (0, _) => "not known".to_owned(),
                 (_, used) => one(cpu_ns(Some(*process)), &used),
@@ -48,7 +50,7 @@ pub fn text(overview: &Overview<'_>) -> Option<String> {
     Some(text)
 }
 
-/// At most this many processes are listed one by one.
+/// At most this many processes are listed.
 const PROCESSES: usize = 4;
 
 fn one(cpu_ns: f64, used: &Usage) -> String {
@@ -62,7 +64,7 @@ fn one(cpu_ns: f64, used: &Usage) -> String {
     )
 }
 
-/// `usage` of a thread in JSON.
+/// The member `usage` of a thread or process in JSON.
 #[derive(Serialize)]
 pub struct UsageOut {
     of_ns: f64,
@@ -85,7 +87,7 @@ impl UsageOut {
         }
     }
 
-    /// The sum over all threads of a process.
+    /// Returns the sum over all threads of a process.
     pub fn of_process(overview: &Overview<'_>, process: usize) -> Option<Self> {
         let threads = overview.summary.threads.iter().filter(|t| t.process == process);
         let used = threads.filter_map(|t| t.usage).reduce(|sum, more| sum.plus(&more))?;

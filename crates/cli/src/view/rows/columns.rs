@@ -1,4 +1,4 @@
-//! The columns of a summary: the name of each row, its calls, times, counters and metrics.
+//! Makes the columns of a summary: the name of each row, its calls, times, counters and metrics.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::view::overview::name_of;
 use crate::view::sampled;
 use crate::view::table::{Cells, Column, Found, Quantity, Table, Value};
 
-/// The table of a summary, with its rows in the summary's order.
+/// Makes the table of a summary, with its rows in the summary's order.
 pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Table {
     let (metrics, by, raw) = (&options.metrics, options.by, summary.raw);
     let rows = &summary.rows;
@@ -34,7 +34,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     let with_interval = |ticks: Estimate| {
         Some(Value::Estimated(Quantity::Ns, ticks.times(line.ns_per_tick()), true))
     };
-    // Each pass repeats the calls of every op.
+    // If each pass repeats the calls of every op, values are means over the passes.
     let repeated = are_means(profile, by);
     let of_pass = |row: &Row| row.in_pass(passes(profile, by));
     let count = |n: u64| Value::Count(n.into());
@@ -56,7 +56,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     push(1, "calls", "calls", &|r| of_pass(r).calls.map(count));
     push(7, "dispatches", "dispatches", &|r| of_pass(r).dispatches.map(count));
-    // The total of a whole thread is its time in calls, beside its time between calls.
+    // In a table of whole threads, the total is a thread's time in calls, next to its time between
+    // calls.
     let is_whole = by == By::Thread && options.filter.is_none();
     let title = if is_whole { "in calls" } else { "total" };
     push(1, "total_ns", title, &|r| ns(of_pass(r).total));
@@ -66,7 +67,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
             Some(Value::Text(by_pass(r, |pass| pass.calls.to_string())))
         });
     }
-    // Calls that belong to no thread have no share of the time of threads.
+    // Calls that belong to no thread have no share of the threads' time.
     let of_thread = |r: &Row| !r.key.is_apart(profile);
     push(2, "self_ns", "self", &|r| ns(of_pass(r).own).filter(|_| of_thread(r)));
     push(2, "share", "share", &|r| {
@@ -90,8 +91,8 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     push(8, "cpus", "cpus", &|r| Some(Value::Count(r.cpus.len() as u128)));
     push(11, "min_ns", "min", &|r| ns(r.call(r.min)));
     push(11, "max_ns", "max", &|r| ns(r.call(r.max)));
-    // If no call contains another call, self time equals total time. So it does for a thread: the calls
-    // inside of its calls are its own.
+    // If no call contains another call, self time equals total time. In a table of threads it does
+    // so too, because the calls inside of a thread's calls are the thread's own.
     if (!summary.nested || by == By::Thread)
         && let Some(column) = columns.iter_mut().find(|column| column.name == "self_ns")
     {
@@ -115,7 +116,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     }
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let calls = |row: &Row| row.counters[i].map_or(0, |total| total.calls);
-        // A counter of one pass is not missing in the other passes.
+        // A counter that belongs to one pass is not missing in the calls of other passes.
         let of = |row: &Row| match counter.pass {
             Some(pass) => row.passes.get(pass as usize - 1).map_or(0, |pass| pass.calls),
             None => row.calls,
@@ -141,7 +142,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     if by == By::Thread { with_silent(profile, summary, table) } else { table }
 }
 
-/// Adds the threads that called nothing, which have processor time only.
+/// Adds the threads that called nothing. They have only processor time.
 fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table {
     table.names = Names::Shortened(THREAD_WIDTH);
     let several = summary.threads.windows(2).any(|two| two[0].process != two[1].process);
@@ -160,8 +161,8 @@ fn with_silent(profile: &Profile, summary: &Summary, mut table: Table) -> Table 
     table
 }
 
-/// Adds the columns of metrics: their values at this place, and for programs, at the end, how many calls
-/// have a value. Rows share the metrics with the columns, so that a cell takes no memory.
+/// Adds the columns of metrics: their values at `place`, and at the end, for programs, the number
+/// of calls that have a value. Rows and columns share the metrics, so that a cell takes no memory.
 fn add_metrics(
     profile: &Profile,
     rows: &[Row],
@@ -170,7 +171,8 @@ fn add_metrics(
     columns: &mut Vec<Column>,
 ) {
     let values: Rc<[MetricValues]> = rows.iter().map(|row| row.metrics.clone()).collect();
-    // The number of calls that could have a value: in all passes, or in one.
+    // The number of calls in each row that could have a value: those of all passes, or those of the
+    // counter's pass.
     let mut calls: HashMap<Option<u32>, Rc<[u64]>> = HashMap::new();
     let mut shown = Vec::with_capacity(metrics.len());
     for (i, metric) in metrics.iter().enumerate() {
@@ -208,7 +210,7 @@ fn add_metrics(
     columns.splice(place..place, shown);
 }
 
-/// For programs: the ends of the intervals of means, if what empty calls read was calibrated.
+/// Adds the ends of the intervals of means, for programs, if what empty calls read was calibrated.
 fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     if rows.iter().all(|row| row.taken.is_none()) {
         return;
@@ -235,7 +237,7 @@ fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
 
 type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
 
-/// Columns of what the kernel counted for each thread, in calls and between them.
+/// Adds the columns of what the kernel counted for each thread, in calls and between them.
 fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     let time = |row: &Row| {
         let Key::Thread(process, thread) = row.key else { return None };
@@ -260,7 +262,7 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     count("thread_involuntary_switches", "involuntary switches", &|used| used.involuntary_switches);
 }
 
-/// `10` if all passes have the same value, otherwise `10|12`.
+/// Returns `10` if all passes have the same value, otherwise `10|12`.
 pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     let mut all: Vec<String> = row.passes.iter().map(text).collect();
     if all.windows(2).all(|pair| pair[0] == pair[1]) {
@@ -269,8 +271,8 @@ pub fn by_pass(row: &Row, text: impl Fn(&PassTotal) -> String) -> String {
     all.join("|")
 }
 
-/// For a run whose counters took turns: marks estimates, and adds columns with the number of
-/// estimated calls and the part of the time for which each counter was on.
+/// For a run whose counters took turns, marks estimates, and adds columns with the number of
+/// estimated calls and the part of the time in which each counter was counting.
 fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     for (i, counter) in profile.manifest.counters.iter().enumerate() {
         let of = |row: &Row| row.counters.get(i).copied().flatten();
@@ -293,7 +295,8 @@ fn estimates(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
     }
 }
 
-/// For each row, the part of a counter that an empty call reads, if it is more than half.
+/// Returns for each row the part of a counter's value that is due to what an empty call reads, if
+/// that is more than half.
 fn mostly_empty(rows: &[Row], counter: usize) -> Vec<Option<f64>> {
     let share = |row: &Row| row.counters.get(counter).copied().flatten()?.empty_share();
     rows.iter().map(|row| share(row).filter(|share| *share > MOSTLY_EMPTY)).collect()
@@ -317,7 +320,7 @@ fn mean(unit: Unit, mean: Estimate) -> Value {
     Value::Estimated(quantity, mean, true)
 }
 
-/// The columns that identify a row. The first one is its name.
+/// Returns the columns that identify a row. The first one is the row's name.
 fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
     let labels = labels(profile, &rows.iter().map(|row| row.key).collect::<Vec<_>>());
     let text = |name: &str, title: &str, csv_only, cells: Vec<Option<String>>| {
@@ -345,7 +348,7 @@ fn names(profile: &Profile, rows: &[Row], by: By) -> Vec<Column> {
         let library = ops().map(|op| op.map(|op| op.library.to_string())).collect();
         columns.push(text("library", "library", true, library));
         let source: Vec<Option<String>> = ops().map(|op| op.and_then(Op::source)).collect();
-        // If all rows share one place, a line below the table says so.
+        // If all rows share one source location, a line below the table names it instead.
         let hidden = source.iter().all(Option::is_none) || source::one_for_all(&source).is_some();
         columns.push(text(SOURCE, SOURCE, hidden, source));
         if has_roles(profile) {

@@ -1,4 +1,4 @@
-//! The identity of a row or a thread, in JSON.
+//! Writes the identity of a row or a thread in JSON.
 
 use analysis::Key;
 use model::activity::{Kind, Registry};
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::labels::op_of;
 
-/// What a row stands for.
+/// The identity of a row.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum KeyOut<'a> {
@@ -17,7 +17,7 @@ pub enum KeyOut<'a> {
         library: &'a str,
         source: Option<String>,
         tag: Option<&'a str>,
-        /// Null for dispatches: only ops of virtual machines and their parts have it.
+        /// The facts about ops of virtual machines and their parts; null for dispatches.
         #[serde(flatten)]
         of_machine: Option<OfMachine<'a>>,
     },
@@ -37,22 +37,22 @@ pub enum KeyOut<'a> {
         pid: u32,
     },
     Rank {
-        /// Null: not known.
+        /// The rank; null if it is not known.
         rank: Option<u32>,
         world_size: Option<u32>,
-        /// The machine, and the profile that was merged.
+        /// The machine, and the member of the merged profile.
         #[serde(flatten)]
         member: MemberOut<'a>,
         /// The indices of the rank's processes.
         processes: Vec<usize>,
     },
     Kind {
-        /// The kind as the trace has it.
+        /// The kind in the words of the trace.
         kind: &'a str,
-        /// The meaning of the kind, whoever produced it.
+        /// The generic meaning of the kind, which is the same for all tools.
         generic: Option<&'static str>,
     },
-    /// All of these are null for rows that are not on a device.
+    /// The device of the row. All members are null for rows that are not on a device.
     Device {
         device: Option<u32>,
         device_name: Option<&'a str>,
@@ -72,7 +72,7 @@ pub enum KeyOut<'a> {
 #[derive(Serialize)]
 pub struct MemberOut<'a> {
     host: &'a str,
-    /// The name of the profile that was merged; null if none was.
+    /// The name of the member of a merged profile; null if the profile is not merged.
     profile: Option<&'a str>,
 }
 
@@ -84,7 +84,7 @@ impl<'a> MemberOut<'a> {
     }
 }
 
-/// Facts that only ops of virtual machines have.
+/// The facts that only ops of virtual machines have.
 #[derive(Serialize)]
 pub struct OfMachine<'a> {
     role: &'static str,
@@ -102,14 +102,14 @@ pub struct ThreadRef {
     tid: u32,
 }
 
-/// Identifies a thread.
+/// Returns the identity of a thread.
 pub fn thread_ref(profile: &Profile, process: usize, thread: usize) -> ThreadRef {
     let p = &profile.processes[process];
     let t = &p.threads[thread];
     ThreadRef { process, pid: p.id.pid, thread: t.uid, tid: t.tid }
 }
 
-/// Identifies a row.
+/// Returns the identity of a row.
 pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     match key {
         Key::Op(op_id) | Key::OpIn(_, op_id) => {
@@ -169,7 +169,7 @@ pub fn key_out(profile: &Profile, key: Key) -> KeyOut<'_> {
     }
 }
 
-/// The generic name of a kind of activities; `None` for a kind without a published meaning.
+/// Returns the generic name of a kind of activities; `None` for a kind without a published meaning.
 pub fn generic(kind: &str) -> Option<&'static str> {
     let registry = Registry::new();
     match registry.kind(registry.parse(kind)?) {

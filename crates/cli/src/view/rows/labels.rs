@@ -1,4 +1,4 @@
-//! The labels of rows, processes and threads.
+//! Makes the labels of rows, processes and threads.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use profile::{Op, Process, Profile, Role};
 
 use crate::terminal::visible;
 
-/// The op of a row, if the row stands for an op with known metadata.
+/// Returns the op of a row, if the row stands for an op with known metadata.
 pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     match key {
         Key::Op(id) | Key::OpIn(_, id) => profile.ops.get(id),
@@ -17,10 +17,10 @@ pub fn op_of(profile: &Profile, key: Key) -> Option<&Op> {
     }
 }
 
-/// A label for each row. If different ops have the same name, their labels get their arguments
-/// (first the parameters of overloaded C++ functions, then the recorded arguments). If that does not
-/// tell them apart, they get the name of the library, and then their number. Threads of several
-/// processes that have the same name and number get their process.
+/// Returns a label for each row. If different ops have the same name, their arguments are added
+/// (first the parameters of overloaded C++ functions, then the recorded arguments). If the labels
+/// are still the same, the name of the library is added, and then the op's number. If threads of
+/// several processes have the same name and number, the process is added.
 pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     let short = |key: &Key| label(profile, *key, Detail::Short);
     let mut labels: Vec<String> = keys.iter().map(short).collect();
@@ -41,7 +41,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
             let op = op_of(profile, *key);
             let differ = arguments[label.as_str()].len() > 1;
             match (attempt, *key) {
-                // Arguments tell ops apart best, if they differ.
+                // Arguments distinguish ops best, if they differ.
                 (0, Key::Op(_)) if differ => {
                     label.push_str(&format!(" ({})", op.map_or("", |op| &op.arguments)));
                 }
@@ -59,7 +59,7 @@ pub fn labels(profile: &Profile, keys: &[Key]) -> Vec<String> {
     labels
 }
 
-/// The name of an op, followed by its role where the name alone would mislead.
+/// Returns the name of an op, followed by its role if the name alone would mislead.
 fn op_label(op: &Op, detail: Detail) -> String {
     let name = demangle(op.shown_name(), detail);
     match op.role {
@@ -106,8 +106,8 @@ fn label(profile: &Profile, key: Key, detail: Detail) -> String {
     }
 }
 
-/// Names a rank: `rank 3`, followed by the machine if the profile is of several. Processes without a
-/// rank are named after the profile that was merged.
+/// Returns the label of a rank: `rank 3`, followed by the machine if the profile is from several
+/// machines. Processes without a rank are named after the member of the merged profile.
 fn rank_label(profile: &Profile, first: usize) -> String {
     let Some(process) = profile.processes.get(first) else { return String::new() };
     let member = profile.members.get(process.member);
@@ -123,8 +123,9 @@ fn rank_label(profile: &Profile, first: usize) -> String {
     }
 }
 
-/// Names a process: `4711 iree-run-module`; or a row of a plugin's events: `accelerator 3 of python3
-/// 4711`. In a merged profile, its rank follows, or the profile that it comes from.
+/// Returns the label of a process, `4711 iree-run-module`, or of a row of a plugin's events:
+/// `accelerator 3 of python3 4711`. In a merged profile, the rank follows, or the name of the
+/// member.
 pub fn process_label(profile: &Profile, process: usize) -> String {
     let Some(process) = profile.processes.get(process) else { return String::new() };
     let program = process.info.as_ref().map_or("", |info| info.program.as_str());
@@ -144,7 +145,7 @@ pub fn process_label(profile: &Profile, process: usize) -> String {
     format!("{} {program}{again}{rank}", process.id.pid).trim_end().to_owned()
 }
 
-/// Names a thread that called nothing.
+/// Returns the label of a thread that called nothing.
 pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
     match &thread.thread {
         Some((tid, name)) => named_thread(profile.processes.get(thread.process), *tid, name),
@@ -152,8 +153,9 @@ pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
     }
 }
 
-/// A thread's name and number. Linux gives threads the name of the program unless they have one of their own.
-/// If another thread with calls has its name, too, the main thread is called that: its number is that of the
+/// Returns a thread's name and number. Linux gives a thread the name of the program unless the
+/// thread gets a name of its own. If another thread with calls has the same name as the main
+/// thread, the main thread's label says so. The main thread is the one whose number is that of the
 /// process.
 fn named_thread(process: Option<&Process>, tid: u32, name: &str) -> String {
     let is_main = process
@@ -162,7 +164,7 @@ fn named_thread(process: Option<&Process>, tid: u32, name: &str) -> String {
     format!("{}{} ({tid})", if is_main { "main, " } else { "" }, visible(name))
 }
 
-/// Names a thread: `iree-worker-0 (4712)`, `main, python3 (4711)`.
+/// Returns the label of a thread: `iree-worker-0 (4712)`, `main, python3 (4711)`.
 pub fn thread_label(profile: &Profile, process: usize, thread: usize) -> String {
     let process = profile.processes.get(process);
     let of_plugins = process.is_some_and(|p| p.id.is_of_plugins());

@@ -1,4 +1,4 @@
-//! Metrics in tables and documents.
+//! Shows metrics in tables and documents.
 
 use model::metric::Bound;
 use serde::Serialize;
@@ -6,9 +6,10 @@ use serde::Serialize;
 use crate::object::object;
 use crate::view::units;
 
-/// The rank of a metric's column ([`crate::view::table::Column::rank`]), which decides which columns are left
-/// out first. A metric that the user asked for stays as long as the counters do. Among the built-in metrics,
-/// rates by time and metrics that repeat another one are left out early.
+/// Returns the rank of a metric's column ([`crate::view::table::Column::rank`]), which decides
+/// which columns are left out first. A metric that the user asked for stays as long as the counters
+/// do. Among the built-in metrics, rates by time and metrics that repeat another one are left out
+/// early.
 pub fn rank(metric: &Bound) -> u8 {
     const LESS: [&str; 5] = ["cpi", "frequency", "cpu-utilisation", "fault-rate", "switch-rate"];
     let name = metric.name.split(':').next().unwrap_or_default();
@@ -19,7 +20,7 @@ pub fn rank(metric: &Bound) -> u8 {
     }
 }
 
-/// The metrics of a JSON document.
+/// Returns the metrics for a JSON document.
 pub fn metrics_out(metrics: &[Bound]) -> Vec<impl Serialize> {
     let out = |metric| {
         let Bound { name, expression, unit, builtin, .. }: &Bound = metric;
@@ -28,7 +29,7 @@ pub fn metrics_out(metrics: &[Bound]) -> Vec<impl Serialize> {
     metrics.iter().map(out).collect()
 }
 
-/// The text of a metric's value for people.
+/// Prints a metric's value for people.
 pub fn text(value: f64, unit: &str, declared: bool) -> String {
     if value < 0.0 {
         return format!("-{}", text(-value, unit, declared));

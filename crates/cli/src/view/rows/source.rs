@@ -1,4 +1,4 @@
-//! Source locations of ops, and a hint for profiles in which they do not help.
+//! Handles source locations of ops, and has a hint for profiles in which they do not help.
 //!
 //! IREE's compiler stores a location in its input file with each dispatch. Which location that is
 //! depends on the file. In a function of the linalg dialect it is often the function itself
@@ -13,18 +13,18 @@ use std::collections::HashMap;
 use crate::view::table::{Table, Value};
 use crate::view::units::plural;
 
-/// The name of the column.
+/// The name of the column with source locations.
 pub const SOURCE: &str = "source";
 
-/// The location that all of several ops share. `None` if they differ.
+/// Returns the location that several ops share, if they all have the same one.
 pub fn one_for_all(places: &[Option<String>]) -> Option<&str> {
     let (first, rest) = places.split_first()?;
     let same = !rest.is_empty() && rest.iter().all(|place| place == first);
     first.as_deref().filter(|_| same)
 }
 
-/// A sentence for ops that share a source location: how many they are, and how to give each its
-/// own.
+/// Returns a sentence for ops that share a source location: how many there are, and how each op can
+/// get its own location.
 pub fn shared(table: &Table) -> Option<String> {
     const REMEDY: &str = "compile with iree-compile --iree-hal-dump-executable-sources-to=DIR to \
                           give each op a place of its own, in a listing of its code";

@@ -1,4 +1,4 @@
-//! The variables of statistics: the duration, counters, and metrics.
+//! Names the variables of statistics: the duration, counters, and metrics.
 
 use analysis::stats::Stats;
 pub use analysis::stats::Subtracted;
@@ -6,7 +6,7 @@ use model::Unit;
 use model::metric::Bound;
 use profile::{CounterInfo, Profile};
 
-/// Name and unit of a variable in JSON and CSV.
+/// Returns the name and unit of a variable in JSON and CSV.
 pub fn name_and_unit<'a>(
     profile: &'a Profile,
     stats: &'a Stats,
@@ -36,7 +36,8 @@ pub fn kind<'a>(profile: &'a Profile, stats: &'a Stats, variable: usize) -> Vari
     }
 }
 
-/// The factor from a recorded value of a variable to its unit. Durations are recorded in ticks.
+/// Returns the factor from a recorded value of a variable to its unit. Durations are recorded in
+/// ticks.
 pub fn scale(profile: &Profile, variable: usize) -> f64 {
     if variable == 0 { profile.timeline.ns_per_tick() } else { 1.0 }
 }
