@@ -1,5 +1,5 @@
-//! `critical-path`: on paper, beside an independent program (`critical_oracle.py`) on random profiles,
-//! and on a model of IREE with two workers.
+//! Tests `critical-path` with an example on paper, against an independent program
+//! (`critical_oracle.py`) on random profiles, and on a model of IREE with two workers.
 
 use std::path::Path;
 use std::process::Command;
@@ -76,7 +76,7 @@ fn what_the_end_waited_for() {
     let document: Value =
         serde_json::from_str(&output(&["critical-path", &dir, "--format", "json"])).unwrap();
     assert_eq!(document["length_ns"], 450.0);
-    // From 0 to 100, 120 to 130, 150 to 390, and on to the end.
+    // The path is in calls from 0 to 100, from 120 to 130, and from 150 to 450.
     assert_eq!(document["between_ns"], 40.0);
     let row = |name: &str| {
         let rows = document["rows"].as_array().unwrap();
@@ -84,13 +84,14 @@ fn what_the_end_waited_for() {
         ["own_ns", "on_path_ns", "gaps_ns", "gain_ns"].map(|key| row[key].as_f64().unwrap())
     };
     assert_eq!(row("mm"), [100.0, 100.0, 0.0, 100.0]);
-    // 10 before the region, 10 and 60 for the launch and the task of its own, 240, 10 and 10.
+    // The own time is 10 before the region, 10 and 60 for the launch and the task on this thread,
+    // 240 for the other task, and 10 and 10 at the end.
     assert_eq!(row("conv"), [340.0, 270.0, 40.0, 120.0]);
     assert_eq!(row("add"), [40.0, 40.0, 0.0, 40.0]);
     assert_eq!(row("copy"), [320.0, 0.0, 0.0, 0.0]);
 }
 
-/// A trace of PyTorch with a stream:
+/// Imports a trace of PyTorch with a stream:
 ///
 /// ```text
 ///  host      A ├ launch 1 ┤ ┤ B ├ launch 2 ┤ ┤├ synchronize ─────────────────────────────┤
@@ -123,7 +124,8 @@ fn what_was_launched_waits_and_is_waited_for() {
     output(&["trace", "import", trace, "-o", dir]);
     let found: Value =
         serde_json::from_str(&output(&["critical-path", dir, "--format", "json"])).unwrap();
-    // In µs; from the first launch to the first kernel.
+    // The times are in ns. The path is in no call from the end of the first launch to the first
+    // kernel.
     assert_eq!([&found["length_ns"], &found["between_ns"]], [100_000.0, 3_000.0]);
     assert_eq!([&found["links"]["launches"], &found["links"]["waits"]], [2, 1]);
     let row = |name: &str| {
@@ -133,16 +135,17 @@ fn what_was_launched_waits_and_is_waited_for() {
     };
     assert_eq!(row("A"), [7.0, 2.0, 2.0]);
     assert_eq!(row("B"), [7.0, 0.0, 0.0]);
-    // Without the launches, k1 begins 3 earlier.
+    // Without the launches, k1 begins 3 µs earlier.
     assert_eq!(row("cudaLaunchKernel"), [6.0, 3.0, 3.0]);
-    // Without k1, k2 waits for its launch, until 15.
+    // Without k1, k2 begins after its launch, at 15.
     assert_eq!(row("k1"), [52.0, 52.0, 45.0]);
     assert_eq!(row("k2"), [35.0, 35.0, 35.0]);
-    // Waiting until 95 is not its own time.
+    // The time in which it waits, until 95, is not its own time.
     assert_eq!(row("cudaStreamSynchronize"), [5.0, 5.0, 5.0]);
 }
 
-/// Two threads call ops with regions, whose tasks a third thread runs; two workers run dispatches.
+/// Makes a random profile: two threads call ops with regions, whose tasks a third thread runs, and
+/// two workers run dispatches.
 fn random(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -209,7 +212,7 @@ fn random(r: &mut Random) -> ProfileScript {
     let mut calls = [Vec::new(), Vec::new()];
     for _ in 0..8 {
         let (export, count) = (r.below(2) as u32, 1 + r.below(4) as u32);
-        // Some dispatches begin before the one before has ended.
+        // Some dispatches begin before the previous one has ended.
         let begin =
             if r.below(4) > 0 { ends.iter().copied().max().unwrap() + r.below(9) } else { 0 };
         for id in 0..count {
@@ -234,7 +237,7 @@ fn expected(python: &Path, calls: &str) -> Value {
     serde_json::from_str(&rows).unwrap()
 }
 
-/// Compares a profile with the program, to this many ns. Returns the path's length.
+/// Compares a profile with the oracle; numbers may differ by `most_ns`. Returns the path's length.
 fn compare(python: &Path, dir: &str, most_ns: f64) -> f64 {
     let expected = expected(python, &output(&["export", dir, "--format", "csv"]));
     let found: Value =
@@ -269,7 +272,7 @@ fn lengths_and_gains_equal_those_of_an_independent_program() {
     }
 }
 
-/// A model with two workers.
+/// Records a model with two workers.
 #[test]
 fn a_real_model_of_iree() {
     let test = "critical_oracle";
@@ -281,8 +284,8 @@ fn a_real_model_of_iree() {
     command.args(["--device=local-task", "--task_topology_group_count=2"]);
     let recorded = Recorded::run(&program, "none", command.args(expected.arguments()));
     assert_eq!(recorded.ops(), expected.ops, "{}", recorded.stderr());
-    // The export has times since 1970 in a 64-bit float, which are rounded to some 100 ps; a path has
-    // hundreds of them.
+    // The export has times since 1970 as 64-bit floats, whose rounding errors are about 100 ps. A
+    // path has hundreds of such times.
     let length = compare(&python, recorded.path().to_str().unwrap(), 200.0);
     assert!(length > 0.0);
 }

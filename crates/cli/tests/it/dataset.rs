@@ -1,5 +1,5 @@
-//! `export --dataset`: DuckDB reads in the files what `report` says, and nothing of one table is lost in
-//! another one.
+//! Tests `export --dataset`: in the files, DuckDB reads the numbers of `report`, and the tables
+//! agree with each other.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,7 +12,8 @@ use crate::sampled;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Compares each report with the tables of its rank. Times of several processes are sums of rounded ones.
+/// Compares each report with the tables of its rank. For several processes, a time is a sum of
+/// rounded times.
 const COMPARE: &str = r#"
 import duckdb, glob, json, sys
 dataset, *reports = sys.argv[1:]
@@ -132,7 +133,7 @@ fn a_rank_is_known_or_asked_for() {
     assert!(said.contains("it is not known which rank it is of"), "{said}");
     assert!(said.contains("say it with --rank N"), "{said}");
     assert!(!dataset.exists(), "nothing is left of it");
-    // As in a script that torchrun has started.
+    // The environment is the one that torchrun gives a script.
     let launched = Command::new(PROGRAM)
         .args(["export", profile.to_str().unwrap(), "--dataset", dataset.to_str().unwrap()])
         .env_clear()
@@ -142,7 +143,7 @@ fn a_rank_is_known_or_asked_for() {
     let said = String::from_utf8(launched.stdout).unwrap();
     assert!(said.ends_with("rank 3 of run job/5 added\n"), "{said}");
     assert!(dataset.join("stats/run=job%2F5/rank=3").is_dir());
-    // A sample has no rows of calls.
+    // A sample of calls has no rows of calls.
     let refused = add(&profile, &dataset, &["--rank", "3", "--calls"]);
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("its calls are a sample (run --budget)"), "{said}");
@@ -207,7 +208,7 @@ fn datasets_are_merged_where_they_are() {
     let mixed = run(&["merge", "-o", "x", path, profile.to_str().unwrap()]);
     let said = String::from_utf8(mixed.stderr).unwrap();
     assert!(said.contains("some inputs are profiles, and some are datasets"), "{said}");
-    // What merging would lose stays.
+    // A file that merging would remove is kept, and the merge is refused.
     let mine = a.join("notes.txt");
     std::fs::write(&mine, "x").unwrap();
     let refused = run(&["merge", "-o", path, path]);

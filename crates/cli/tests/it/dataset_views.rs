@@ -1,4 +1,4 @@
-//! `report`, its page and `diff` of datasets, and `run --dataset`.
+//! Tests `report`, its page and `diff` with datasets, and `run --dataset`.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -16,8 +16,8 @@ use crate::support::counterpoint;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A rank that computes in `conv`, then waits for the others in `all_reduce` so that an iteration takes
-/// 100 µs on each rank, and then does something short. One tick is 1 ns.
+/// A rank that computes in `conv`, then waits in `all_reduce` until an iteration has taken 100 µs,
+/// as it does on each rank, and then does something short. One tick is 1 ns.
 fn script(rank: u32, conv: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 8);
@@ -48,7 +48,7 @@ fn add(dir: &Path, run: &str, rank: u32, size: u32, script: &ProfileScript) {
     export(&Profile::open(&path).unwrap(), dir, &options).unwrap();
 }
 
-/// 64 ranks, of which the 17th computes 3 µs longer in each iteration.
+/// Writes 64 ranks, of which rank 17 computes 3 µs longer in each iteration.
 fn planted(dir: &Path) {
     for rank in 0..64 {
         let conv = if rank == 17 { 43_000 } else { 40_000 };
@@ -85,7 +85,8 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     let dir = scratch.join("job");
     planted(&dir);
     let dir = dir.to_str().unwrap();
-    // Ten iterations: 3 µs more in each, and (37·17 mod 11) · 10 = 20 ns of noise against a median of 50.
+    // In ten iterations, 3 µs more each, and (37·17 mod 11) · 10 = 20 ns of noise against a median
+    // of 50.
     let first = "rank 17 is slow because of conv: 431 µs there without calls inside, 29.7 µs (7.40 %) above the \
                  median of 64 ranks";
     for by in ["op", "rank"] {
@@ -101,7 +102,7 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
     assert_eq!(found[0]["above_ns"], 29_700.0);
     let slow = &ranks["rows"][0];
     assert_eq!((&slow["rank"], &slow["stands_out"]), (&17.into(), &"!".into()));
-    // All ranks take nearly the same time, as they wait for each other.
+    // All ranks take nearly the same time, because they wait for each other.
     assert!(ranks["runs"][0]["imbalance"].as_f64().unwrap() < 1.001);
     let ops = json(&["report", dir]);
     let conv = row(&ops, "op", &"conv".into());
@@ -109,7 +110,8 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
         (&conv["ranks"], &conv["calls"], &conv["most_rank"]),
         (&64.into(), &640.into(), &17.into())
     );
-    // The exact sums: 10 iterations, of which (0 + 100 + 200) · 3 + 0 is the scatter, and the noise.
+    // These are the exact sums: (0 + 100 + 200) · 3 + 0 is the scatter of the 10 iterations, and
+    // the noise is added.
     let noise: u64 = (0..64u64).map(|rank| rank * 37 % 11 * 10 * 10).sum();
     let expected = 64 * (400_000 + 900) + noise + 30_000;
     assert_eq!(conv["total_ns"].as_f64(), Some(expected as f64));
@@ -127,7 +129,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
     let dir = scratch.join("job");
     for rank in 0..6u32 {
         let mut script = script(rank, 40_000);
-        // Each clock is so many ns ahead of that of the first rank.
+        // Each clock is ahead of the clock of the first rank by this many ns.
         script
             .manifest
             .snapshots
@@ -157,7 +159,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
             (of["offset_ns"].as_f64().unwrap(), of["offset_uncertainty_ns"].as_f64().unwrap());
         let truth = -7_000_000.0 * f64::from(rank);
         assert!((offset - truth).abs() <= by, "{rank}: {offset} ± {by}");
-        // An iteration waits for about 60 µs.
+        // Each iteration waits for about 60 µs.
         assert!(if rank == 0 { by == 0.0 } else { by > 50_000.0 && by < 61_000.0 }, "{by}");
     }
     let said = text(&["report", path, "--align-by", "all_*", "--width", "200"]);
@@ -191,7 +193,7 @@ fn incomplete_ranks_are_named_in_every_answer() {
     let other = scratch.join("other");
     planted(&other);
     named(&text(&["diff", path, "--against", other.to_str().unwrap(), "--width", "300"]));
-    // The rest is as it was: 60 ranks, and each of them has the same sums.
+    // The other 60 ranks are shown, and each has the same sums as before.
     let found = json(&["report", path, "--by", "rank"]);
     named(&format!(
         "{} {}",
@@ -265,8 +267,8 @@ fn what_needs_calls_is_refused() {
     );
 }
 
-/// Seven runs of four ranks each: in B, conv takes a tenth longer, and norm is the same. One run of B lacks
-/// a rank.
+/// There are seven runs of four ranks each. In B, conv takes a tenth longer, and norm takes the
+/// same time. One run of B lacks a rank.
 #[test]
 fn runs_of_a_dataset_are_repeats() {
     let scratch = Scratch::new();
@@ -300,7 +302,8 @@ fn runs_of_a_dataset_are_repeats() {
     assert!(said.contains("not interleaved: ratios are shown, and not tested"), "{said}");
 }
 
-/// `run --dataset` of a program that records nothing: a rank without calls is a rank.
+/// Returns `run --dataset` with a program that records nothing. A rank without calls is a rank as
+/// well.
 fn record(program: &Path, dataset: &Path, profile: &Path, options: &[&str]) -> Command {
     let mut command = Command::new(program);
     command.arg("run").arg("--dataset").arg(dataset).arg("-o").arg(profile).args(options);
@@ -325,7 +328,8 @@ fn a_run_adds_itself() {
     assert!(done.status.success() && done.stdout.is_empty(), "{done:?}");
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(said.contains("job: the recording was added"), "{said}");
-    // Each launcher has its variables, and ranks that start in one directory get profiles of their own.
+    // Each launcher has its own variables, and ranks that start in one directory get profiles of
+    // their own.
     let launchers: [(u32, &[(&str, &str)]); 3] = [
         (0, &[("RANK", "0"), ("WORLD_SIZE", "5"), ("TORCHELASTIC_RUN_ID", "x")]),
         (
@@ -351,7 +355,7 @@ fn a_run_adds_itself() {
     let expected: Vec<_> = (0..4).map(|rank| ("x".to_owned(), rank, Some(5))).collect();
     assert_eq!(members, expected);
     assert!(scratch.join("counterpoint.rank2.cpt").is_dir());
-    // The program's status counts, and it is said why nothing was added.
+    // `run` passes on the program's status, and says why nothing was added.
     let unknown = record(&program, &dir, &scratch.join("b.cpt"), &[]).output().unwrap();
     let said = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(unknown.status.code(), Some(0));
@@ -365,7 +369,8 @@ fn a_run_adds_itself() {
     assert!(!scratch.join("c.cpt").exists(), "the program has not run");
 }
 
-/// SIGKILL of `run` and of all that it started, at moments from its first to its last one.
+/// Kills `run` and everything that it started with SIGKILL, at times from the start to the end of
+/// its life.
 #[test]
 fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
     const KILLS: u32 = 60;
@@ -400,8 +405,8 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let mut child =
             command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(usual * number / KILLS + Duration::from_micros(200));
-        // It may have ended by itself. It is not waited for yet, so the number is its own.
-        // SAFETY: a system call.
+        // The process may have ended by itself. It has not been waited for, so its id is still its
+        // own. SAFETY: `killpg` takes no pointer.
         unsafe { libc::killpg(child.id().cast_signed(), libc::SIGKILL) };
         child.wait().unwrap();
         let found = Dataset::open(&dir).unwrap();
@@ -409,7 +414,7 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let ranks: Vec<u32> = found.members().iter().map(|member| member.rank).collect();
         assert!(ranks == [0] || ranks == [0, 1], "{number}: {ranks:?}");
         seen[ranks.len() - 1] += 1;
-        // The next one completes it, whatever was left.
+        // The next run completes the dataset, whatever was left.
         let again = record(&program, &dir, &path(format!("a{number}.cpt")), &options("1"))
             .output()
             .unwrap();

@@ -1,4 +1,5 @@
-//! `diff` on scripted profiles, whose differences are known, and `run --repeat` with real programs.
+//! Tests `diff` on scripted profiles, whose differences are known, and `run --repeat` with real
+//! programs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -19,13 +20,13 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// A run of 20 iterations: matmul in two workgroups of `matmul` ns, then softmax of 3,000 ns. One tick
-/// is 1 ns. Each call of matmul has 4 page faults, plus what `more` says.
+/// A run of 20 iterations: matmul in two workgroups of `matmul` ns, then softmax of 3,000 ns. One
+/// tick is 1 ns. Each call of matmul has 4 + `more` page faults.
 fn script(side: Side, round: u32, matmul: u64, more: u64) -> ProfileScript {
     with_softmax(side, round, matmul, more, true)
 }
 
-/// The run of [`script`], with softmax or without it.
+/// The same run, with softmax only if `has_softmax` is true.
 fn with_softmax(
     side: Side,
     round: u32,
@@ -45,7 +46,7 @@ fn with_softmax(
     let main = process.thread("main");
     for i in 0..20u64 {
         let at = 1_000_000 + 100_000 * i;
-        // The scatter of calls is the same in each run.
+        // The durations of calls scatter in the same way in each run.
         let long = matmul + 10 * (i % 5);
         for workgroup in 0..2 {
             let begin = at + 20_000 * u64::from(workgroup);
@@ -59,8 +60,8 @@ fn with_softmax(
     script
 }
 
-/// A series in which matmul takes 10,000 ns in A and `b` ns in B, each with a scatter of ± 1 % between
-/// rounds that both runs of a round share, and 0.2 % that they do not.
+/// A series in which matmul takes 10,000 ns in A and `b` ns in B. Times scatter by ± 1 % between
+/// rounds, in the same way for both runs of a round, and by 0.2 % between the two runs.
 fn series(at: &Path, rounds: u32, b: u64, more: u64) {
     let plan = Series {
         schema: SERIES_SCHEMA.to_owned(),
@@ -100,8 +101,8 @@ fn every_format() {
     golden.check("alone", 2, &["diff", &format!("{at}/001/a")]);
 }
 
-/// The page has the words of the text and the cells of its table, and where the marks are agrees with the
-/// numbers in JSON.
+/// The page has the sentences of the text and the cells of its table, and the places of the marks
+/// agree with the numbers in JSON.
 #[test]
 fn the_page_says_what_the_text_says() {
     let scratch = Scratch::new();
@@ -144,11 +145,12 @@ fn the_page_says_what_the_text_says() {
     texts.extend(counters[0][1].as_array().unwrap().iter().filter_map(cell));
     for one in texts.iter().filter(|text| !["not tested", "whole"].contains(&text.as_str())) {
         let is_of_whole = one.starts_with("faster") && !printed.contains(one);
-        // The verdict about the whole is in the sentence, with "B is".
+        // The verdict about the whole is in the sentence, after "B is".
         let one = if is_of_whole { one.replace("faster ", "B is faster: ") } else { one.clone() };
         assert!(printed.contains(&squeezed(&one)), "{one:?} is not in\n{text}");
     }
-    // matmul is 11.97 % faster, so it is left of the middle, in the middle of its interval.
+    // matmul is 11.97 % faster, so its mark is left of the middle of the axis, and inside of its
+    // interval.
     let mark = &compare["rows"]["plots"][0]["rows"][0];
     assert_eq!(mark["kind"], "faster");
     let place = |value: &Value| value.as_f64().unwrap();
@@ -161,12 +163,13 @@ fn the_page_says_what_the_text_says() {
     assert!((low - 0.5 - scale * log("change_low")).abs() < 1e-9, "{mark}");
     let text = mark["text"].as_str().unwrap();
     assert!(text.starts_with("−12.0 % [−12.") && text.ends_with(" %]"), "{mark}");
-    // Options about what is printed say nothing about a page.
+    // Options about the printed table cannot be used with a page.
     let refused = golden.run(&["diff", at, "--html", "x.html", "--top", "3"]);
     assert_eq!(refused.code, Some(2), "{}", refused.stderr);
 }
 
-/// `run` writes the page when the program has ended, and passes on its status whatever becomes of it.
+/// `run` writes the page when the program has ended, and passes on the program's status even if the
+/// page cannot be written.
 #[test]
 fn run_writes_the_page_of_what_it_recorded() {
     let Some(counterpoint) = counterpoint("run_writes_the_page_of_what_it_recorded") else {
@@ -187,20 +190,21 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("wrote ") && said.contains("a.html ("), "{said}");
     assert_eq!(head("a.html")["program"], "sh");
-    // The program takes the place of the page away.
+    // The program replaces the place of the page by a directory.
     std::fs::create_dir(scratch.join("out")).unwrap();
     let (code, said) =
         run(&["-o", "b.cpt", "--html", "out/b.html", "--", "sh", "-c", "rmdir out; exit 4"]);
     assert_eq!(code, Some(4), "{said}");
     assert!(said.contains("out/b.html") && !said.contains("wrote "), "{said}");
     assert!(Manifest::read(&scratch.join("b.cpt")).is_ok());
-    // What is known before the program starts is said before it starts.
+    // An error that can be known before the program starts is reported before it starts.
     for wrong in ["nowhere/c.html", ".", "-", "/dev/stdout", "/dev/fd/2"] {
         let (code, said) = run(&["-o", "c.cpt", "--html", wrong, "--", "touch", "started"]);
         assert_eq!(code, Some(2), "{wrong}: {said}");
         assert!(!scratch.join("started").exists() && !scratch.join("c.cpt").exists());
     }
-    // A series of one program has the page of its last run, and one of two programs their comparison.
+    // A series of one program gets the page of its last run, and a series of two programs gets the
+    // page of their comparison.
     let (code, said) = run(&["-o", "d.series", "--repeat", "2", "--html", "d.html", "--", "true"]);
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(head("d.html")["compare"], Value::Null);
@@ -208,7 +212,7 @@ fn run_writes_the_page_of_what_it_recorded() {
     let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
     assert!(code == Some(1) && !scratch.join("e.html").exists(), "nothing to compare: {said}");
     assert!(said.contains("e.html: was not written, because no round is complete"), "{said}");
-    // Without any op there are no rows to compare.
+    // If no op was recorded, there are no rows to compare.
     let two = ["-o", "h.series", "--repeat", "2", "--against", "sleep 0", "--html", "h.html"];
     let (code, said) = run(&[two.as_slice(), &["--", "true"]].concat());
     assert!(code == Some(0) && !scratch.join("h.html").exists(), "{said}");
@@ -220,7 +224,7 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("wrote ") && said.contains("-f.html ("), "{said}");
     assert_ne!(head("-f.html")["compare"], Value::Null);
-    // A round that cannot be started: its program is gone.
+    // The second round cannot be started, because its program is gone.
     let away = "--against=sh -c 'rm -f tool'";
     std::fs::copy("/bin/true", scratch.join("tool")).unwrap();
     let series = ["-o", "g.series", "--repeat", "3", "--warm-up", "0", away, "--html", "g.html"];
@@ -229,8 +233,8 @@ fn run_writes_the_page_of_what_it_recorded() {
     assert!(said.contains("g.html: was not written"), "{said}");
 }
 
-/// A signal to `run` alone ends the program that writes the page, and nothing else. Nobody reads the pipe
-/// that the page goes to, so it would wait for ever.
+/// A signal to `run` alone ends the program that writes the page, and nothing else. Nobody reads
+/// the pipe that is the page's file, so the writer would wait for ever.
 #[test]
 fn a_signal_ends_the_writing_of_the_page() {
     let Some(counterpoint) = counterpoint("a_signal_ends_the_writing_of_the_page") else { return };
@@ -252,7 +256,7 @@ fn a_signal_ends_the_writing_of_the_page() {
             break status;
         }
         if since.elapsed() > Duration::from_secs(60) {
-            // This ends the writer.
+            // Opening the pipe ends the writer.
             drop(std::fs::File::open(scratch.join("page")));
             run.kill().unwrap();
             panic!("it still waits");
@@ -273,15 +277,15 @@ fn the_numbers_are_those_of_the_script() {
     let found = golden(&scratch).json(&["diff", at.to_str().unwrap(), "--format", "json"]);
     let row = &found["rows"][0];
     assert_eq!((&row["name"], &row["verdict"]), (&"matmul_64".into(), &"faster".into()));
-    // 0.88 times as long, but for the scatter of 10 to 50 ns of 10,000, which B has as well: the
-    // typical call takes 10,020 and 8,820 ns, which is 0.88024.
+    // B takes 0.88 times as long as A, except for the scatter of 10 to 50 ns, which both have: a
+    // typical call takes 10,020 and 8,820 ns, whose ratio is 0.88024.
     let change = row["change"].as_f64().unwrap();
     assert!((change + 0.1197).abs() < 0.001, "{change}");
     let low = row["change_low"].as_f64().unwrap();
     let high = row["change_high"].as_f64().unwrap();
     assert!(-0.123 < low && low <= change && change <= high && high < -0.117, "{low} {high}");
-    // 20 dispatches of two workgroups, each 1,200 ns shorter: 48,000 ns a run, with a level of about
-    // 1 − 0.0005.
+    // Each of the 20 dispatches has two workgroups that are 1,200 ns shorter, which makes 48,000 ns
+    // a run. The scatter changes this by a factor of about 1 − 0.0005.
     let part = row["part"]["ns"].as_f64().unwrap();
     assert!((part + 48_000.0).abs() < 300.0, "{part}");
     assert_eq!(row["counters"][0]["result"], "fact");
@@ -296,7 +300,7 @@ fn a_gate_fails_only_if_the_interval_is_above_the_limit() {
     let scratch = Scratch::new();
     let golden = golden(&scratch);
     let at = scratch.join("x.series");
-    // 6 % slower: certainly more than 5 %, and not more than 6 %.
+    // B is 6 % slower, which is certainly more than 5 % but not certainly more than 6 %.
     series(&at, 8, 10_600, 1);
     let at = at.to_str().unwrap();
     let failing = |rule: &str| golden.run(&["diff", at, "--fail-if", rule]);
@@ -314,14 +318,14 @@ fn a_gate_fails_only_if_the_interval_is_above_the_limit() {
     assert!(said.contains("--fail-if '*matmul*>5%': matmul_64 is slower by at least 5."), "{said}");
 }
 
-/// A gate that looks at nothing is an error, and not a success.
+/// A rule that can check nothing is an error, and not a success.
 #[test]
 fn a_gate_of_which_nothing_is_known_is_an_error() {
     let scratch = Scratch::new();
     let golden = golden(&scratch);
     let at = scratch.join("x.series");
     series(&at, 8, 10_600, 1);
-    // In one run, softmax was not called.
+    // In this run, softmax was not called.
     let without = Series::run_at(&at, 2, Side::B);
     std::fs::remove_dir_all(&without).unwrap();
     with_softmax(Side::B, 2, 10_600, 1, false).write(&without);
@@ -334,7 +338,7 @@ fn a_gate_of_which_nothing_is_known_is_an_error() {
     assert_eq!(run("whole>50%").code, Some(0));
 }
 
-/// The same run twice is not two runs, whatever it is called.
+/// A run that is named twice is an error, whatever the names of its copies are.
 #[test]
 fn a_run_counts_once() {
     let scratch = Scratch::new();
@@ -351,7 +355,7 @@ fn a_run_counts_once() {
     }
 }
 
-/// The lock of a series that is being recorded, which its command holds.
+/// The lock of a series that is being recorded; the command that records the series holds it.
 #[test]
 fn a_series_is_not_moved_while_it_is_recorded() {
     let scratch = Scratch::new();
@@ -392,18 +396,18 @@ fn without_pairs_nothing_is_tested() {
         let output = golden.run(&all);
         serde_json::from_str::<Value>(&output.stdout).unwrap()
     };
-    // The runs themselves say that they are pairs.
+    // The runs say themselves that they are pairs.
     let found = words(&few, &other, &[]);
     assert_eq!((&found["untested"], &found["pairs"]), (&"too_few_pairs".into(), &5.into()));
-    // A run of A has no partner: somebody has chosen among the runs.
+    // A run of A has no partner, so somebody has selected runs.
     assert_eq!(words(&few, &other[1..], &[])["untested"], "not_paired");
-    // The sides are exchanged: the runs of A were recorded as those of B.
+    // The sides are exchanged: the runs of A were recorded as runs of B.
     assert_eq!(words(&other, &few, &[])["untested"], "not_paired");
     assert_eq!(words(&other, &few, &["--paired"])["pairs"], 5);
 }
 
-/// Softmax is new in B and adds the most; it is below matmul, with which something is compared. What adds up to the
-/// difference is said beside it.
+/// Softmax is new in B and adds the most time. It is still below matmul, which is compared with
+/// something. The parts of the difference are shown next to it and add up.
 #[test]
 fn rows_of_one_side_come_last_and_the_parts_add_up() {
     let scratch = Scratch::new();
@@ -427,7 +431,7 @@ fn rows_of_one_side_come_last_and_the_parts_add_up() {
     assert!(text.contains("in calls of a run (medians); the differences of pairs have the mean +"));
 }
 
-/// What Ctrl-C leaves: the last round has no B, or one whose program was ended.
+/// After Ctrl-C, the last round has no B, or the program of a run was ended.
 #[test]
 fn incomplete_rounds_are_left_out() {
     let scratch = Scratch::new();
@@ -472,7 +476,7 @@ fn pairs_run_in_the_order_that_the_seed_says() {
     let (first, order) = record("first", "5");
     let (_, again) = record("again", "5");
     assert_eq!(order, again);
-    // One of each as a warm-up, and then one of each in every round.
+    // There is one run of each program as a warm-up, and then one of each in every round.
     assert_eq!((&order[..2], order.len()), ("AB", 14));
     let rounds: Vec<&str> = (1..7).map(|round| &order[2 * round..2 * round + 2]).collect();
     assert!(rounds.contains(&"AB") && rounds.contains(&"BA"), "{rounds:?}");
@@ -486,7 +490,7 @@ fn pairs_run_in_the_order_that_the_seed_says() {
     let manifest = Manifest::read(&Series::run_at(&first, 1, Side::B)).unwrap();
     assert_eq!(manifest.labels["commit"], "1a2b");
     assert!(!first.join("warm-up").exists());
-    // A series in the same place moves the first one away.
+    // If a series goes to the same place, the first series is moved away.
     record("first", "6");
     assert!(Series::is_at(&scratch.join("first.old")));
 }
@@ -508,7 +512,7 @@ fn a_signal_in_the_warm_up_is_called_one_and_leaves_nothing() {
     assert!(!scratch.join("x.series").exists());
 }
 
-/// The name that a single profile has by default is a name like others.
+/// The default name of a single profile is allowed as the name of a series.
 #[test]
 fn a_series_goes_where_it_is_told() {
     let Some(counterpoint) = counterpoint("diff: place of a series") else { return };
@@ -551,7 +555,7 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     let Some(counterpoint) = counterpoint("diff: interrupted") else { return };
     let scratch = Scratch::new();
     let (at, count) = (scratch.join("x.series"), scratch.join("count"));
-    // The seventh run (of the third round, after two of the warm-up) waits for the signal.
+    // The seventh run (in the third round, after two runs of the warm-up) waits for the signal.
     let program =
         format!("echo >> {0}; [ $(wc -l < {0}) -lt 7 ] || exec sleep 60", count.display());
     let mut run = Command::new(counterpoint);
@@ -568,7 +572,7 @@ fn an_interrupted_series_keeps_its_complete_pairs() {
     }
     assert_eq!(lines(), 7);
     std::thread::sleep(std::time::Duration::from_millis(200));
-    // As a terminal does it: to the whole group.
+    // As a terminal does, this sends the signal to the whole group.
     let group = format!("-{}", child.id());
     assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
     let output = child.wait_with_output().unwrap();

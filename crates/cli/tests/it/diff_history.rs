@@ -1,4 +1,5 @@
-//! `diff --history`: a slowdown that was made at one run, in the words of every format.
+//! Tests that `diff --history` finds a slowdown that begins at one run, and names it in every
+//! format.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -7,10 +8,11 @@ use serde_json::Value;
 use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// From this run on, `matmul` takes 20 % more.
+/// From this run on, `matmul` takes 20 % more time.
 const AT: u64 = 9;
 
-/// Profiles of this many runs. Their names are in another order than their times.
+/// Writes profiles of this many runs. The order of their names differs from the order of their
+/// times.
 fn write(dir: &Path, runs: u64) {
     for run in 0..runs {
         let mut script = ProfileScript::monotonic();
@@ -19,7 +21,7 @@ fn write(dir: &Path, runs: u64) {
         let process = script.process(7);
         process.library("m", &["matmul", "softmax"]);
         let thread = process.thread("main");
-        // About 1 % of noise, which is not the same in both ops.
+        // The noise is about 1 %, and it differs between the two ops.
         let noise = [run * 7 % 11, run * 5 % 13];
         let slower = if run < AT { 10 } else { 12 };
         for call in 0..10 {
@@ -77,7 +79,8 @@ fn a_slowdown_has_a_commit() {
     }
     let point = &document["points"][AT as usize];
     assert_eq!((&point["name"], &point["labels"]["commit"]), (&"commit c9".into(), &"c9".into()));
-    // Ten calls of matmul of 12 × 1,008 ns (63 modulo 11 is 8), and of softmax of 10 × 1,006 (45 modulo 13).
+    // There are ten calls of matmul, of 12 × 1,008 ns (63 modulo 11 is 8), and of softmax, of 10 ×
+    // 1,006 ns (45 modulo 13 is 6).
     assert_eq!(point["whole_ns"].as_f64().unwrap(), 10.0 * (12.0 * 1_008.0 + 10.0 * 1_006.0));
 
     let (output, text) = history(&dir, &["--format", "markdown", "--fail-if", "*matmul*>15%"]);

@@ -19,9 +19,9 @@
 //! | `<!-- before: COMMAND -->` | run this before the block's own lines |
 //! | `<!-- file: NAME -->` | the block is the content of a file that later blocks use |
 //!
-//! The directory contains what pages assume: `mlp.vmfb`, `dist/`, and `PROGRAM`, which runs the
-//! module. If running text names an option of a command, the option must be in the command's
-//! `--help`.
+//! The directory contains the files that pages assume: `mlp.vmfb`, `dist/`, and `PROGRAM`, which
+//! runs the module. If the text of a page names an option of a command, the option must be in the
+//! command's `--help`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -86,7 +86,7 @@ fn blocks(page: &Path) -> Vec<Block> {
 }
 
 impl Block {
-    /// The lines for a shell; `None` if the block has none.
+    /// Returns the lines for a shell; `None` if the block has none.
     fn commands(&self) -> Option<String> {
         match self.language.as_str() {
             "sh" => Some(self.text.clone()),
@@ -99,7 +99,8 @@ impl Block {
     }
 }
 
-/// No block is overlooked: each has a known language, and shell commands are not marked as text.
+/// Each block has a known language, and shell commands are not marked as text, so no block is
+/// overlooked.
 #[test]
 fn every_block_says_what_it_is() {
     let known = ["sh", "console", "python", "rust", "text"];
@@ -195,7 +196,8 @@ fn every_command_line_runs() {
     assert!(ran >= 4 || iree.is_none() || tvm.is_none(), "only {ran} blocks were run");
 }
 
-/// If running text contains `counterpoint COMMAND --option`, the command exists and has the option.
+/// If the text of a page contains `counterpoint COMMAND --option`, the command exists and has the
+/// option.
 #[test]
 fn commands_in_running_text_exist() {
     let mut helps: BTreeMap<String, Option<String>> = BTreeMap::new();
@@ -212,7 +214,7 @@ fn commands_in_running_text_exist() {
         let text = std::fs::read_to_string(&page).unwrap();
         for span in text.split('`').skip(1).step_by(2) {
             let Some(rest) = span.strip_prefix("counterpoint ") else { continue };
-            // What follows `--` belongs to another program.
+            // The words after `--` belong to another program.
             let own = rest.split(" -- ").next().unwrap_or_default();
             let words: Vec<&str> =
                 own.split_whitespace().skip_while(|word| *word == "help").collect();
@@ -222,7 +224,7 @@ fn commands_in_running_text_exist() {
             };
             let at = format!("{}: `{span}`", page.display());
             let text = help(&[first]).unwrap_or_else(|| panic!("{at}: no such command"));
-            // `query` has commands, and takes options without one.
+            // `query` has commands, and also takes options without a command.
             let nested = words.get(1).filter(|word| !word.starts_with('-'));
             let nested = nested.filter(|_| text.contains("Commands:"));
             let text = match nested {
@@ -239,7 +241,7 @@ fn commands_in_running_text_exist() {
     assert!(looked_at > 20, "{looked_at}");
 }
 
-/// The lines of code in a header's comments, which are indented by five spaces.
+/// Returns the lines of code in a header's comments, which are indented by five spaces.
 fn in_comments(header: &str) -> Vec<String> {
     let text = std::fs::read_to_string(root().join("include/counterpoint").join(header)).unwrap();
     let comment = text.split("*/").next().unwrap();
@@ -247,7 +249,8 @@ fn in_comments(header: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The examples of the headers form one program, which finds the agent and adds its collector.
+/// The examples of the headers together form one program, which finds the agent and adds its
+/// collector.
 #[test]
 fn examples_of_the_headers_run() {
     const TEST: &str = "documented-headers";
@@ -256,7 +259,7 @@ fn examples_of_the_headers_run() {
     let add = collector.pop().unwrap();
     let agent = in_comments("agent.h");
     let [find] = agent.as_slice() else { panic!("{agent:?}") };
-    // What the examples leave to the reader.
+    // These are the parts that the examples leave to the reader.
     let source = format!(
         "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include \"counterpoint/agent.h\"\n\
          #include \"counterpoint/collector.h\"\n\

@@ -1,5 +1,5 @@
-//! `run` takes full pages while the program runs. Whatever happens to `run` meanwhile, every call is
-//! in the profile exactly once.
+//! Tests that `run` takes full pages while the program runs. Whatever happens to `run` meanwhile,
+//! every call is in the profile exactly once.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Programs, counterpoint};
 
-/// A program that counts its calls for ever, under `run`. The number of calls that have returned is
+/// A program under `run` that counts its calls for ever. The number of calls that have returned is
 /// in a shared file.
 struct Recording {
     program: PathBuf,
@@ -49,13 +49,13 @@ impl Recording {
         }
     }
 
-    /// Waits for this many more calls.
+    /// Waits until this many more calls have returned.
     fn wait_for_calls(&self, more: u64) {
         let before = self.returned();
         self.wait_for("more calls", || self.returned() >= before + more);
     }
 
-    /// The header and the claims of the pool: the offsets are those of docs/file-format.md.
+    /// Returns the header and the claims of the pool. The offsets are those of docs/file-format.md.
     fn pool(&self) -> Vec<u8> {
         let pool = profile::Manifest::read(&self.profile()).unwrap().pool.unwrap();
         let mut start = vec![0; 4096 + 4 * record::pool::PAGES];
@@ -63,7 +63,7 @@ impl Recording {
         start
     }
 
-    /// How many pages were offered to `run` so far.
+    /// Returns how many pages were offered to `run` so far.
     fn offers(&self) -> u32 {
         u32::from_le_bytes(*self.pool()[28..].first_chunk().unwrap())
     }
@@ -73,19 +73,22 @@ impl Recording {
     }
 
     fn signal_run(&self, signal: i32) {
-        // SAFETY: it is our child and was not waited for.
+        // SAFETY: `kill` takes no pointer. `run` is our child and has not been waited for, so its
+        // id is its own.
         assert_eq!(unsafe { libc::kill(self.run.id() as i32, signal) }, 0);
     }
 
     fn kill_program(&self) {
         let pid = profile::Profile::open(&self.profile()).unwrap().processes[0].id.pid;
         let identity = profile::ProcessId::of(pid).unwrap();
-        // SAFETY: it is alive, because nothing else ends it.
+        // SAFETY: `kill` takes no pointer. Nothing else ends the program, so the id is still its
+        // own.
         assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGKILL) }, 0);
         self.wait_for("end of the program", || !identity.is_alive());
     }
 
-    /// Every call that returned is there, and no other, but for one that had not returned yet.
+    /// Checks that every call that returned is in the profile, and no other call except one that
+    /// had not returned yet.
     fn check(mut self) {
         self.run.wait().unwrap();
         let returned = self.returned();
@@ -99,7 +102,7 @@ impl Recording {
         for loss in report["losses"].as_array().unwrap() {
             assert_eq!(loss["name"], "call_cut_short", "{loss}");
         }
-        // If `run` was killed, nobody else has moved the rest out of the pool: a view only reads.
+        // If `run` was killed, the rest is still in the pool, because a view only reads.
         recover(&self.program, &self.profile());
         assert_eq!(profile::Manifest::read(&self.profile()).unwrap().pool, None);
         let after = self::report(&self.program, &self.profile());
@@ -119,7 +122,7 @@ fn report(program: &Path, profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Skips where `run` does not take pages.
+/// Begins a recording. Skips the test on machines where `run` does not take pages.
 fn begin(test: &str) -> Option<Recording> {
     let program = counterpoint(test)?;
     if std::thread::available_parallelism().is_ok_and(|n| n.get() == 1) {
@@ -133,9 +136,9 @@ fn begin(test: &str) -> Option<Recording> {
 fn pages_that_were_taken_come_back() {
     let Some(it) = begin("pages that were taken") else { return };
     it.wait_for("offers", || it.offers() >= 8);
-    // However many pages were full, the thread has its page and two more.
+    // However many pages became full, the thread has only its page and two more.
     assert!(it.claims() <= 3, "{} pages", it.claims());
-    // A view in the middle sees at least what had returned before.
+    // A view during the recording sees at least the calls that had returned before.
     let returned = it.returned();
     let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
     assert!(seen >= returned, "{seen} of {returned} calls");
@@ -153,7 +156,7 @@ fn a_stopped_run_delays_and_loses_nothing() {
     let returned = it.returned();
     let seen = report(&it.program, &it.profile())["total"]["calls"].as_u64().unwrap();
     assert!(seen >= returned, "{seen} of {returned} calls");
-    // It takes pages again when it goes on.
+    // `run` takes pages again when it continues.
     let offers = it.offers();
     it.signal_run(libc::SIGCONT);
     it.wait_for("offers after the stop", || it.offers() > offers + 3);
@@ -175,7 +178,7 @@ fn a_program_goes_on_alone_after_run_was_killed() {
     it.check();
 }
 
-/// Each thread fills several pages and ends; `run` may be in the middle of taking one.
+/// Each thread fills several pages and ends, while `run` may be taking one of its pages.
 #[test]
 fn threads_that_end_leave_no_page_behind() {
     let Some(program) = counterpoint("threads that end") else { return };
@@ -188,11 +191,12 @@ fn threads_that_end_leave_no_page_behind() {
         run.args([threads, 150_000].map(|n: u32| n.to_string()));
         let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         if stop {
-            // Several times in the middle, at no particular moment.
+            // `run` is stopped several times, at arbitrary moments.
             for _ in 0..8 {
                 std::thread::sleep(Duration::from_millis(3));
                 for signal in [libc::SIGSTOP, libc::SIGCONT] {
-                    // SAFETY: our child, which is not waited for yet.
+                    // SAFETY: `kill` takes no pointer. The child has not been waited for, so its id
+                    // is its own.
                     unsafe { libc::kill(run.id() as i32, signal) };
                     std::thread::sleep(Duration::from_millis(3));
                 }
@@ -212,13 +216,14 @@ fn an_exec_while_pages_are_offered_loses_nothing() {
     let Some(mut it) = begin("exec while pages are offered") else { return };
     it.wait_for("offers", || it.offers() >= 3);
     it.signal_run(libc::SIGSTOP);
-    // Enough for several pages: as many as a thread offers are waiting, and it appended the rest.
+    // After this many calls, as many pages wait as a thread may offer, and the thread has appended
+    // further pages itself.
     it.wait_for_calls(150_000);
     assert_eq!(it.claims(), 3, "the thread's page and two that were offered");
     let counted = std::fs::OpenOptions::new().write(true).open(it.scratch.join("counted")).unwrap();
     let more = 150_000u64;
     std::os::unix::fs::FileExt::write_all_at(&counted, &more.to_le_bytes(), 8).unwrap();
-    // Each image of a process has a part of its own.
+    // Each program that a process executes has a part of its own.
     let parts = || std::fs::read_dir(it.profile().join("processes")).unwrap().count();
     it.wait_for("part of the new program", || parts() == 2);
     it.signal_run(libc::SIGCONT);
@@ -236,8 +241,8 @@ fn an_exec_while_pages_are_offered_loses_nothing() {
     assert_eq!(calls, [returned, more]);
 }
 
-/// The calls of each thread stay in their order, whoever appended their pages. The host numbers them
-/// by their workgroup.
+/// The calls of each thread stay in their order, whether the thread or `run` appended their pages.
+/// The host numbers the calls by their workgroup.
 #[test]
 fn calls_stay_in_order() {
     const CALLS: u32 = 150_000;
@@ -248,11 +253,13 @@ fn calls_stay_in_order() {
     run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
     run.arg(&programs.host).arg(&programs.library).args(["threads", "4"]).arg(CALLS.to_string());
     let mut run = run.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // While `run` is stopped, the threads append pages that are younger than those it has to take.
+    // While `run` is stopped, the threads append pages that are newer than the pages that `run` has
+    // to take.
     for _ in 0..8 {
         for signal in [libc::SIGSTOP, libc::SIGCONT] {
             std::thread::sleep(Duration::from_millis(2));
-            // SAFETY: our child, which is not waited for yet.
+            // SAFETY: `kill` takes no pointer. The child has not been waited for, so its id is its
+            // own.
             unsafe { libc::kill(run.id() as i32, signal) };
         }
     }
@@ -298,8 +305,9 @@ fn every_pass_is_drained() {
     }
 }
 
-/// The program may not make a file longer than 256 KiB, so `run` leaves its pages to it while it lives.
-/// What the program cannot append stays in memory, and `run` moves it at the end.
+/// The program may not make a file longer than 256 KiB, so `run` leaves the pages to the program as
+/// long as it runs. Pages that the program cannot append stay in memory, and `run` moves them at
+/// the end.
 #[test]
 fn a_limit_of_file_sizes_loses_nothing() {
     let Some(program) = counterpoint("limited files") else { return };
@@ -307,7 +315,7 @@ fn a_limit_of_file_sizes_loses_nothing() {
     for threads in [1u64, 3] {
         let path = scratch.join(&format!("{threads}.cpt"));
         let mut run = Command::new("sh");
-        // In blocks of 512 bytes.
+        // The limit is in blocks of 512 bytes.
         run.args(["-c", r#"ulimit -S -f 512; exec "$@""#, "sh"]).arg(&program);
         run.args(["run", "-e", "none", "-o"]).arg(&path).arg("--");
         run.arg(&programs.host).arg(&programs.library).arg("threads");
@@ -334,8 +342,8 @@ fn nothing_is_offered_on_a_single_processor() {
     assert_eq!(report(&program, &path)["total"]["calls"], 200_000);
 }
 
-/// A program that truncates its pool does not end `run`, and keeps what was drained. What was only in
-/// the pool is a named loss.
+/// If a program truncates its pool, `run` does not end, and the pages that were drained are kept.
+/// The calls that were only in the pool are a named loss.
 #[test]
 fn a_program_that_truncates_its_pool_ends_as_without_us() {
     let Some(program) = counterpoint("truncated pool") else { return };
@@ -368,9 +376,10 @@ fn a_program_that_truncates_its_pool_ends_as_without_us() {
     }
 }
 
-/// A program that truncates the pool that it has mapped itself dies at its next recorded call: no
-/// process can keep memory that its file does not have any more, and a handler of SIGBUS is not ours to
-/// set. `run` says so, keeps what was drained, and the program lives as long as it records nothing.
+/// A program that truncates the pool that it has mapped itself dies at its next recorded call,
+/// because no process can access memory that its file no longer has, and the recorder must not set
+/// a handler of SIGBUS. `run` reports it and keeps the pages that were drained. The program lives
+/// as long as it records nothing.
 #[test]
 fn a_program_that_truncates_its_own_pool() {
     let Some(program) = counterpoint("own pool truncated") else { return };

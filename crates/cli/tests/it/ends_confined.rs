@@ -1,5 +1,5 @@
-//! `recover` and `hook report` end recordings: they change a profile and delete its pool. They give up the
-//! right to change anything else, as `strace` and the kernel's own refusals show.
+//! Tests that `recover` and `hook report`, which change a profile and delete its pool, give up the
+//! right to change anything else. `strace` and the kernel's refusals show this.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,16 +15,17 @@ use crate::foreign::everything;
 use crate::support::memory::Memory;
 use crate::views_only_read::{CHANGES, Killed, PART, change, is_change, is_confined, traced};
 
-/// Without Landlock, and with the first version of it, which cannot allow to move a file to another
-/// directory.
+/// The kernels that are tested: this one, one without Landlock, and one with the first version of
+/// Landlock, which cannot allow moving a file to another directory.
 const KERNELS: [(&str, &[&str]); 3] = [
     ("this kernel", &["-e", "trace=none"]),
     ("no Landlock", &["-e", "inject=landlock_create_ruleset:error=ENOSYS"]),
     ("the first Landlock", &["-e", "inject=landlock_create_ruleset:retval=1:when=1"]),
 ];
 
-/// The calls that changed something after the command had given up its last rights, with the paths of
-/// descriptors, and the rules by which it did so.
+/// Runs a command under `strace`. Returns its output, the calls that changed something after the
+/// command had given up its last rights, and the rules by which it gave up rights. Descriptors are
+/// shown with their paths.
 fn confined(words: &[String]) -> (Output, Vec<String>, Vec<String>) {
     let (output, log) = traced(&["-y", "-v", "-e", &format!("{CHANGES},landlock_add_rule")], words);
     assert!(is_confined(&log), "{log}");
@@ -34,18 +35,19 @@ fn confined(words: &[String]) -> (Output, Vec<String>, Vec<String>) {
     (output, changes.collect(), rules.collect())
 }
 
-/// Whether a rule allows more than to read.
+/// Whether a rule allows more than reading.
 fn allows_changes(rule: &str) -> bool {
     ["_WRITE_FILE", "_REMOVE_", "_MAKE_", "_REFER", "_TRUNCATE"].iter().any(|r| rule.contains(r))
 }
 
-/// The directory that a rule is about.
+/// Returns the directory that a rule is about.
 fn place(rule: &str) -> PathBuf {
     let path = rule.split("parent_fd=").nth(1).and_then(|rest| rest.split(['<', '>']).nth(1));
     PathBuf::from(path.unwrap_or_else(|| panic!("{rule}")))
 }
 
-/// The directories where anything may be changed, and whether more than removing empty directories.
+/// Returns the directories in which anything may be changed, each with whether more may be done
+/// there than removing empty directories.
 fn changeable(rules: &[String]) -> BTreeMap<PathBuf, bool> {
     let mut all = BTreeMap::new();
     for rule in rules.iter().filter(|rule| allows_changes(rule)) {
@@ -67,7 +69,8 @@ fn assert_within(changes: &[String], places: &[&Path]) {
     assert!(!changes.is_empty());
 }
 
-/// What is in a profile: the length of each file, but of those that have times in them.
+/// Returns the contents of a profile: the length of each file. The manifest has times in it, so its
+/// length is left out.
 fn contents(dir: &Path) -> BTreeMap<PathBuf, u64> {
     let all = everything(dir).into_keys().map(|path| {
         let name = path.strip_prefix(dir).unwrap().to_owned();
@@ -90,7 +93,7 @@ fn recover_changes_the_profile_and_its_pool_only() {
     let (output, changes, rules) = confined(&recover(&killed));
     assert!(output.status.success(), "{output:?}");
     assert_within(&changes, &[&killed.dir, &killed.shm]);
-    // The last rules are those under which the profile is read and changed.
+    // The last set of rules is in force while the profile is read and changed.
     let last = rules.iter().rposition(|rule| place(rule) == killed.dir).unwrap();
     let may = changeable(&rules[last..]);
     let shared = Path::new("/dev/shm").to_owned();
@@ -101,7 +104,7 @@ fn recover_changes_the_profile_and_its_pool_only() {
     assert!(others.shm.join("pool").exists());
 }
 
-/// What is moved, written and removed does not depend on what the kernel knows.
+/// `recover` moves, writes and removes the same files on every kernel.
 #[test]
 fn recover_does_the_same_with_and_without_landlock() {
     let results = KERNELS.map(|(name, options)| {
@@ -120,7 +123,7 @@ fn recover_does_the_same_with_and_without_landlock() {
     }
 }
 
-/// Pools whose profile is gone can be anywhere in the places of pools, and their profiles were anywhere.
+/// Pools whose profile is gone are found in all places of pools, wherever their profiles were.
 #[test]
 fn recover_frees_pools_that_are_left_over() {
     for (name, options) in KERNELS {
@@ -143,7 +146,7 @@ fn recover_frees_pools_that_are_left_over() {
     }
 }
 
-/// Makes what `hook prepare` has prepared, and a program has recorded.
+/// Makes a profile that `hook prepare` has prepared and into which a program has recorded.
 fn hooked(csv: &Path) -> Killed {
     let killed = Killed::new();
     change(&killed.dir, |manifest| manifest.origin = Origin::Hook);
@@ -183,7 +186,8 @@ fn hook_report_removes_the_profile_and_writes_its_tables_only() {
     assert_eq!(table.lines().count(), 3, "{table}");
 }
 
-/// The names of the tables are those that the original gave, so a user may have put a link there.
+/// The files with tables have the names that the original hook gave them, so a user may have put a
+/// link there.
 #[test]
 fn hook_report_does_the_same_with_and_without_landlock() {
     let results = KERNELS.map(|(name, options)| {

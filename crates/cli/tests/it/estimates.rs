@@ -1,5 +1,5 @@
-//! Numbers of calls that are estimates, because a host announced its calls in some steps only, are marked in
-//! every view: `~` for people, and the ends of their interval for programs.
+//! Tests that every view marks numbers of calls that are estimates, because a host announced its
+//! calls only in some steps: with `~` for people, and with the ends of the interval for programs.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,8 +10,9 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Two ops on one thread. `mm` was announced in 104 of 134 steps: 40 calls were counted, and its calls in 100
-/// steps of the sample, of weight 1, are 200 in all: 2 each, but 1 in ten and 3 in ten of them. So 30 · 2 more are
+/// Two ops on one thread. `mm` was announced in 104 of 134 steps. 40 of its calls were counted. In
+/// the 100 steps of the sample, which have weight 1, it was called 200 times in all: 2 times in
+/// each step, but once in ten of the steps and 3 times in ten others. So 30 · 2 more calls are
 /// estimated:
 ///
 /// ```text
@@ -57,7 +58,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&run(&[args, &["--format", "json"]].concat())).unwrap()
 }
 
-/// The row of a table in CSV that begins with a name, by the names of its columns.
+/// Returns the row of a table in CSV that begins with a name, as pairs of column names and values.
 fn row(csv: &str, name: &str) -> Vec<(String, String)> {
     let mut lines = csv.lines();
     let head = lines.next().unwrap().split(',');
@@ -113,7 +114,8 @@ fn every_view_marks_estimated_calls() {
     assert!(head["tables"].to_string().contains("\"~100"), "{}", head["tables"]);
 }
 
-/// Two runs of which one is a sample: its numbers are marked, and are not called another number of calls.
+/// One of the two runs is a sample. Its numbers of calls are marked, and are not reported as a
+/// different number of calls.
 #[test]
 fn diff_marks_them_and_finds_no_difference_in_them() {
     let (_a, a) = script().written();
@@ -136,7 +138,8 @@ fn diff_marks_them_and_finds_no_difference_in_them() {
     assert!(cell(&mm, "calls_a_low").starts_with("94."), "{mm:?}");
 }
 
-/// An exported trace says which numbers are estimates, and is not imported as if its slices were all calls.
+/// An exported trace says which numbers are estimates, and cannot be imported as if its slices were
+/// all calls.
 #[test]
 fn traces_say_so_and_are_not_imported_as_exact() {
     let (scratch, dir) = script().written();
@@ -158,7 +161,8 @@ fn refused(trace: &Path, to: &Path) {
     assert!(!output.status.success() && said.contains("Counterpoint wrote this trace"), "{said}");
 }
 
-/// A dataset has the ends beside the number; those of an exact number are the number.
+/// A dataset has the ends of the interval next to the number. For an exact number, both ends are
+/// the number itself.
 #[test]
 fn datasets_have_the_ends() {
     let Some(python) = testkit::python::with("estimates in datasets", "pyarrow.parquet") else {

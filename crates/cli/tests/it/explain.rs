@@ -1,5 +1,5 @@
-//! `explain` on scripted profiles: what it says, in each format, and where it is silent. That it finds
-//! what is there is shown in `crates/analysis/tests/explain.rs`.
+//! Tests what `explain` says about scripted profiles in each format, and when it says nothing.
+//! `crates/analysis/tests/explain.rs` tests that it finds the real causes.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Two threads, each on a CPU of its own. Calls of `matmul` take 100 to 129 ns. One in 9 on `main` takes
-/// 100 ns longer, and has 24 page faults instead of 2. Calls of `softmax` take 40 to 59 ns, whatever
-/// is counted. All calls of `copy` take 10 ns.
+/// Two threads, each on a CPU of its own. Calls of `matmul` take 100 to 129 ns. On `main`, one in 9
+/// of them takes 100 ns longer, and has 24 page faults instead of 2. Calls of `softmax` take 40 to
+/// 59 ns, independently of the counters. All calls of `copy` take 10 ns.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -56,7 +56,7 @@ fn says_what_goes_with_slow_calls() {
     golden.check("most", 0, &["explain", &profile, "--width", "80"]);
     golden.check("glob", 0, &["explain", "*", &profile, "--width", "80"]);
     golden.check("markdown", 0, &["explain", "matmul", &profile, "--format", "markdown"]);
-    // The op can be an option, as for `stats`.
+    // The op can be given as an option, as in `stats`.
     let named = golden.run(&["explain", "matmul", &profile]);
     let option = golden.run(&["explain", "--op", "matmul", &profile]);
     assert!(named.stdout.starts_with("matmul\n") && named.stdout == option.stdout);
@@ -76,7 +76,7 @@ fn says_what_goes_with_slow_calls() {
     assert_eq!(silent["ops"][0]["findings"], json!([]));
 }
 
-/// Rows that differ in nothing but their arguments are one op, and the arguments are a variable.
+/// Rows that differ only in their arguments are one op, and the arguments are a variable.
 #[test]
 fn arguments_are_a_variable() {
     let mut script = ProfileScript::monotonic();

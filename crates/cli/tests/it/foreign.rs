@@ -1,5 +1,5 @@
-//! Profiles that somebody made to harm their readers: no view writes, deletes, follows links or
-//! waits.
+//! Tests profiles that somebody made to harm their readers: no view writes, deletes, follows links
+//! or waits.
 //!
 //! above 600 lines: the attacks are one list, in which a missing one is noticed.
 
@@ -21,8 +21,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 use crate::support::memory::Memory;
 
-/// Two threads of a process that ended long ago: 2 calls each in pages that were not written out,
-/// and one call that was.
+/// Two threads of a process that ended long ago. Each has 2 calls in a page that was not written
+/// out, and one call in a page that was.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;
@@ -42,7 +42,7 @@ fn crashed() -> ProfileScript {
 
 const PART: &str = "processes/4000711-1000-0";
 
-/// Every way to look at a profile. Output files go to `out`.
+/// Returns the command lines of every way to look at a profile. Output files go to `out`.
 fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     let (dir, out) = (dir.as_os_str(), out.as_os_str());
     let view = |words: &[&str], with_output: bool| {
@@ -67,7 +67,7 @@ fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     ]
     .into_iter()
     .map(|mut words| {
-        // For these two, the profile is the last argument.
+        // The last argument of these two commands is the profile.
         if words[0] == "session" || words[0] == "hook" {
             words.swap(1, 2);
         }
@@ -76,7 +76,7 @@ fn views(dir: &Path, out: &Path) -> Vec<Vec<OsString>> {
     .collect()
 }
 
-/// Runs a command that must end by itself, and soon.
+/// Runs a command, which must end by itself and soon.
 fn run(words: &[OsString]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
         .args(words)
@@ -111,7 +111,7 @@ fn run(words: &[OsString]) -> Output {
     Output { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
-/// Everything below a directory: kind, size, content, owner and time of change.
+/// Returns for everything below a directory its kind, size, content, owner and time of change.
 pub fn everything(at: &Path) -> BTreeMap<PathBuf, String> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -158,7 +158,7 @@ fn look(dir: &Path, watched: &[&Path], when: &str) -> Option<Value> {
     report
 }
 
-/// Name and count of each loss.
+/// Returns the name and count of each loss.
 fn losses(report: &Option<Value>) -> Vec<(String, u64)> {
     let report = report.as_ref().expect("a report");
     let losses = report["losses"].as_array().unwrap();
@@ -175,8 +175,9 @@ fn change(dir: &Path, change: impl FnOnce(&mut Manifest)) {
     manifest.write(dir).unwrap();
 }
 
-/// `"pool": "/path/of/a/victim"`, in every variant: with text in it, as a real pool of another
-/// profile, through links, inside of the profile, and at the place where pools are.
+/// The manifest has `"pool": "/path/of/a/victim"`, in every variant: the victim is text, or the
+/// real pool of another profile, it is reached through links, it is inside of the profile, or it is
+/// at the place where pools are.
 #[test]
 fn a_manifest_that_names_a_victim() {
     for collected in [false, true] {
@@ -204,7 +205,7 @@ fn a_manifest_that_names_a_victim() {
             PathBuf::new(),
             shm.join("pool"),
         ];
-        // At the correct place, with text or with another profile's pool.
+        // Here the victim is at the correct place, and is text or another profile's pool.
         fs::DirBuilder::new().mode(0o700).create(&shm).unwrap();
         for in_shm in [&b"precious"[..], &real] {
             fs::write(shm.join("pool"), in_shm).unwrap();
@@ -219,8 +220,8 @@ fn a_manifest_that_names_a_victim() {
                     }
                 });
                 let report = look(&dir, &[scratch.path(), &shm], &format!("{victim:?}"));
-                // This path looks like that of the pool of a profile that was moved. This profile
-                // has none.
+                // This path looks like the pool's path of a profile that was moved, but that
+                // profile has no pool.
                 let gone = *victim == pool_path(&other);
                 let name = if gone { "pool_vanished" } else { "pool_refused" };
                 let expected = if gone && collected { vec![] } else { vec![(name.to_owned(), 1)] };
@@ -231,8 +232,8 @@ fn a_manifest_that_names_a_victim() {
     }
 }
 
-/// A pool inside of the profile, which belongs to the profile, and links in the profile that lead
-/// out of it: nothing may be appended to their targets.
+/// A pool that is inside of its profile, and links in the profile that lead out of it: nothing may
+/// be appended to the targets of the links.
 #[test]
 fn files_that_lead_out_of_the_profile() {
     type Trap = (&'static str, fn(&Path, &Path));
@@ -282,7 +283,7 @@ fn files_that_lead_out_of_the_profile() {
     }
 }
 
-/// Pipes and devices in every place: no view may even open them.
+/// With pipes and devices in every place, no view may even open them.
 #[test]
 fn pipes_in_every_place() {
     for place in [
@@ -325,7 +326,7 @@ fn pipes_in_every_place() {
             let report = look(&dir, &[], place);
             let is_read = !matches!(place, "manifest.json");
             assert_eq!(report.is_some(), is_read, "{place}");
-            // Files that only exports read, or whose data the pool knows better.
+            // These files are read only by exports, or the pool has newer data.
             let unread = place.starts_with("activities")
                 || place.ends_with(".json")
                 || place.ends_with("series.arrows");
@@ -338,7 +339,7 @@ fn pipes_in_every_place() {
     }
 }
 
-/// A killed recording whose pool is in shared memory, where `run` creates it.
+/// Makes a killed recording whose pool is in shared memory, where `run` creates it.
 fn in_memory(scratch: &Scratch, name: &str) -> (PathBuf, PathBuf) {
     pooled(scratch, name, Path::new("/dev/shm"))
 }
@@ -374,8 +375,8 @@ fn calls(report: &Option<Value>) -> u64 {
     rows.iter().map(|row| row["calls"].as_u64().unwrap()).sum()
 }
 
-/// After `cp -a`, the copy shows what is in the pool and leaves it there, and the original collects
-/// it. After `mv`, it is the same profile, wherever it is.
+/// After `cp -a`, the copy shows the pool's contents and leaves them there, and the original
+/// collects them. After `mv`, a profile is the same profile, wherever it is.
 #[test]
 fn a_copy_is_read_and_the_original_collects() {
     let scratch = Scratch::new();
@@ -402,8 +403,8 @@ fn a_copy_is_read_and_the_original_collects() {
     assert_eq!((losses(&report), calls(&report)), (vec![("pool_vanished".to_owned(), 1)], 1));
 }
 
-/// An archive can contain a pool, too, inside of the profile. Whoever unpacks it owns both. Still,
-/// the profile must not decide where `hook report` writes, and must not be deleted.
+/// An archive can contain a profile with a pool inside of it, and whoever unpacks the archive owns
+/// both. Still, the profile must not decide where `hook report` writes, and must not be deleted.
 #[test]
 fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let scratch = Scratch::new();
@@ -423,13 +424,13 @@ fn an_unpacked_profile_with_its_pool_is_not_a_hooks_profile() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("is not a profile that a hook of this user has just recorded"), "{said}");
     assert_eq!(everything(scratch.path()), before);
-    // The profile that was made here, whose own directory is in its pool, is reported and removed.
+    // A profile that was made here, and whose pool names its directory, is reported and removed.
     let output = run(&["hook".into(), "report".into(), made.clone().into()]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(!made.exists() && fs::read_dir(&victim).unwrap().count() > 0);
 }
 
-/// The contents of files by name, without following links.
+/// Returns the contents of files by name, without following links.
 fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut todo = vec![at.to_owned()];
@@ -442,13 +443,15 @@ fn contents(at: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Exchanges the names of a file in an open directory and a file elsewhere, atomically. The
-/// directory is open so that no path leads through what another thread has put there.
+/// Exchanges, atomically, the names of a file in an open directory and a file elsewhere. The
+/// directory is open so that the path does not lead through something that another thread has put
+/// there.
 fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     const RENAME_EXCHANGE: libc::c_uint = 2;
-    // This fails while the other thread has moved one of them; then it is tried again.
+    // This fails while the other thread has moved one of the files; then the exchange is tried
+    // again.
     //
-    // SAFETY: C strings that outlive the call.
+    // SAFETY: both names are C strings that live longer than the call.
     unsafe {
         let (from, to) = (directory.as_raw_fd(), libc::AT_FDCWD);
         let (name, other) = (name.as_ptr(), other.as_ptr());
@@ -472,7 +475,8 @@ fn exchanging_files_during_a_view_does_no_harm() {
     fs::remove_dir_all(victim.join("pool")).unwrap();
     fs::create_dir(victim.join("pool")).unwrap();
     fs::write(victim.join("pool/pool"), "precious").unwrap();
-    // Damaged, so that a view that reads or repairs it would make a difference.
+    // The victim's files are damaged, so that a view that reads or repairs them would show or
+    // change something.
     for name in ["manifest.json", &format!("{PART}/pages.cps")] {
         let mut bytes = fs::read(victim.join(name)).unwrap();
         bytes.truncate(bytes.len() / 2);
@@ -543,8 +547,8 @@ fn exchanging_files_during_a_view_does_no_harm() {
     eprintln!("{rounds} rounds, {collected} of them recovered something");
 }
 
-/// A pool with a second name is not deleted, and one that was renamed into its place is not
-/// trusted.
+/// A pool with a second name is not deleted, and a pool that was renamed into the place of another
+/// one is not trusted.
 #[test]
 fn pools_that_are_not_what_they_were() {
     let scratch = Scratch::new();
@@ -553,7 +557,7 @@ fn pools_that_are_not_what_they_were() {
     fs::hard_link(shm.join("pool"), &second).unwrap();
     look(&dir, &[scratch.path(), &shm], "two names");
     fs::remove_file(&second).unwrap();
-    // The directory of the pool becomes a link to itself elsewhere.
+    // The directory of the pool is moved elsewhere, and a link to it takes its place.
     fs::rename(&shm, &second).unwrap();
     symlink(&second, &shm).unwrap();
     let report = look(&dir, &[scratch.path(), &second], "a linked directory");
@@ -564,7 +568,7 @@ fn pools_that_are_not_what_they_were() {
     assert!(!shm.exists());
 }
 
-/// Another user's profile that root opens is read without changing it.
+/// If root opens another user's profile, it is read without changing it.
 #[test]
 fn another_users_profile_is_left_as_it_is() {
     let scratch = Scratch::new();
@@ -577,10 +581,10 @@ fn another_users_profile_is_left_as_it_is() {
     fs::remove_dir_all(&shm).unwrap();
 }
 
-/// The profile of a killed recording is deleted: the next `recover` frees its memory, and `doctor`
-/// shows it before that. The memory of a profile that was moved, may have been moved, or is still
-/// recording stays. The test uses a place of its own, because other tests recover, too, and sees no
-/// pools of anybody else.
+/// The profile of a killed recording is deleted. The next `recover` frees its memory, and before
+/// that, `doctor` shows the memory. The memory of a profile that was moved, may have been moved, or
+/// is still being recorded stays. The test uses a place of its own for pools, because other tests
+/// run `recover` as well, and it must not see their pools.
 #[test]
 fn memory_of_deleted_profiles_is_freed() {
     let Some(memory) = Memory::new("memory of deleted profiles") else { return };
@@ -616,7 +620,7 @@ fn memory_of_deleted_profiles_is_freed() {
     assert!(all().is_empty() && shm.exists(), "another process uses it");
     drop(writer);
     assert!(shown(&shm));
-    // Without the permission to look up a file by its handle, it is unknown whether the profile was
+    // Without the right to look up a file by its handle, it is unknown whether the profile was
     // moved.
     let unable = ["setpriv", "--bounding-set=-dac_read_search", "--inh-caps=-dac_read_search"];
     let other = scratch.join("other.cpt");
@@ -634,8 +638,9 @@ fn memory_of_deleted_profiles_is_freed() {
     }
 }
 
-/// A real recording: `run` and its program are killed, the profile is deleted, and the next `run`
-/// frees the memory. The memory of a copied, moved or running profile stays until it may be freed.
+/// In a real recording, `run` and its program are killed and the profile is deleted, and the next
+/// `run` frees the memory. The memory of a copied, moved or running profile stays until it may be
+/// freed.
 #[test]
 fn the_next_run_frees_what_a_kill_left() {
     let test = "the_next_run_frees_what_a_kill_left";
@@ -651,7 +656,7 @@ fn the_next_run_frees_what_a_kill_left() {
             .spawn()
             .unwrap();
         let watched = loop {
-            // `run` itself, and the program that it has started.
+            // The processes are `run` itself, and the program that it has started.
             match Manifest::read(&dir) {
                 Ok(manifest) if manifest.watch.len() == 2 => break manifest,
                 _ => assert!(run.try_wait().unwrap().is_none(), "ended"),
@@ -691,7 +696,7 @@ fn the_next_run_frees_what_a_kill_left() {
     kill(run_of_second, &second);
     fs::remove_dir_all(&moved).unwrap();
     next();
-    // Without the permission to look up files by handle, a day must pass first.
+    // Without the right to look up files by their handles, a day must pass first.
     if profile::pools::user() == 0 {
         assert!(!pool(&first).exists() && !pool(&second).exists());
         assert!(!pool(&first).parent().unwrap().exists(), "its directory is removed, too");

@@ -1,5 +1,5 @@
-//! Names with characters that control a terminal, or that hide or reorder text. None of these
-//! characters reaches a terminal, whatever the command and the format. Programs get every byte.
+//! Tests names with characters that control a terminal, or that hide or reorder text. None of these
+//! characters reaches a terminal, with any command and format. Programs get every byte.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,19 @@ use crate::pty;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// An escape sequence that sets the title, one that clears the screen as an eight-bit control, a
-/// right-to-left override, an isolate, a zero-width space, a soft hyphen, DEL, and a line that
-/// looks like ours.
+/// Text with an escape sequence that sets the title, one that clears the screen as an eight-bit
+/// control, a right-to-left override, an isolate, a zero-width space, a soft hyphen, DEL, and a
+/// line that looks like one of ours.
 const EVIL: &str = "\x1b]0;title\x07\u{9b}2J\u{202e}txt\u{2067}\u{200b}\u{ad}\x7f\r\
                     \ncounterpoint: hint: forged\n";
 
-/// A name that a spreadsheet would evaluate, too.
+/// Returns a hostile name that a spreadsheet would evaluate as well.
 fn evil(name: &str) -> String {
     format!("={name}{EVIL}")
 }
 
-/// Characters that must not reach a terminal, according to the Unicode Standard and ECMA-48. The
-/// list is written here again, because the test must not rely on the program.
+/// Whether a character must not reach a terminal, according to the Unicode Standard and ECMA-48.
+/// The list is repeated here, because the test must not rely on the program.
 fn forbidden(c: char) -> bool {
     let n = c as u32;
     (n < 0x20 && c != '\n')
@@ -44,7 +44,7 @@ fn assert_harmless(what: &str, text: &str) {
     assert_eq!(found, None, "{what}: {text:?}");
 }
 
-/// Also checks that nothing looks like a line of ours.
+/// Checks that a text is harmless, and that no line of it looks like one of ours.
 fn assert_nothing_forged(what: &str, text: &str) {
     assert_harmless(what, text);
     assert!(
@@ -53,7 +53,7 @@ fn assert_nothing_forged(what: &str, text: &str) {
     );
 }
 
-/// A profile in which every text is hostile.
+/// Makes a profile in which every text is hostile.
 fn profile(scratch: &Scratch) -> PathBuf {
     let mut script = ProfileScript::monotonic();
     script.counter(&evil("counter"), 0);
@@ -109,7 +109,7 @@ fn profile(scratch: &Scratch) -> PathBuf {
     at
 }
 
-/// A table of a vendor's names, a trace, and a file of metrics, with hostile texts.
+/// Makes a table of a vendor's names, a trace, and a file of metrics, with hostile texts.
 fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     let tables = scratch.join("tables");
     fs::create_dir(&tables).unwrap();
@@ -126,7 +126,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     };
     let row = serde_json::json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": 2,
         "args": {"name": evil("row")}});
-    // Also contains an end without a begin, so that `check` finds something.
+    // The trace also has an end without a begin, so that `check` finds something.
     let end = serde_json::json!({"ph": "E", "ts": 3, "pid": 1, "tid": 9, "name": evil("end")});
     let wrong = serde_json::json!({"ph": evil("Q"), "ts": 3, "pid": 1, "tid": 9});
     let events = serde_json::json!({"traceEvents": [row, slice(1), slice(10), end, wrong],
@@ -137,7 +137,7 @@ fn files(scratch: &Scratch) -> (PathBuf, PathBuf, PathBuf) {
     (tables, trace, metrics)
 }
 
-/// Every command with every format, and the errors of the commands.
+/// Returns every command with every format, and command lines that cause errors.
 fn commands(scratch: &Scratch) -> Vec<(String, Command)> {
     let profile = profile(scratch);
     let (tables, trace, metrics) = files(scratch);
@@ -231,8 +231,8 @@ fn no_hostile_character_reaches_a_terminal() {
     }
 }
 
-/// Text for people contains none of it either, wherever it goes, because a log is read on a
-/// terminal later.
+/// Text for people contains none of these characters, even if it goes to a file, because a log may
+/// be read on a terminal later.
 #[test]
 fn no_hostile_character_is_in_messages_and_tables() {
     let scratch = Scratch::new();
@@ -247,7 +247,7 @@ fn no_hostile_character_is_in_messages_and_tables() {
     }
 }
 
-/// Only our own colours are printed, and some are.
+/// Only our own colours are printed, and some are printed.
 #[test]
 fn only_our_own_colours_are_printed() {
     let scratch = Scratch::new();
@@ -279,7 +279,7 @@ fn programs_get_every_byte() {
     let ops = || json["rows"].as_array().unwrap().iter().map(|row| row["op"].as_str().unwrap());
     assert!(ops().any(|op| op == evil("other")), "{json}");
     assert_eq!(json["profile"]["host"], evil("host"));
-    // The same document on a terminal.
+    // On a terminal, it is the same document.
     let mut command = Command::new(PROGRAM);
     command.args(["report", "--format", "json"]).arg(&at);
     let (_, shown) = pty::shown(&mut command, 120);
@@ -287,7 +287,7 @@ fn programs_get_every_byte() {
     let (_, shown) = shown.split_at(shown.find("{\n").unwrap());
     assert_eq!(serde_json::from_str::<Value>(shown).unwrap(), json);
 
-    // RFC 4180, read by a few lines with Python's csv module.
+    // Python's csv module reads the text as RFC 4180 in a few lines.
     let reader = "import csv, json, sys\n\
                   rows = list(csv.reader(open(sys.argv[1], newline='')))\n\
                   print(json.dumps(rows))";
@@ -306,7 +306,8 @@ fn programs_get_every_byte() {
         assert!(read.status.success(), "{read:?}");
         let rows: Vec<Vec<String>> = serde_json::from_slice(&read.stdout).unwrap();
         let place = rows[0].iter().position(|name| name == column).unwrap();
-        // As docs/schema.md says: one apostrophe in front of what a spreadsheet would evaluate.
+        // As docs/schema.md says, a text that a spreadsheet would evaluate has one apostrophe in
+        // front.
         let texts: Vec<&str> =
             rows.iter().filter_map(|row| row[place].strip_prefix('\'')).collect();
         assert!(texts.contains(&evil(value).as_str()), "{words:?}: {rows:?}");

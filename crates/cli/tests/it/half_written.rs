@@ -1,5 +1,5 @@
-//! Files that cannot be written completely: an earlier file of the same name stays, and nothing
-//! else is left behind.
+//! Tests files that cannot be written completely: an earlier file of the same name stays, and
+//! nothing else is left behind.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -9,7 +9,8 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Runs the command in a shell in which no file can be larger than 4 or 8 KiB.
+/// Runs the command in a shell in which no file can be larger than 4 or 8 KiB, depending on the
+/// size of a block.
 fn limited(args: &[&str], paths: &[&Path]) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$@\"", "sh", PROGRAM]);
@@ -21,7 +22,7 @@ fn profile(scratch: &Scratch) -> std::path::PathBuf {
     let process = script.process(7);
     process.library("mlp", &["matmul"]);
     let thread = process.thread("main");
-    // Times that do not compress well.
+    // These times do not compress well.
     let mut at = 0;
     for i in 0..2_000u64 {
         at += 1_000 + i * 7_919 % 997 * (i % 13);
@@ -32,7 +33,7 @@ fn profile(scratch: &Scratch) -> std::path::PathBuf {
     dir
 }
 
-/// The names in the directory.
+/// Returns the names in the directory.
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).unwrap();
     entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
@@ -89,7 +90,8 @@ fn a_complete_file_gets_the_name_and_the_mode_of_the_earlier_one() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("traceEvents"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
 
-    // A name that leads to something that is not a file, and a name of maximum length.
+    // The names are one that leads to something that is not a file, and one of the greatest
+    // possible length.
     let device = scratch.join("null.json");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     let long = scratch.join(&format!("{}.json", "n".repeat(250)));

@@ -1,6 +1,6 @@
-//! The checks of `cargo xtask hardware` (tests/hardware), where no machine has the hardware: what the kernel
-//! counts stands in for a PMU, so that each check has found that all is well, and, in a program that does
-//! not do what its source says, that it is not.
+//! Tests the checks of `cargo xtask hardware` (tests/hardware) on machines without the hardware.
+//! Counters of the kernel stand in for a PMU. Each check must succeed with them, and must fail with
+//! a program that does not do what its source says.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ fn checks() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/hardware")
 }
 
-/// Runs the checks. `None`, and says why: something that they need is not there.
+/// Runs the checks. If something that they need is missing, says so and returns `None`.
 fn run(test: &str, arguments: &[&str]) -> Option<(Output, String)> {
     let program = counterpoint(test)?;
     let dist = program.parent()?.parent()?.to_owned();
-    // TVM's, if it is there, so that its ops are counted as well.
+    // TVM's Python is used if it is there, so that ops of TVM are counted as well.
     let of_tvm =
         std::env::var_os("COUNTERPOINT_VENV_TVM").map(|venv| Path::new(&venv).join("bin/python"));
     let python = of_tvm.filter(|python| python.exists()).unwrap_or("python3".into());
@@ -36,7 +36,7 @@ fn run(test: &str, arguments: &[&str]) -> Option<(Output, String)> {
     Some((output, page))
 }
 
-/// The status of each check, and what it said.
+/// Returns the status of each check, and its text.
 fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     let rows = page.lines().filter_map(|line| {
         let (status, rest) = line.split_once("  ")?;
@@ -49,7 +49,7 @@ fn rows(page: &str) -> BTreeMap<String, (String, String)> {
     rows.collect()
 }
 
-/// Whether a breakpoint opens here: some virtual machines have none.
+/// Whether a breakpoint can be opened here; some virtual machines have none.
 fn has_breakpoints(test: &str) -> bool {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_counterpoint"));
     let mut doctor = Command::new(program);
@@ -61,7 +61,7 @@ fn has_breakpoints(test: &str) -> bool {
     opens
 }
 
-/// Checks for which nothing stands in. PyTorch is in an environment of its own.
+/// Checks for which nothing can stand in. PyTorch is installed in an environment of its own.
 const ABSENT: [&str; 4] =
     ["reading without system calls", "names: the vendor's", "PAPI itself", "ops of PyTorch"];
 
@@ -86,7 +86,7 @@ fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
     }
     assert_eq!(rows.len(), 21, "{page}");
     assert!(output.status.success(), "{page}");
-    // What each of them found is said.
+    // The page says what each check found.
     for (name, found) in [
         ("reading by system calls", "page-faults:u 900.0 of 900 in loop"),
         ("reading by system calls", "200 read(2) in 100 calls"),
@@ -96,7 +96,7 @@ fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
         ("the default counters, ipc", "ipc 2.00"),
     ] {
         let said = &rows[name].1;
-        // The number of breakpoints is the processor's.
+        // The number of breakpoints depends on the processor.
         let is_x86 = cfg!(target_arch = "x86_64");
         assert!(said.contains(found) || !is_x86, "{name}: {said}");
     }
@@ -123,7 +123,7 @@ fn every_check_of_a_pmu_can_fail() {
     }
 }
 
-/// The counters of real processors can be named on any machine, whatever its processor is.
+/// Counters of real processors can be named on any machine.
 #[test]
 fn counters_of_every_vendor_are_chosen() {
     let script = "
@@ -145,8 +145,8 @@ print('done')
     assert_eq!(output.stdout, b"done\n", "{output:?}");
 }
 
-/// On a machine without the hardware, the page names what is absent, part by part, with the command that
-/// shows it elsewhere, and that is no failure.
+/// On a machine without the hardware, the page names each missing part, with the command that shows
+/// it elsewhere, and this is not a failure.
 #[test]
 fn what_a_machine_lacks_is_named() {
     let Some((output, page)) = run("hardware_absent", &["--quick"]) else { return };
@@ -158,7 +158,7 @@ fn what_a_machine_lacks_is_named() {
         let (status, said) = &rows[name];
         match &**status {
             "absent" => assert!(said.contains(command), "{name}: {said}"),
-            // This machine has it, so the other checks ran.
+            // This machine has the part, so the check ran and succeeded.
             status => assert_eq!(status, "ok", "{name}: {said}"),
         }
     }

@@ -1,5 +1,5 @@
-//! What the first lines and notes of a report say besides numbers, so that no number is taken for another one. Each
-//! wording is one that a reader had missed.
+//! Tests the words around the numbers in the first lines and notes of a report, which keep readers
+//! from mistaking one number for another. Each wording was missed by a reader before.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn run(words: &[&str], profile: &Path) -> (String, String) {
     let out = command.arg(command_name).arg(profile).args(options).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     assert!(out.status.success(), "{words:?}: {}", text(out.stderr));
-    // A number and its unit are not parted, but lines are.
+    // The text is joined, because lines are broken, although never between a number and its unit.
     let printed = text(out.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
     (printed, text(out.stderr))
 }
@@ -25,7 +25,8 @@ fn report(script: &ProfileScript) -> String {
     run(&["report", "--width", "200"], &profile).0
 }
 
-/// The main thread has a call of 1 ms every 9 ms; the other one has a call at both ends only, and waits between.
+/// The main thread has a call of 1 ms every 9 ms. The other thread has a call only at the begin and
+/// at the end, and waits between them.
 fn one_waits(names: [&str; 2]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -39,15 +40,15 @@ fn one_waits(names: [&str; 2]) -> ProfileScript {
     script
 }
 
-/// A sum over threads would say 478 of 492 ms.
+/// A sum over both threads would say 478 of 492 ms.
 #[test]
 fn the_head_speaks_of_the_busiest_thread() {
     let said = report(&one_waits(["main", "waiter"]));
-    // 11 of 91 ms in calls.
+    // The thread is in calls for 11 of 91 ms.
     let expected =
         "main (4711), the busiest of 2 threads, spent 87.9 % of 91.0 ms outside of calls";
     assert!(said.contains(expected), "{said}");
-    // Of one thread there is nobody to be busier than.
+    // A single thread is not called the busiest.
     let mut alone = one_waits(["main", "waiter"]);
     alone.processes[0].threads.pop();
     let said = report(&alone);
@@ -61,13 +62,13 @@ fn the_first_line_has_the_time_of_the_run() {
     let said = report(&script);
     let first = said.split("main (4711)").next().unwrap();
     assert!(first.contains("; the run took 1.00 s"), "{said}");
-    // An imported trace was not run by us.
+    // An imported trace was not run by `run`, so it has no such time.
     let mut imported = script;
     imported.manifest.origin = profile::Origin::Import;
     assert!(!report(&imported).contains("the run took"));
 }
 
-/// Linux gives all threads the name of the program. Where names tell threads apart, nothing is added.
+/// Linux gives all threads the name of the program. If the names differ, nothing is added to them.
 #[test]
 fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     let said = report(&one_waits(["python3", "python3"]));
@@ -86,8 +87,8 @@ fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     );
 }
 
-/// A thread of 100 calls of 10 ms each, back to back, that was on a CPU for 600 ms of that second and lost it
-/// `involuntary` times.
+/// A thread with 100 calls of 10 ms each, without gaps. It was on a CPU for 600 ms of this second,
+/// and lost the CPU `involuntary` times.
 fn preempted(involuntary: u64, voluntary: u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -118,11 +119,12 @@ fn preempted(involuntary: u64, voluntary: u64) -> ProfileScript {
 #[test]
 fn a_thread_that_lost_its_cpu_is_a_note_and_a_warning_of_the_page() {
     let said = report(&preempted(300, 20));
-    // 300 in 0.6 s; 400 of 1,000 ms of calls were on no CPU.
+    // The thread was preempted 300 times in 0.6 s on a CPU. It was on no CPU for 400 of the 1,000
+    // ms of calls.
     let expected = "main (4711) was preempted 300 times (500 times in each second on a CPU), and was off the CPU for \
                     at least 400 ms of its time in calls (40.0 %), which durations include";
     assert!(said.contains(expected), "{said}");
-    // Workgroups of IREE never wait by themselves, but ops of PyTorch may.
+    // Workgroups of IREE never wait voluntarily, but ops of PyTorch may.
     let mut waits = preempted(300, 3_000);
     assert!(report(&waits).contains("preempted 300 times"));
     waits.processes[0].libraries[0].host = testkit::hosts::TORCH;
@@ -167,7 +169,7 @@ fn shapes_that_were_not_recorded_are_named() {
     assert!(!said.contains("--shapes"), "{said}");
 }
 
-/// Slow calls that were off a CPU for most of their time: nothing else explains as much of it.
+/// The slow calls were off a CPU for most of their time, and nothing else explains as much of it.
 #[test]
 fn slow_calls_off_a_cpu_are_said_first() {
     let mut script = ProfileScript::monotonic();
@@ -203,7 +205,7 @@ fn writing_a_page_says_what_it_wrote() {
     assert_eq!(said, "");
 }
 
-/// Steps of 1 ms in a range of the loop, of which 0.4 ms are in a range that calls `mul`.
+/// A loop is in a range. Its steps take 1 ms each, of which 0.4 ms are in a range that calls `mul`.
 fn steps(host: u8) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -243,7 +245,7 @@ fn the_range_with_the_most_time_inside_is_named() {
     assert!(sentences.iter().any(|one| one.as_str().unwrap() == expected), "{sentences:?}");
 }
 
-/// One of two kernels takes 80 % of the time.
+/// One of the two kernels takes 80 % of the time.
 #[test]
 fn a_report_says_how_to_look_inside_of_a_kernel() {
     let printed = |command: &str, host: u8, long: u64| {
@@ -274,7 +276,7 @@ fn a_report_says_how_to_look_inside_of_a_kernel() {
     assert!(even.contains("inside: dense takes 51.3 %"), "{even}");
 }
 
-/// The page says what the words after names mean, below the table that has them.
+/// Below a table, the page explains the words that stand after names in it.
 #[test]
 fn words_after_names_are_explained_on_the_page() {
     let mut script = ProfileScript::monotonic();

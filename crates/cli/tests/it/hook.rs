@@ -1,5 +1,5 @@
-//! The replacement for IREE's original call hook: the library is preloaded and variables are set,
-//! and nothing else is done.
+//! Tests the replacement for IREE's original call hook, for which only the library is preloaded and
+//! variables are set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::support::{Expected, Iree, Programs, counterpoint};
 
-/// A program with the library preloaded and its own directory for temporary files.
+/// An environment with the library to preload, and its own directory for temporary files.
 struct Dropped {
     scratch: testkit::Scratch,
     program: PathBuf,
@@ -32,7 +32,7 @@ impl Dropped {
         command.output().unwrap()
     }
 
-    /// What is left in the directory for temporary files.
+    /// Returns what is left in the directory for temporary files.
     fn left(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.scratch.path()).unwrap();
         let mut paths: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).collect();
@@ -66,7 +66,7 @@ struct Part {
     lines: Vec<String>,
 }
 
-/// The parts of the report in `text`, and the text before the report.
+/// Returns the text before the report in `text`, and the parts of the report.
 fn parts(text: &str) -> (String, Vec<Part>) {
     let mut before = String::new();
     let mut parts: Vec<Part> = Vec::new();
@@ -97,7 +97,7 @@ fn parts(text: &str) -> (String, Vec<Part>) {
 }
 
 impl Part {
-    /// The number after `label` in the description of `variable`.
+    /// Returns the number after `label` in the description of `variable`.
     fn number(&self, variable: &str, label: &str) -> Option<f64> {
         let is_it = |line: &&String| line.starts_with(&format!("  {variable}"));
         let from = self.lines.iter().position(|l| is_it(&l) && l.ends_with(':'))?;
@@ -106,7 +106,7 @@ impl Part {
     }
 }
 
-/// The rows of a CSV file, with the header first.
+/// Returns the rows of a CSV file, with the header first.
 fn csv(path: &Path) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     text.lines().map(|line| line.split(',').map(str::to_owned).collect()).collect()
@@ -122,10 +122,10 @@ fn a_report_per_thread_follows_the_output_and_nothing_is_left() {
     assert_eq!(before, "threads 4 500 done");
     let (all, threads): (Vec<_>, Vec<_>) = parts.iter().partition(|p| p.thread.starts_with("all "));
     assert_eq!(all.iter().map(|p| p.calls).collect::<Vec<_>>(), [2000]);
-    // Threads come first, as in the original, which printed each thread when it ended.
+    // The threads come first, because the original hook printed each thread when it ended.
     assert!(parts[4].thread.starts_with("all "), "{parts:?}");
     assert_eq!(threads.iter().map(|p| p.calls).collect::<Vec<_>>(), [500; 4]);
-    // Equal names are told apart; without a filter, each part names its function.
+    // Equal names of threads are distinguished. Without a filter, each part names its function.
     let names: BTreeSet<_> = threads.iter().map(|p| &p.thread).collect();
     assert_eq!(names.len(), 4, "{names:?}");
     for part in &parts {
@@ -138,8 +138,8 @@ fn a_report_per_thread_follows_the_output_and_nothing_is_left() {
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// Several counters at once, each correct in the report and in the CSV file, under the names that
-/// were typed. Functions are separate, and tables can be switched off.
+/// With several counters at once, each is correct in the report and in the CSV file, under the name
+/// that was typed. Functions have separate parts, and tables can be switched off.
 #[test]
 fn several_counters() {
     let Some(dropped) = Dropped::new("hook counters") else { return };
@@ -165,7 +165,7 @@ fn several_counters() {
         )
     );
     assert!(lines.contains("correlation of page-faults vs. task-clock"), "{lines}");
-    // A constant has no correlation, which is not printed as a number.
+    // A constant has no correlation, so no number is printed for it.
     let constant =
         part.lines.iter().find(|l| l.contains("correlation of duration_us vs. page-faults"));
     assert!(constant.unwrap().contains(": –"), "{lines}");
@@ -188,7 +188,8 @@ fn several_counters() {
     assert!(!out(&output).contains("conditional probability"));
 }
 
-/// The filter is one exact name, whatever characters it contains. With a filter, parts name no op.
+/// The filter is one exact name, whatever characters the name contains. With a filter, parts name
+/// no op.
 #[test]
 fn the_filter_is_an_exact_name() {
     let Some(dropped) = Dropped::new("hook filter") else { return };
@@ -219,7 +220,7 @@ fn calls_of_the_first_milliseconds_are_left_out() {
     assert_eq!(calls("3600000"), 0);
 }
 
-/// Counters that the machine does not have, that do not exist, and that cannot be counted: each is
+/// Counters that the machine does not have, that do not exist, or that cannot be counted are each
 /// left out with one line, and the program continues.
 #[test]
 fn counters_that_do_not_work_are_left_out() {
@@ -240,8 +241,8 @@ fn counters_that_do_not_work_are_left_out() {
     assert_eq!(words.lines().count(), 6, "{words}");
 }
 
-/// The list ends the program at its first executable, as the variable asks. What the program
-/// printed before that comes first.
+/// If the variable asks for the list, the program ends at its first executable. What the program
+/// printed before comes before the list.
 #[test]
 fn the_list_ends_the_program() {
     let Some(dropped) = Dropped::new("hook list") else { return };
@@ -260,7 +261,7 @@ fn the_list_ends_the_program() {
     assert_eq!(amd[40..47], *" [AMD] ");
     assert!(amd.len() > 50);
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
-    // A program without executables is not ended, and prints no list.
+    // A program without executables does not end early, and prints no list.
     let output = dropped.run(Command::new("echo").arg("fine"), &[("LIST_EVENT_TYPES", "1")]);
     assert_eq!((out(&output).as_str(), err(&output).as_str()), ("fine\n", ""));
 }
@@ -275,14 +276,14 @@ fn a_program_without_executables_is_left_alone() {
         assert!(output.stdout.is_empty() || output.stdout == alone.stdout);
         assert_eq!(err(&output), "");
     }
-    // Without variables of the hook, the library does nothing.
+    // Without the hook's variables, the library does nothing.
     let output = dropped.run(&mut host("calls 5"), &[]);
     assert_eq!((out(&output).as_str(), err(&output).as_str()), ("calls 5 0 done\n", ""));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// The host cannot see the helper processes: its own children, SIGCHLD, timers, descriptors, signal
-/// mask and errno are the same as without us.
+/// The host does not notice the helper processes: its own children, SIGCHLD, timers, descriptors,
+/// signal mask and errno are the same as without the library.
 #[test]
 fn the_program_does_not_notice() {
     let Some(dropped) = Dropped::new("hook watchful") else { return };
@@ -323,7 +324,7 @@ fn a_profile_left_by_a_crash_can_be_read() {
         let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
         assert_eq!(json["total"]["calls"], calls, "{mode}");
         assert_eq!(json["profile"]["origin"], "hook");
-        // The name says what was counted: user mode, because no mode was typed.
+        // The name says what was counted: only user mode, because no mode was typed.
         assert_eq!(json["profile"]["counters"][0]["name"], "page-faults:u");
         assert!(out(&report(&[])).contains("the program crashed or was killed"));
         let mut recover = Command::new(&dropped.program);
@@ -343,12 +344,13 @@ fn children_record_and_do_not_print() {
     let (_, parts) = parts(&out(&output));
     let calls: Vec<u64> =
         parts.iter().filter(|p| !p.thread.starts_with("all ")).map(|p| p.calls).collect();
-    // The same numbers as under `counterpoint run`: 450 in the parent, 200 in the child.
+    // These are the same numbers as under `counterpoint run`: 450 in the parent, 200 in the child.
     assert_eq!(BTreeSet::from_iter(calls), BTreeSet::from([200, 450]), "{}", out(&output));
     assert!(dropped.left().is_empty(), "{:?}", dropped.left());
 }
 
-/// Without the program next to it, the library prints one line that says so, and records nothing.
+/// If the program is not next to the library, the library prints one line that says so, and records
+/// nothing.
 #[test]
 fn the_library_alone_does_no_harm() {
     let Some(dropped) = Dropped::new("hook alone") else { return };
@@ -361,7 +363,8 @@ fn the_library_alone_does_no_harm() {
     assert_eq!(err(&output), "counterpoint: no program counterpoint beside libcounterpoint.so\n");
 }
 
-/// The variables of `run` take precedence: the hook's variables are for programs without `run`.
+/// The variables of `run` take precedence, because the hook's variables are for programs without
+/// `run`.
 #[test]
 fn under_run_the_hooks_variables_are_ignored() {
     let Some(dropped) = Dropped::new("hook under run") else { return };
@@ -380,7 +383,7 @@ fn under_run_the_hooks_variables_are_ignored() {
     assert_eq!(profile::Profile::open(&dropped.scratch.join("p.cpt")).unwrap().calls(), 5);
 }
 
-/// Stock IREE on `local-task`, where the original hook's functions are never called.
+/// Runs stock IREE on `local-task`, where the original hook's functions are never called.
 #[test]
 fn stock_iree_on_local_task() {
     let Some(dropped) = Dropped::new("hook iree") else { return };
@@ -414,7 +417,7 @@ fn stock_iree_on_local_task() {
     let ops: BTreeMap<String, u64> =
         expected.ops.iter().map(|(op, (calls, _))| (op.clone(), *calls)).collect();
     assert_eq!(calls, ops);
-    // In the files, the calls of each function can be told apart, too.
+    // In the files, the calls of each function can be distinguished as well.
     let mut rows: BTreeMap<String, u64> = BTreeMap::new();
     for file in std::fs::read_dir(&directory).unwrap() {
         let path = file.unwrap().path();

@@ -1,5 +1,5 @@
-//! Injects a panic at every point of the agent where this is possible: the agent turns itself off,
-//! the loss has its name, and the host continues as if nothing had happened.
+//! Injects a panic at every point of the agent where this is possible. The agent must turn itself
+//! off and count a loss with its name, and the host must continue as if nothing had happened.
 
 use std::ffi::CStr;
 use std::os::unix::ffi::OsStrExt;
@@ -16,11 +16,11 @@ fn library_of(program: &Path) -> std::path::PathBuf {
     program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
 }
 
-/// The points, as the library itself lists them.
+/// Returns the injection points that the library itself lists.
 fn points(program: &Path) -> Vec<String> {
     let path = std::ffi::CString::new(library_of(program).as_os_str().as_bytes()).unwrap();
-    // SAFETY: the library can be loaded into any process. The function has this type, and returns a
-    // string of the library, which is never unloaded.
+    // SAFETY: the library can be loaded into any process. `counterpoint_injection_points` has the
+    // type of `list`, and returns a C string of the library, which is never unloaded.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!library.is_null(), "{path:?}");
@@ -49,7 +49,7 @@ fn tvm_host() -> Command {
     command
 }
 
-/// Instrumented loops whose hits are timed and counted, and ones that are logged.
+/// Returns a host with instrumented loops, whose hits are timed and counted, or logged.
 fn loops_host(mode: &str) -> Command {
     let host = Programs::get().loops(&format!("loops_host{mode}"), &[mode]);
     let mut command = Command::new(host);
@@ -57,14 +57,14 @@ fn loops_host(mode: &str) -> Command {
     command
 }
 
-/// What PyTorch does with a plugin.
+/// Returns a host that uses a plugin as PyTorch does.
 fn torch_host(plugins: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("torch_host"));
     command.arg(plugins);
     command
 }
 
-/// What PyTorch does with a recording.
+/// Returns a host that makes a recording as PyTorch does.
 fn log_host() -> Command {
     Command::new(Programs::get().other("log_host"))
 }
@@ -73,7 +73,7 @@ fn outcome(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A host and how it is recorded: it must end in the same way with a panic anywhere.
+/// A host and how it is recorded. It must end in the same way with a panic at any point.
 struct Host<'a> {
     what: &'a str,
     command: Command,
@@ -86,7 +86,7 @@ impl Host<'_> {
         Host { what, command, events: "page-faults:u", options: vec!["--loops"] }
     }
 
-    /// The points that a recording of the host reaches.
+    /// Returns the points that a recording of the host reaches.
     fn reached(&mut self, program: &Path, scratch: &testkit::Scratch) -> Vec<String> {
         let log = scratch.join("log");
         std::fs::write(&log, "").unwrap();
@@ -103,7 +103,8 @@ impl Host<'_> {
         let recorded = Recorded::run_with(program, self.events, &self.options, &mut self.command);
         self.command.env_remove(VARIABLE);
         assert_eq!(outcome(&recorded.output), *bare, "{what}, {point}: {}", recorded.stderr());
-        // What is said about recordings of PyTorch's profiler comes from the command line, not the agent.
+        // The command line prints messages about recordings of PyTorch's profiler, so these lines
+        // do not come from the agent.
         let said = recorded.stderr();
         let lines = said.lines().filter(|line| !line.contains("torch.profiler in log_host"));
         assert!(self.options[0] != "--loops" || lines.count() == 1, "{what}, {point}: {said}");
@@ -111,7 +112,7 @@ impl Host<'_> {
     }
 }
 
-/// The names of the points in a log, each once.
+/// Returns the names of the points in a log, each once.
 fn read_log(log: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(log).unwrap();
     let mut names: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -164,7 +165,7 @@ fn a_panic_anywhere_leaves_the_host_alone() {
     assert!(never.is_empty(), "nothing reaches {never:?}");
 }
 
-/// A program with a profiler plugin, whose events are asked for while the program runs.
+/// Returns a program with a profiler plugin, which is asked for its events while the program runs.
 fn with_plugin(plugin: &str) -> Host<'_> {
     let mut command = Command::new(Programs::get().other("plugged"));
     command.arg("threads");
@@ -172,7 +173,7 @@ fn with_plugin(plugin: &str) -> Host<'_> {
     Host { what: "plugin", command, events: "none", options }
 }
 
-/// `entries` with the variables of IREE's original hook.
+/// Returns `entries` with the variables of IREE's original hook.
 fn dropped_in(program: &Path, scratch: &testkit::Scratch) -> Command {
     let mut command = entries();
     command
@@ -189,8 +190,8 @@ fn dropped_in_reaches(program: &Path, scratch: &testkit::Scratch) -> Vec<String>
     read_log(&log)
 }
 
-/// Runs `entries` with a panic at `point` and the variables of IREE's original hook, which ask for a report at
-/// the end.
+/// Runs `entries` with a panic at `point` and with the variables of IREE's original hook, which ask
+/// for a report at the end.
 fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     let bare = outcome(&entries().output().unwrap());
     let scratch = testkit::Scratch::new();
@@ -198,10 +199,10 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
         dropped_in(program, &scratch).env(VARIABLE, format!("{point}:panic")).output().unwrap();
     let (code, stdout) = outcome(&output);
     assert_eq!(code, bare.0, "{point}: {output:?}");
-    // The host's output comes first, then the report, if there is one.
+    // The host's output comes before the report, if there is a report.
     assert!(stdout.starts_with(&bare.1), "{point}: {stdout}");
-    // The message comes from the agent if there is no profile, from the report, or from a profile
-    // that was left behind.
+    // The message comes from the agent if there is no profile, or else from the report or from a
+    // profile that was left behind.
     let said = |text: &str| text.contains("turned itself off") || text.contains("agent_disabled");
     let left = std::fs::read_dir(scratch.path()).unwrap().any(|entry| {
         profile::Profile::open(&entry.unwrap().path())
@@ -210,7 +211,7 @@ fn drop_in_panics_at(program: &Path, point: &str) -> bool {
     left || said(&String::from_utf8_lossy(&output.stderr)) || said(&stdout)
 }
 
-/// At each point, a signal handler forks, and its child returns from the handler and continues.
+/// At each point, a signal handler forks, and the child returns from the handler and continues.
 /// Both processes succeed, and the parent loses nothing.
 #[test]
 fn a_handler_may_fork_anywhere() {
@@ -226,7 +227,7 @@ fn a_handler_may_fork_anywhere() {
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
         let (code, stdout) = outcome(&recorded.output);
         assert_eq!(code, Some(17), "{point}: {stdout} {}", recorded.stderr());
-        // One child more than without the signal, if the signal came.
+        // If the signal came, one child more has run than without the signal.
         let forked = words.replace("done\n", "child came through\ndone\n");
         assert!(stdout == words || stdout == forked, "{point}: {stdout}");
         reached += u32::from(stdout == forked);
@@ -236,9 +237,10 @@ fn a_handler_may_fork_anywhere() {
             recorded.calls_per_process()
         );
         let mut losses = recorded.losses();
-        // The handler's child also clears the environment of its own child.
+        // The handler's child also clears the environment of its own child, so this loss can occur.
         losses.remove("child_without_variables");
-        // A call that the child ends for its parent is in no process's records.
+        // A call that the child ends for its parent is in the records of neither process, so this
+        // loss can occur.
         losses.remove("call_cut_short");
         assert!(losses.is_empty(), "{point}: {losses:?}");
     }

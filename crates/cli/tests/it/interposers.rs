@@ -1,12 +1,12 @@
-//! Other libraries that replace the same functions as we do: each sees the calls that it would see
-//! without us, in whichever order the libraries are loaded.
+//! Tests other libraries that replace the same functions as our library: each sees the same calls
+//! as without our library, in whichever order the libraries are loaded.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::support::{Programs, Recorded, counterpoint, plain};
 
-/// The preloaded libraries: one that counts, and one that also allocates.
+/// Compiles the preloaded libraries: one that counts, and one that also allocates.
 fn interposers() -> [PathBuf; 2] {
     let programs = Programs::get();
     [
@@ -22,14 +22,15 @@ fn marked() -> Command {
     command
 }
 
-/// The line in which the library says what it has seen.
+/// Returns the line in which the library says which calls it has seen.
 fn seen(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("mmap ")).collect();
     lines.join("\n")
 }
 
-/// The library's own constructor calls `mmap` once. The program makes all other calls.
+/// The calls that the library sees. Its own constructor calls `mmap` once, and the program makes
+/// all other calls.
 const ALL: &str = "mmap 6 mmap64 2 mprotect 3 dlsym 4";
 
 #[test]
@@ -45,7 +46,7 @@ fn the_next_definition_is_called() {
             "{what}: {alone:?}"
         );
 
-        // `run` puts our library before those in the list.
+        // `run` puts our library before those in `LD_PRELOAD`.
         let mut command = marked();
         command.env("LD_PRELOAD", &library);
         let recorded = Recorded::run(&program, "page-faults:u", &mut command);
@@ -54,8 +55,8 @@ fn the_next_definition_is_called() {
         assert!(recorded.stderr().contains(ALL), "{what}: {}", recorded.stderr());
         assert_eq!(recorded.calls_per_process(), [10], "{what}");
 
-        // Their library before ours, which a program must arrange by itself. Theirs asks for
-        // glibc's `dlsym` by its version, so ours is not called, and the library is not found.
+        // Here the other library is before ours, which a user must arrange. It asks for glibc's
+        // `dlsym` by its version, so ours is not called, and the executable's library is not found.
         let ours = library_of(&program);
         let both = format!("{}:{}", library.display(), ours.display());
         let mut command = Command::new("env");
@@ -66,7 +67,7 @@ fn the_next_definition_is_called() {
         assert_eq!(seen(&recorded.output), ALL, "{what}, before ours");
         assert_eq!(recorded.losses(), Default::default(), "{what}, before ours");
 
-        // Without a profile.
+        // Here there is no profile to record into.
         let both = format!("{}:{}", ours.display(), library.display());
         let idle = plain(marked().env("LD_PRELOAD", both), scratch.path());
         assert_eq!((idle.status.code(), seen(&idle).as_str()), (Some(0), ALL), "{what}: {idle:?}");

@@ -1,4 +1,4 @@
-//! IREE 3.7.0 from its wheels, the last release whose executable libraries are of version 5.
+//! Tests IREE 3.7.0 from its wheels, the last release whose executable libraries have version 5.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,14 +10,14 @@ const CPU: (&str, &str) = ("v3", "x86-64-v3");
 #[cfg(not(target_arch = "x86_64"))]
 const CPU: (&str, &str) = ("generic", "generic");
 
-/// The linker in the wheel.
+/// Returns the path of the linker in the wheel.
 fn linker(venv: &Path) -> PathBuf {
     let lib = std::fs::read_dir(venv.join("lib")).unwrap().next().unwrap().unwrap();
     lib.path().join("site-packages/iree/compiler/_mlir_libs/iree-lld")
 }
 
-/// Compiles without data tiling, which 3.7.0 does and 3.13.0 does not, so that both have the same
-/// dispatches.
+/// Compiles a model without data tiling, which 3.7.0 uses and 3.13.0 does not, so that both
+/// versions have the same dispatches.
 fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     let mut command = Command::new(venv.join("bin/iree-compile"));
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
@@ -37,8 +37,9 @@ fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Both kinds of executables on both devices: each call of each export, the program's output and
-/// status, and no loss. The counts are those of IREE 3.13's own profiler.
+/// Runs both kinds of executables on both devices, and checks each call of each export, the
+/// program's output and status, and that nothing is lost. The expected counts are those of IREE
+/// 3.13's own profiler.
 #[test]
 fn every_call_of_version_5() {
     let Some(program) = counterpoint("iree v5") else { return };

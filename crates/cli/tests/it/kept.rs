@@ -1,6 +1,6 @@
-//! The profiles that are kept for ever (`fixtures/profiles`), one for each version of the format and
-//! of its pages: they can be opened, and their contents equal those that a decoder in Python read,
-//! which was written from the description of the format alone.
+//! Tests the profiles that are kept for ever (`fixtures/profiles`), one for each version of the
+//! format and of its pages. They can be opened, and their contents equal those that a decoder in
+//! Python has read. That decoder was written only from the description of the format.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn setup() -> (Scratch, String, Golden) {
 
 type Row = BTreeMap<String, String>;
 
-/// The rows of a table without quoted fields, by column name.
+/// Returns the rows of a table without quoted fields, by column name.
 fn table(text: &str) -> Vec<Row> {
     let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
     let header: Vec<String> = lines.next().unwrap().collect();
@@ -61,7 +61,7 @@ fn every_call_in_pages_of_version_2_is_unchanged() {
     calls_are_those_of(&kept, dir.to_str().unwrap(), &golden);
 }
 
-/// Compares the profile in `dir` with what the decoder in Python has read, which is in `kept`.
+/// Compares the profile in `dir` with the results of the decoder in Python, which are in `kept`.
 fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     let export = golden.run(&["export", dir, "--format", "csv"]);
     assert_eq!(export.code, Some(0), "{}", export.stderr);
@@ -96,7 +96,7 @@ fn calls_are_those_of(kept: &Path, dir: &str, golden: &Golden) {
     }
 }
 
-/// Processes that ran to their end have the calls that IREE's own profiler counted.
+/// If a process ran to its end, its calls are those that IREE's own profiler counted.
 #[test]
 fn calls_equal_those_that_iree_counts() {
     let expected = std::fs::read(kept().join("../iree/expected.json")).unwrap();

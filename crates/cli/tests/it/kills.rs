@@ -1,5 +1,5 @@
-//! SIGKILL at random moments: no complete record is lost, none is invented, and each loss has its
-//! name.
+//! Kills programs with SIGKILL at random moments: no complete record is lost, none is invented, and
+//! each loss has its name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use crate::support::{Programs, counterpoint, environment};
 use profile::{Columns, Profile};
 
-/// Number of kills of the two tests together; 1,000 by default.
+/// Returns the number of kills of the two tests together; 1,000 by default.
 fn kills() -> usize {
     std::env::var("COUNTERPOINT_KILLS").ok().and_then(|v| v.parse().ok()).unwrap_or(1_000)
 }
 
-/// What a victim of `tests/programs/killer.c` reported: its pid, and how many calls of each of its
-/// threads had returned.
+/// The report of a victim of `tests/programs/killer.c`: its process id, and how many calls of each
+/// of its threads had returned.
 struct Slot {
     pid: u32,
     returned: [u64; 2],
@@ -33,7 +33,7 @@ fn slots(path: &Path) -> Vec<Slot> {
     bytes.chunks_exact(32).map(slot).collect()
 }
 
-/// The calls of one thread of a profile. The program numbers them from 0.
+/// The calls of one thread of a profile. The program numbers its calls from 0.
 #[derive(Default)]
 struct Numbers {
     calls: u64,
@@ -63,22 +63,22 @@ impl Numbers {
         };
     }
 
-    /// Whether each number from 0 to the last one exists once. (Another test checks that they
-    /// increase from page to page.)
+    /// Whether each number from 0 to the greatest one occurs once. (Another test checks that the
+    /// numbers increase from page to page.)
     fn are_complete(&self) -> bool {
         let n = u128::from(self.calls);
         n == 0 || (self.highest + 1 == self.calls && self.sum == n * (n - 1) / 2)
     }
 }
 
-/// Checks every call of every victim: the numbers are 0, 1, 2, …, as many as had returned, or one
-/// more that had been recorded but not yet counted. There are no other calls, and every loss has
-/// its name.
+/// Checks every call of every victim. The calls have the numbers 0, 1, 2, …, up to the number of
+/// returned calls, or one more if a call had been recorded but not yet counted. There are no other
+/// calls, and every loss has its name.
 fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let profile = Profile::open(dir).unwrap();
     let (states, damage) =
         profile.visit(2, BTreeMap::<(usize, usize), Numbers>::new, |threads, columns| {
-            // A page without calls only shows that one was cut short.
+            // A page without calls only shows that a call was cut short.
             if !columns.is_empty() {
                 threads.entry((columns.process, columns.thread)).or_default().add(columns);
             }
@@ -87,7 +87,7 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     for ((process, _), numbers) in states.iter().flatten() {
         let process = &profile.processes[*process];
         assert_eq!(process.libraries.len(), 1, "{when}: {:?} has the names", process.id);
-        // The thread is identified by the worker's number that it passes.
+        // The thread is identified by its worker number, which each call has.
         let (worker, other) = numbers.workers.unwrap_or_default();
         assert_eq!(worker, other, "{when}: the calls of two threads in one");
         found.entry((process.id.pid, worker)).or_default().join(numbers);
@@ -122,7 +122,8 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
     let executable = programs.other("killer");
     let (mut killed, mut met) = (0, 0);
     while killed < all {
-        // Few enough at once that their data in the pool does not fill a small /dev/shm.
+        // The victims of one batch are few enough that their data in the pool does not fill a small
+        // /dev/shm.
         let batch = (all - killed).min(250);
         killed += batch;
         let scratch = testkit::Scratch::new();
@@ -141,7 +142,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         met += verify(&path, &slots, "in the pool");
         let mut recover = Command::new(&program);
         recover.args(["recover", "--close"]).arg(&path);
-        // The process that recovers the data may be killed, too, and starts again.
+        // The process that recovers the data may be killed as well, and is then started again.
         for attempt in 0..4 {
             let mut child = recover.stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(seed * 7_919 % 40_000 + attempt * 10_000));
@@ -153,7 +154,7 @@ fn kill(test: &str, events: &str, all: usize, longest_us: u64, ending: &str) {
         assert_eq!(profile::Manifest::read(&path).unwrap().pool, None::<PathBuf>);
         verify(&path, &slots, "in the file");
     }
-    // Otherwise the test would not have checked anything.
+    // If this were not so, the test would have checked almost nothing.
     assert!(met > all / 3, "{met} of {all} victims had a call that returned");
 }
 
@@ -173,7 +174,7 @@ fn threads_that_call_during_exit() {
     kill("exits", "page-faults:u", 200, 3_000, "exit");
 }
 
-/// Which processes are killed during a recording.
+/// The processes that are killed during a recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Victim {
     Target,
@@ -181,8 +182,9 @@ enum Victim {
     Both,
 }
 
-/// Kills processes of `counterpoint run`, including `run` itself. The program counts the returned calls in shared memory.
-/// The recorder must have that many, or one more that had been recorded but not yet counted.
+/// Kills processes of `counterpoint run`, including `run` itself. The program counts the returned
+/// calls in shared memory. The profile must have that many calls, or one more that had been
+/// recorded but not yet counted.
 #[test]
 fn kills_of_run_too() {
     let Some(program) = counterpoint("kill run") else { return };
@@ -212,7 +214,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    // Starts from the first counted call.
+    // The delay begins at the first counted call.
     let read = || {
         let bytes = std::fs::read(&counted).unwrap_or_default();
         bytes.first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b))
@@ -226,8 +228,8 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     let target = profile::Profile::open(&path).unwrap().processes[0].id.pid;
     let identity = profile::ProcessId::of(target).unwrap();
     let kill = |pid: u32| {
-        // SAFETY: the process is our child or grandchild, and is still alive because nothing else
-        // ends it.
+        // SAFETY: `kill` takes no pointer. The process is our child or grandchild, and nothing else
+        // ends it, so the id is its own.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
     if victim != Victim::Target {
@@ -260,7 +262,7 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
         assert_eq!(loss["name"], "call_cut_short", "{loss}");
         assert_eq!(loss["count"], 1, "{loss}");
     }
-    // A view leaves the rest where it is.
+    // A view leaves the data in the pool, so `recover` moves it.
     let recovered = Command::new(program).arg("recover").arg(&path).output().unwrap();
     assert!(recovered.status.success(), "{}", String::from_utf8_lossy(&recovered.stderr));
     let pool = profile::Manifest::read(&path).unwrap().pool;

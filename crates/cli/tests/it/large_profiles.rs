@@ -1,5 +1,5 @@
-//! The memory that a view takes grows with what is in a profile, and not with the product of how many rows
-//! and how many columns it could have. docs/security.md states the factors.
+//! Tests that the memory of a view grows with the contents of a profile, and not with the product
+//! of the possible rows and columns. docs/security.md states the factors.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,17 +9,20 @@ use profile::manifest::MetricInfo;
 use testkit::{CallScript, ProfileScript, Scratch};
 
 const OPS: u32 = 800;
-/// What a process with a profile of this size may take more or less than another one.
+/// The difference of memory between two processes with profiles of this size that may have other
+/// causes.
 const NOISE: u64 = 24 << 20;
 
-/// Runs a command and returns the most memory that it had, and the bytes that it printed.
+/// Runs a command. Returns the greatest amount of memory that it had, and the number of bytes that
+/// it printed.
 fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     command.args(words).stdout(File::create(out).unwrap()).stderr(Stdio::null());
     #[expect(clippy::zombie_processes, reason = "waited for below, to learn what it used")]
     let child = command.spawn().unwrap();
     let mut status = 0;
-    // SAFETY: a child that nobody else waits for, and room for the results.
+    // SAFETY: nobody else waits for this child, and both pointers are to local variables that live
+    // longer than the call. A zeroed `rusage` is valid.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::wait4(child.id() as i32, &mut status, 0, &mut usage), child.id() as i32);
@@ -29,7 +32,8 @@ fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     (usage.ru_maxrss as u64 * 1024, out.metadata().unwrap().len())
 }
 
-/// Makes a profile with this many metrics of two counters, which some calls have read.
+/// Makes a profile with this many metrics of two counters. With `read`, the calls have values of
+/// the counters.
 fn make(at: &Path, metrics: u32, read: bool) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -57,7 +61,7 @@ fn metrics_without_values_take_no_memory() {
     make(&none, 0, true);
     make(&absent, 2_000, false);
     make(&known, 2_000, true);
-    // Only the first of them are shown.
+    // Only the first 256 metrics are shown.
     let shown = 256;
     for format in ["csv", "json", "table"] {
         let words = |profile: &Path| {
@@ -72,7 +76,7 @@ fn metrics_without_values_take_no_memory() {
         let (of_absent, _) = peak(&absent);
         let (of_known, _) = peak(&known);
         let values = u64::from(OPS) * shown;
-        // A table is laid out as a whole: each cell is a text.
+        // A table is laid out as a whole, and each cell is a text.
         let texts = if format == "table" { 48 * values } else { 0 };
         assert!(of_absent < base + NOISE + texts, "{format}: {base} {of_absent}");
         assert!(of_known < base + NOISE + texts + 128 * values, "{format}: {base} {of_known}");

@@ -1,4 +1,5 @@
-//! Details of `run`: stopping and continuing, scripts without `#!`, and an output that is a link.
+//! Tests details of `run`: stopping and continuing, scripts without `#!`, and an output that is a
+//! link.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
@@ -6,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{Recorded, counterpoint, plain};
 
-/// The state letter of a process: field 3 of `/proc/PID/stat`.
+/// Returns the state letter of a process: field 3 of `/proc/PID/stat`.
 fn state(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next()).unwrap_or('?')
@@ -40,7 +41,7 @@ fn stopped_and_continued() {
         child = text.trim().parse().unwrap_or(0);
         child != 0
     });
-    // SAFETY: our child, which has not been waited for yet.
+    // SAFETY: `kill` takes no pointer. The child has not been waited for, so its id is its own.
     let signal = |number| unsafe { libc::kill(run.id() as i32, number) };
     for _ in 0..2 {
         signal(libc::SIGTSTP);
@@ -52,7 +53,7 @@ fn stopped_and_continued() {
     assert_eq!(run.wait().unwrap().code(), Some(6));
 }
 
-/// A script without `#!` runs as `execvp` would run it: `/bin/sh` reads it.
+/// A script without `#!` runs as it would with `execvp`: `/bin/sh` reads it.
 #[test]
 fn a_script_without_interpreter() {
     let Some(program) = counterpoint("bare script") else { return };
@@ -61,7 +62,7 @@ fn a_script_without_interpreter() {
     std::fs::write(&script, "echo \"$1 and $2\"\nexit 9\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut command = Command::new("env");
-    // As a shell or `env` would start it.
+    // The script is started as a shell or `env` would start it.
     let bare = plain(command.arg(&script).args(["one", "two three"]), scratch.path());
     assert_eq!(bare.status.code(), Some(9));
     let mut command = Command::new(&script);
@@ -71,7 +72,7 @@ fn a_script_without_interpreter() {
     assert!(recorded.losses().is_empty());
 }
 
-/// A link to a profile: the profile is moved aside, and a new one takes its place.
+/// The output is a link to a profile. The profile is moved aside, and a new one takes its place.
 #[test]
 fn an_output_that_is_a_link() {
     let Some(program) = counterpoint("link") else { return };
@@ -98,8 +99,8 @@ fn an_output_that_is_a_link() {
     assert!(!worked && words.contains("dangling.cpt"), "{words}");
 }
 
-/// `run` was killed before it wrote the manifest. The next one takes the place, and frees the pool.
-/// Whatever else is in such a directory is kept.
+/// A killed `run` left a directory without a manifest. The next `run` takes its place, and frees
+/// the pool. A directory with any other content is kept.
 #[test]
 fn a_profile_without_its_manifest_is_made_again() {
     let Some(program) = counterpoint("unfinished") else { return };
@@ -129,7 +130,8 @@ fn a_profile_without_its_manifest_is_made_again() {
     assert!(profile::Manifest::read(&dir).is_ok() && !pool.exists());
     std::fs::remove_dir_all(&dir).unwrap();
 
-    // Where there is no memory file system, the pool is in the profile, and comes before the rest.
+    // If there is no memory file system, the pool is inside of the profile, and is made before the
+    // other files.
     std::fs::create_dir_all(dir.join("pool")).unwrap();
     record::pool::create(&dir.join("pool/pool"), &record::pool::Owner::default()).unwrap();
     assert_eq!(run().status.code(), Some(6));

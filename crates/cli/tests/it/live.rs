@@ -1,5 +1,5 @@
-//! `run --live` on real terminals: what it shows, that `q` and Ctrl-C do what they say, that the
-//! terminal is as before, and what happens without one.
+//! Tests `run --live` on real terminals: what it shows, that `q` and Ctrl-C work, that the terminal
+//! is restored, and what happens without a terminal.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
@@ -13,7 +13,7 @@ use testkit::Scratch;
 use crate::pty;
 use crate::support::{Iree, counterpoint};
 
-/// A program on a terminal, with everything that the terminal has got so far.
+/// A program on a terminal, with everything that the terminal has received so far.
 struct Session {
     ours: File,
     theirs: OwnedFd,
@@ -24,20 +24,21 @@ struct Session {
 impl Session {
     fn start(command: &mut Command, columns: u16) -> Self {
         let (ours, theirs) = pty::open(columns);
-        // SAFETY: a descriptor of our own.
+        // SAFETY: `ours` is an open descriptor, and the calls take no pointer.
         unsafe {
             libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC);
             libc::fcntl(ours.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
         }
         let of = || theirs.try_clone().unwrap();
         command.stdin(of()).stdout(of()).stderr(of());
-        // The terminal of a session of its own, so that its keys are signals for the program.
+        // The terminal belongs to a session of its own, so that its keys become signals for the
+        // program.
         let setup = || {
-            // SAFETY: system calls of the child.
+            // SAFETY: system calls in the child; `TIOCSCTTY` takes no pointer.
             let done = unsafe { libc::setsid() >= 0 && libc::ioctl(0, libc::TIOCSCTTY, 0) == 0 };
             if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
         };
-        // SAFETY: only system calls between fork and exec.
+        // SAFETY: `setup` makes only system calls, which are allowed between fork and exec.
         unsafe { std::os::unix::process::CommandExt::pre_exec(command, setup) };
         let child = command.spawn().unwrap();
         Self { ours, theirs, child, shown: String::new() }
@@ -54,7 +55,7 @@ impl Session {
         }
     }
 
-    /// Waits until what came after `from` contains a text. Returns where it ends.
+    /// Waits until the output after `from` contains `text`. Returns the position after it.
     fn until(&mut self, from: usize, text: &str) -> usize {
         let begun = Instant::now();
         loop {
@@ -67,7 +68,7 @@ impl Session {
     }
 
     fn settings(&self) -> (libc::tcflag_t, [libc::cc_t; 32]) {
-        // SAFETY: a zeroed `termios` is valid to be overwritten.
+        // SAFETY: a zeroed `termios` is valid and lives longer than the call.
         unsafe {
             let mut settings: libc::termios = std::mem::zeroed();
             assert_eq!(libc::tcgetattr(self.theirs.as_raw_fd(), &mut settings), 0);
@@ -77,7 +78,7 @@ impl Session {
 
     fn size(&self, columns: u16, lines: u16) {
         let size = libc::winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: the structure lives for the call.
+        // SAFETY: `size` lives longer than the call.
         assert_eq!(unsafe { libc::ioctl(self.ours.as_raw_fd(), libc::TIOCSWINSZ, &size) }, 0);
     }
 
@@ -145,7 +146,7 @@ fn the_view_is_refreshed_and_left_by_q() {
     let entered = session.until(0, ENTER);
     let first = session.until(entered, "_matmul_64x256x784_f32");
     assert_ne!(session.settings(), before);
-    // A second view, and one that fits a smaller terminal.
+    // A second view is drawn, and then one that fits a smaller terminal.
     let second = session.until(first, "_matmul_64x256x784_f32");
     session.size(50, 8);
     let small = session.until(second, "\x1b[H");
@@ -159,13 +160,13 @@ fn the_view_is_refreshed_and_left_by_q() {
     assert!(lines.len() <= 8, "{lines:?}");
     let plain = |line: &String| line.replace("\x1b[1m", "").replace("\x1b[0m", "");
     assert!(lines.iter().all(|line| plain(line).chars().count() <= 50), "{lines:?}");
-    // The program's output is not drawn over the view; it is shown when the view is left.
+    // The program's output is not drawn over the view. It is shown when the user leaves the view.
     assert!(!session.shown.contains("line of the program"));
     session.ours.write_all(b"xq").unwrap();
     let left = session.until(small, LEAVE);
     session.until(left, "line of the program False False");
     assert_eq!(session.settings(), before);
-    // The program goes on.
+    // The program continues.
     assert!(session.child.try_wait().unwrap().is_none());
     std::fs::write(&of.stop, "").unwrap();
     assert_eq!(session.end().code(), Some(7), "{}", session.shown);
@@ -185,7 +186,7 @@ fn ctrl_c_ends_the_program() {
     session.until(0, "_matmul_");
     session.ours.write_all(b"\x03").unwrap();
     let status = session.end();
-    // Python says what ended it, and ends by the same signal.
+    // Python prints what ended it, and ends by the same signal.
     assert!(session.shown.contains("KeyboardInterrupt"), "{}", session.shown);
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     assert!(signal == Some(libc::SIGINT) || status.code() == Some(130), "{status:?}");

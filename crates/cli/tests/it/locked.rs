@@ -1,4 +1,5 @@
-//! Programs that lock their memory: the recorder uses little of what they may lock.
+//! Tests programs that lock their memory: the recorder uses only a small part of the memory that
+//! they may lock.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -36,7 +37,7 @@ fn each_way(what: &str, program: &Path, scratch: &Scratch, rights: &str) {
     }
 }
 
-/// With the right to lock without a limit (CAP_IPC_LOCK), only necessary memory is locked.
+/// With the right to lock memory without a limit (CAP_IPC_LOCK), only necessary memory is locked.
 #[test]
 fn a_program_may_lock_its_memory() {
     let Some(program) = counterpoint("locked") else { return };
@@ -51,7 +52,7 @@ fn a_program_may_lock_its_memory() {
     each_way("no limit", &program, &Scratch::new(), rights);
 }
 
-/// 8 MiB is the default limit of Linux.
+/// Linux's default limit is 8 MiB.
 #[test]
 fn a_program_may_lock_what_linux_allows() {
     let Some(program) = counterpoint("locked_nobody") else { return };
@@ -72,8 +73,8 @@ fn a_program_may_lock_what_linux_allows() {
     }
     std::os::unix::fs::chown(scratch.path(), Some(65534), Some(65534)).unwrap();
     each_way("8 MiB", &program, &scratch, rights);
-    // There is room for the library, but not for the pool: nothing is recorded, and a message says
-    // so.
+    // There is room for the library but not for the pool, so nothing is recorded, and a message
+    // says so.
     let rights = rights.replace("8192", "1024");
     let (programs, at) = (Programs::get(), scratch.join("none.cpt"));
     let mut run = Command::new("sh");

@@ -1,5 +1,5 @@
-//! From ids to machine code: what `loops report --asm` and `--source` show of programs that clang
-//! compiled, and what becomes of them when their files are stripped, changed or gone.
+//! Tests what `loops report --asm` and `--source` show of programs that clang compiled, and what
+//! they show if the files were stripped, changed or removed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// The kernels, instrumented in mode timed, and what is needed to record them.
+/// The kernels, instrumented in mode timed, with the files that are needed to record them.
 struct Kernels {
     counterpoint: PathBuf,
     program: PathBuf,
@@ -75,7 +75,7 @@ fn report(profile: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The module of a report.
+/// Returns the only module of a report.
 fn module(profile: &Path, options: &[&str]) -> Value {
     let text = report(profile, &[&["--format", "json"], options].concat());
     let mut document: Value = serde_json::from_str(&text).unwrap();
@@ -90,15 +90,16 @@ fn row<'a>(module: &'a Value, function: &str, depth: Option<u64>) -> &'a Value {
     rows.iter().find(is).unwrap()
 }
 
-/// `matmul_ijk` has three loops, one in another. At -O1 they stay as they are,
-/// so that there is one machine loop for each.
+/// Returns how many machine loops the function `matmul_ijk` and two of its loops have. The function
+/// has three loops inside of each other. At -O1 they are not changed, so there is one machine loop
+/// for each.
 fn machine_loops(module: &Value) -> Vec<usize> {
     let count =
         |depth| row(module, "matmul_ijk", depth)["code"]["machine_loops"].as_array().unwrap().len();
     [None, Some(0), Some(1)].map(count).to_vec()
 }
 
-/// What `objdump` lists between two addresses.
+/// Returns the addresses of the instructions that `objdump` lists between two addresses.
 fn judged(program: &Path, start: u64, end: u64) -> Vec<u64> {
     let range = [format!("--start-address={start}"), format!("--stop-address={end}")];
     let listed =
@@ -139,7 +140,7 @@ fn the_code_of_a_program_s_file_is_shown() {
         let sum = counts["all"].as_u64().unwrap() + counts["hooks"].as_u64().unwrap();
         assert_eq!(sum, count, "{row}");
     }
-    // The text is that of the file, line by line.
+    // The kept text equals the text of the file, line by line.
     let text = fs::read_to_string(kernels.scratch.join("k.ll")).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     let kept = found["texts"][0]["lines"].as_array().unwrap();
@@ -163,24 +164,24 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     let titles = shown
         .lines()
         .filter(|line| line.contains("(llvm)") && line.contains("machine code: matmul_ijk+"));
-    // The function and its three loops.
+    // There are four: the function and its three loops.
     assert_eq!(titles.count(), 4, "{shown}");
     let both = |line: &&str| line.contains("getelementptr") && line.contains(" │ ");
     assert!(shown.lines().any(|line| both(&line)), "{shown}");
     assert!(shown.lines().any(|line| line.contains("mulsd")), "{shown}");
     assert!(shown.lines().all(|line| line.chars().count() <= 160), "{shown}");
-    // What it does in words: the innermost loop multiplies a row by a column, whose distance is in a
-    // register.
+    // The code is described in words: the innermost loop multiplies a row by a column, whose stride
+    // is in a register.
     let words =
         shown.lines().filter(|line| line.starts_with("code: scalar, one dependent chain of"));
     assert_eq!(words.count(), 4, "{shown}");
     let rows = module(&profile, &["--asm"]);
     let words = &row(&rows, "matmul_ijk", Some(2))["code"]["words"];
     assert!(words.as_str().unwrap().contains("arithmetic instructions use vectors of"), "{words}");
-    // In a narrow terminal one stands below the other.
+    // In a narrow terminal, one text is below the other.
     let shown = report(&profile, &["--asm", "--source", "--only", "matmul_ijk*", "--width", "80"]);
     assert!(!shown.lines().any(|line| line.contains("(llvm)") && line.contains("machine code")));
-    // The margin has the hits: 16 × 24 of the inner loop.
+    // The margin has the hits: 16 × 24 for the inner loop.
     let shown = report(&profile, &["--source"]);
     let inner = module(&profile, &[]);
     let id = row(&inner, "matmul_ijk", Some(2))["id"].as_u64().unwrap();
@@ -195,7 +196,7 @@ fn text_and_code_of_a_loop_stand_side_by_side() {
     assert!(String::from_utf8_lossy(&nothing.stderr).contains("no function or loop has this name"));
 }
 
-/// Without symbols and without a build id, and with the profile somewhere else.
+/// The program has no symbols and no build id, and the profile was moved.
 #[test]
 fn a_stripped_program_is_understood() {
     let Some(kernels) =
@@ -211,7 +212,7 @@ fn a_stripped_program_is_understood() {
     let function = row(&found, "matmul_ijk", None);
     assert_eq!(function["code"]["function"], Value::Null);
     assert_eq!(found["code"]["build_id"], Value::Null);
-    // The same bytes with another time may be another build.
+    // A file with the same bytes but another time may be another build.
     output(Command::new("touch").arg(&kernels.program));
     let found = module(&moved, &["--asm"]);
     let problem = found["code_problem"].as_str().unwrap();
@@ -221,7 +222,8 @@ fn a_stripped_program_is_understood() {
     );
 }
 
-/// A page opens what a profile names only if it is asked to. A function without code says why.
+/// A page opens files that a profile names only if the user asks for it. For a function without
+/// code, it says why.
 #[test]
 fn a_page_opens_files_only_on_request() {
     let test = "a_page_opens_files_only_on_request";
@@ -248,7 +250,8 @@ fn a_page_opens_files_only_on_request() {
     let asked = listing(&["--code"]);
     assert!(machine(&asked), "{asked}");
     assert_eq!(listing(&["--objects", directory]), asked);
-    // Somebody else's: only below the directories that the reader names.
+    // The profile may be somebody else's, so files are read only below the directories that the
+    // reader names.
     fs::set_permissions(&profile, fs::Permissions::from_mode(0o777)).unwrap();
     for options in [&[][..], &["--code"]] {
         let foreign = listing(options);
@@ -259,8 +262,8 @@ fn a_page_opens_files_only_on_request() {
     assert_eq!(listing(&["--objects", directory]), asked);
 }
 
-/// A directory that everybody can write to may be anybody's profile: what it names is read only where
-/// the reader says so.
+/// If everybody can write to the profile's directory, the profile may come from anybody, so files
+/// that it names are read only below directories that the reader names.
 #[test]
 fn files_that_somebody_else_names_are_not_opened() {
     let test = "files_that_somebody_else_names_are_not_opened";
@@ -285,7 +288,7 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     let plain = kernels.record("plain.cpt", &[]);
     let kept = kernels.record("kept.cpt", &["--keep-code"]);
     let same = module(&plain, &["--asm"]);
-    // Another program in its place.
+    // Another program takes the place of the file.
     fs::remove_file(&kernels.program).unwrap();
     fs::copy("/bin/true", &kernels.program).unwrap();
     let changed = module(&plain, &["--asm"]);
@@ -298,7 +301,7 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     fs::remove_file(&kernels.program).unwrap();
     let gone = module(&plain, &["--asm"]);
     assert!(gone["code_problem"].as_str().unwrap().contains("No such file"), "{gone}");
-    // What was kept is what ran, wherever the profile is.
+    // The code that was kept is the code that ran, wherever the profile is.
     let moved = kernels.scratch.join("moved.cpt");
     fs::rename(&kept, &moved).unwrap();
     let found = module(&moved, &["--asm"]);
@@ -310,7 +313,7 @@ fn a_file_that_changed_is_not_taken_for_the_old_one() {
     }
 }
 
-/// A program that is removed while it runs: what is kept is what is in memory.
+/// The program is removed while it runs, so its code is copied from memory.
 #[test]
 fn code_of_a_deleted_program_is_kept_from_memory() {
     let test = "code_of_a_deleted_program_is_kept_from_memory";
@@ -319,7 +322,7 @@ fn code_of_a_deleted_program_is_kept_from_memory() {
     let profile = kernels.scratch.join("deleted.cpt");
     let gone = kernels.scratch.join("gone");
     fs::copy(&kernels.program, &gone).unwrap();
-    // The shell opens the file, removes it and executes what it has open.
+    // The shell opens the file, removes it, and executes the open file.
     let script = format!("exec 9<{0}; rm {0}; exec /proc/self/fd/9 16 24", gone.display());
     output(
         Command::new(&kernels.counterpoint)
@@ -341,7 +344,7 @@ fn code_of_a_deleted_program_is_kept_from_memory() {
 fn code_that_has_no_room_is_a_loss() {
     let Some(kernels) = Kernels::new("code_that_has_no_room_is_a_loss", &[]) else { return };
     let profile = kernels.scratch.join("full.cpt");
-    // What stands after the end of an ELF file is not loaded. A block has 512 or 1,024 bytes.
+    // Bytes after the end of an ELF file are not loaded. A block has 512 or 1,024 bytes.
     let mut program = fs::File::options().append(true).open(&kernels.program).unwrap();
     std::io::Write::write_all(&mut program, &vec![0; 5 << 20]).unwrap();
     drop(program);
@@ -356,12 +359,12 @@ fn code_that_has_no_room_is_a_loss() {
     let document: Value = serde_json::from_str(&text).unwrap();
     let lost = document["losses"].as_array().unwrap();
     assert!(lost.iter().any(|loss| loss["name"] == "code_not_kept"), "{lost:?}");
-    // The file is still there.
+    // The file still exists.
     assert_eq!(machine_loops(&module(&profile, &["--asm"])), [3, 3, 2]);
 }
 
-/// The listings of a page have the lines of `loops report --asm --source --only`, with the times of loops in
-/// the margin of their first lines.
+/// The listings of a page have the lines of `loops report --asm --source --only`, with the times of
+/// loops in the margin of their first lines.
 #[test]
 fn the_page_lists_the_code_of_functions() {
     let Some(kernels) = Kernels::new("the_page_lists_the_code_of_functions", &["-Wl,--build-id"])
@@ -376,7 +379,7 @@ fn the_page_lists_the_code_of_functions() {
     let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
     let listings = head["listings"].as_array().unwrap();
     let listing = listings.iter().find(|one| one["label"] == "matmul_ijk").unwrap();
-    // The table of the module is sorted as its head says.
+    // The table of the module is sorted as its column's head says.
     let tables = head["tables"].as_array().unwrap();
     let table = tables.iter().find(|one| one["id"] == listing["table"]).unwrap();
     assert_eq!(table["sort"], "inclusive_ns");
