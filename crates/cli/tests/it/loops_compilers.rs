@@ -1,6 +1,7 @@
-//! `counterpoint cc`, `c++` and `rustc` in the place of compilers: builds with make, CMake and cargo need one
-//! variable, their programs print the same, and their loops have the hits of paper. What clang says and does
-//! otherwise stays as it is.
+//! Tests `counterpoint cc`, `c++` and `rustc` in the place of compilers. Builds with make, CMake
+//! and cargo need one variable for it. Their programs print the same as without instrumentation,
+//! and their loops have the hits that were computed on paper. Everything else that clang says and
+//! does is unchanged.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +26,7 @@ fn ok(command: &mut Command) -> Output {
     output
 }
 
-/// The program and a clang, and clang's C++ beside it.
+/// Returns `counterpoint`, a clang, and the C++ compiler of that clang.
 fn tools(test: &str) -> Option<(PathBuf, PathBuf, PathBuf)> {
     let program = counterpoint(test)?;
     let (clang, plus) = (testkit::c::clang(15), testkit::c::compiler("clang++"));
@@ -46,8 +47,8 @@ fn has(test: &str, program: &str) -> bool {
     found
 }
 
-/// Records a program, compares what it prints, and returns the hits of each function and loop that was hit:
-/// `(function, depth of the loop, hits)`, sorted.
+/// Records a program, compares what it prints, and returns the hits of each function and loop that
+/// was hit: `(function, depth of the loop, hits)`, sorted.
 fn hits(
     program: &Path,
     recorded: &Path,
@@ -76,7 +77,8 @@ fn hits(
     all
 }
 
-/// A function that adds up a triangle in two loops, of which the outer one is instrumented.
+/// Returns the source of a function that adds up a triangle in two loops. The outer one is
+/// instrumented.
 fn kernel(number: u64) -> String {
     format!(
         "double kernel{number}(const double *a, int n) {{\n  double sum = 0;\n  for (int i = 0; i < n; i++)\n    \
@@ -111,7 +113,7 @@ fn twenty_files_and_a_makefile() {
     make.arg("-C").arg(folder).arg(variable).env("COUNTERPOINT_CC", clang);
     let made = ok(&mut make);
     assert_eq!(String::from_utf8_lossy(&made.stderr), "");
-    // The dependencies are those of the object.
+    // The file of dependencies names the object, as without instrumentation.
     let dependencies = fs::read_to_string(folder.join("k1.d")).unwrap();
     assert!(dependencies.starts_with("k1.o: k1.c"), "{dependencies}");
     // Each kernel adds up 0 + 1 + 2 + 3 products: 6 for each call, and kernel k is called k times.
@@ -152,7 +154,7 @@ fn a_project_of_cmake() {
     ok(configure.env("COUNTERPOINT_CC", &clang).env("COUNTERPOINT_CXX", &plus));
     let mut make = Command::new("cmake");
     ok(make.arg("--build").arg(&build).env("COUNTERPOINT_CC", clang).env("COUNTERPOINT_CXX", plus));
-    // 2 × (0 + … + 9) × 10.
+    // The program prints 2 × (0 + … + 9) × 10.
     let found = hits(&program, &build.join("prog"), folder, "900\n");
     let product: Vec<_> = found.iter().filter(|(name, ..)| name.contains("product")).collect();
     assert!(product.iter().any(|(_, depth, hits)| depth.is_none() && *hits == 2), "{found:?}");
@@ -180,7 +182,7 @@ fn a_program_of_cargo() {
     let manifest =
         "[package]\nname = \"prog\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     fs::write(folder.join("Cargo.toml"), manifest).unwrap();
-    // The library's object is in an archive, that of the program goes to the linker.
+    // The linker gets the library's object in an archive, and the program's object by itself.
     let of = |name: &str, public: &str| {
         format!(
             "#[inline(never)]\n{public}fn {name}(a: &[f64]) -> f64 {{\n    let mut s = 0.0;\n    for i in 0..a.len() \
@@ -209,12 +211,12 @@ fn a_program_of_cargo() {
     }
 }
 
-/// Runs clang, and `counterpoint cc` in its place, and returns both.
+/// Runs clang, and then `counterpoint cc` in its place, and returns the outputs of both.
 fn both(program: &Path, clang: &Path, folder: &Path, words: &[&str]) -> [Output; 2] {
     let alone = run(Command::new(clang).args(words).current_dir(folder));
     let mut ours = Command::new(program);
     ours.arg("cc").args(words).current_dir(folder).env("COUNTERPOINT_CC", clang);
-    // Last, because both write the same files.
+    // `counterpoint cc` runs last, because both write the same files.
     [alone, run(&mut ours)]
 }
 
@@ -230,7 +232,8 @@ fn what_clang_says_and_does_stays() {
     fs::write(folder.join("undefined.c"), "int g(void);\nint main(void) { return g(); }\n")
         .unwrap();
     fs::write(folder.join("arguments"), "-O2 -c\n\"a.c\" -o from-file.o").unwrap();
-    // Nothing is compiled, or clang finds an error: all is clang's own.
+    // Here clang compiles nothing or finds an error. The output and the status are then those of
+    // clang alone.
     for words in [
         &["-E", "a.c"][..],
         &["-M", "a.c"],
@@ -258,7 +261,7 @@ fn what_clang_says_and_does_stays() {
             "{words:?}"
         );
     }
-    // Not instrumented, which one line says, and compiled all the same.
+    // These commands are compiled, but not instrumented, and one line says so.
     for (words, made, why) in [
         (&["-S", "-O2", "a.c"][..], "a.s", "it asks for assembly"),
         (&["-c", "-O2", "-flto", "a.c", "-o", "lto.o"], "lto.o", "-flto leaves"),
@@ -272,7 +275,8 @@ fn what_clang_says_and_does_stays() {
         assert!(folder.join(made).is_file(), "{words:?}");
     }
     left_to_clang(&program, &clang, folder);
-    // Instrumented, in silence: from a file of arguments, preprocessed, and at once with linking.
+    // These commands are instrumented without a message: arguments in a file, preprocessed source,
+    // and compiling and linking in one command.
     let preprocessed = both(&program, &clang, folder, &["-E", "a.c", "-o", "a.i"]);
     assert!(preprocessed.iter().all(|output| output.status.success()));
     fs::write(
@@ -290,9 +294,9 @@ fn what_clang_says_and_does_stays() {
         assert_eq!(String::from_utf8_lossy(&ours.stderr), "", "{words:?}");
         assert!(has_descriptor(&folder.join(made)), "{words:?}");
     }
-    // 0 + 1 + 2 products of 1.
+    // The status is the number of products: 0 + 1 + 2.
     assert_eq!(run(&mut Command::new(folder.join("prog"))).status.code(), Some(3));
-    // Errors of the linker, and what selects loops.
+    // The linker's errors are passed on, and so are errors in the options that select loops.
     let [clang_failed, ours] = both(&program, &clang, folder, &["undefined.c", "-o", "x"]);
     assert_eq!(ours.status.code(), clang_failed.status.code());
     assert!(String::from_utf8_lossy(&ours.stderr).contains("undefined reference to `g'"));
@@ -302,7 +306,8 @@ fn what_clang_says_and_does_stays() {
         let wrong = run(wrong.env("COUNTERPOINT_LOOPS", "--mode often"));
         (wrong.status.code(), String::from_utf8_lossy(&wrong.stderr).into_owned())
     };
-    // Each step that compiles ends, whether or not it would be instrumented.
+    // A wrong option ends each command that compiles, whether or not that command would be
+    // instrumented.
     let other = folder.join("no-clang");
     fs::write(&other, "#!/bin/sh\nexit 0\n").unwrap();
     fs::set_permissions(&other, fs::Permissions::from_mode(0o755)).unwrap();
@@ -316,13 +321,14 @@ fn what_clang_says_and_does_stays() {
         assert_eq!(status, Some(1), "{words:?}: {said}");
         assert!(said.contains("COUNTERPOINT_LOOPS=--mode often: invalid value 'often'"), "{said}");
     }
-    // What compiles nothing has nothing to select.
+    // Commands that compile nothing do not read the options that select loops.
     for words in [&["--version"][..], &["i.o", "-shared", "-o", "linked.so"]] {
         assert_eq!(with_wrong_options(&clang, words).0, Some(0), "{words:?}");
     }
 }
 
-/// What is not understood for certain is clang's alone: one line, and then what clang says and does.
+/// Checks commands that `counterpoint cc` does not understand for certain. It says so in one line
+/// and then leaves the command to clang.
 fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     fs::create_dir(folder.join("folder")).unwrap();
     std::os::unix::fs::symlink("/dev/null", folder.join("null")).unwrap();
@@ -357,7 +363,7 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     assert!(folder.join("null").is_symlink());
     let dependencies = fs::read_to_string(folder.join("w.d")).unwrap();
     assert!(dependencies.starts_with("a.o: a.c"), "{dependencies}");
-    // What only the second step finds is said by clang, once.
+    // Some errors are found only by clang's second step. They are printed once.
     for words in [
         &["-O2", "-c", "frame.c", "-Wframe-larger-than=100", "-Werror"][..],
         &["-O2", "-c", "frame.c", "-Wframe-larger-than=100"],
@@ -372,7 +378,8 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
         assert!(said.lines().filter(own).eq(alone.lines()), "{words:?}: {said}");
         assert_eq!(ours.status.code(), clang.status.code(), "{words:?}");
     }
-    // A response file that is not understood, and an old object where there is an error now.
+    // A response file that is not understood is left to clang. If the source has an error, the
+    // object of an earlier build is removed.
     let [clang_alone, ours] = both(program, clang, folder, &["@marked"]);
     assert_eq!((ours.status, ours.stderr), (clang_alone.status, clang_alone.stderr));
     fs::write(folder.join("bad.o"), "old").unwrap();
@@ -380,7 +387,7 @@ fn left_to_clang(program: &Path, clang: &Path, folder: &Path) {
     command.args(["cc", "-c", "bad.c"]).current_dir(folder).env("COUNTERPOINT_CC", clang);
     assert!(!run(&mut command).status.success());
     assert!(!folder.join("bad.o").exists());
-    // A wrong file of defaults is a line, and no failure.
+    // A wrong file of defaults causes one line, and no failure.
     let project = folder.join("folder");
     fs::write(project.join("counterpoint.toml"), "no-such-key = 1\n").unwrap();
     let mut command = Command::new(program);
@@ -400,7 +407,7 @@ fn a_signal_ends_the_compiler_and_removes_what_is_in_between() {
     fs::write(folder.join("a.c"), kernel(1)).unwrap();
     let temporary = folder.join("temporary");
     fs::create_dir(&temporary).unwrap();
-    // A compiler that says who it is, and does not end.
+    // This compiler writes its process id and does not end.
     let compiler = folder.join("clang");
     fs::write(&compiler, "#!/bin/sh\necho $$ > pid.new\nmv pid.new pid\nexec sleep 600\n").unwrap();
     fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
@@ -438,7 +445,7 @@ fn rustc_without_emit_links() {
     assert_eq!(ok(&mut Command::new(folder.join("x"))).stdout, b"42\n");
 }
 
-/// Whether a file has the descriptor of an instrumented module.
+/// Returns whether a file has the descriptor of an instrumented module.
 fn has_descriptor(file: &Path) -> bool {
     fs::read(file).unwrap().windows(8).any(|bytes| bytes == b"CPLOOPS1")
 }

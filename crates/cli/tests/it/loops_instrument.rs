@@ -1,5 +1,5 @@
-//! `counterpoint loops instrument` as a command: files, standard input and output, what it says.
-//! What it writes is tested in `crates/ir/tests`.
+//! Tests `counterpoint loops instrument` as a command: its files, its standard input and output,
+//! and its messages. The text that it writes is tested in `crates/ir/tests`.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ fn instrument(scratch: &Scratch, arguments: &[&str], input: &str) -> Output {
     command.current_dir(scratch.path()).args(["loops", "instrument"]).args(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // A command that fails early does not read.
+    // A command that fails early does not read its standard input.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -57,7 +57,7 @@ fn standard_input_and_output_are_dashes() {
     assert!(words(&done).contains("left out: 1 loop by depth or height, 1 function by name"));
     assert!(String::from_utf8(done.stdout).unwrap().contains("CPLOOPS1"));
     assert!(scratch.join("t.json").exists());
-    // Without --table there is none beside standard output.
+    // Without --table, no table is written when the text goes to standard output.
     let done = instrument(&scratch, &["-"], TEXT);
     assert!(done.status.success() && !done.stdout.is_empty());
     assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);

@@ -1,5 +1,5 @@
-//! `loops compile-iree` with the stock compiler, and what its modules count in stock runtimes and in
-//! a loader of our own (`tests/programs/iree_elf.c`).
+//! Tests `loops compile-iree` with the stock compiler, and what its modules count in stock runtimes
+//! and in our own loader (`tests/programs/iree_elf.c`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use testkit::Scratch;
 use crate::stacks_export::folded;
 use crate::support::{Expected, Iree, Programs, Recorded, counterpoint, plain, skip};
 
-/// A product of two matrices of 64 × 64 numbers.
+/// The MLIR of a product of two matrices of 64 × 64 numbers.
 const MATMUL: &str = "func.func @mm(%lhs: tensor<64x64xf32>, %rhs: tensor<64x64xf32>) -> tensor<64x64xf32> {
   %c0 = arith.constant 0.0 : f32
   %e = tensor.empty() : tensor<64x64xf32>
@@ -21,16 +21,16 @@ const MATMUL: &str = "func.func @mm(%lhs: tensor<64x64xf32>, %rhs: tensor<64x64x
 }
 ";
 
-/// For this CPU the compiler makes 8 workgroups (`hal.return %c8, %c1, %c1`). Each has 8 rows and 64
-/// columns, in 64 / 8 = 8 steps of 8 columns (`bb1`), with 64 / 8 = 8 steps of 8 terms inside
-/// (`bb2`): 8 · 8 · 8 · (8 · 8 · 8) = 64³ multiplications.
+/// The flag that selects the CPU. For this CPU the compiler makes 8 workgroups (`hal.return %c8,
+/// %c1, %c1`). Each has 8 rows and 64 columns, in 64 / 8 = 8 steps of 8 columns (`bb1`), with 64 /
+/// 8 = 8 steps of 8 terms inside (`bb2`): 8 · 8 · 8 · (8 · 8 · 8) = 64³ multiplications.
 const CPU: &str = "--iree-llvmcpu-target-cpu=x86-64-v3";
 const WORKGROUPS: u64 = 8;
-/// Function or loop, hits, iterations and hits for each workgroup.
+/// The numbers computed on paper: function or loop, hits, iterations, and hits of each workgroup.
 const PAPER: [(&str, u64, Option<u64>, f64); 3] =
     [("function", 8, None, 1.0), ("bb1", 8, Some(64), 1.0), ("bb2", 64, Some(512), 8.0)];
 
-/// Everything that these tests need.
+/// The programs and files that these tests need.
 struct Setup {
     counterpoint: PathBuf,
     iree: Iree,
@@ -60,7 +60,7 @@ fn ok(command: &mut Command) -> Output {
 }
 
 impl Setup {
-    /// The command that compiles a model with instrumented loops.
+    /// Returns the command that compiles a model with instrumented loops.
     fn compile(&self, model: &Path, output: &Path, options: &[&str], flags: &[&str]) -> Command {
         let mut command = Command::new(&self.counterpoint);
         command.args(["loops", "compile-iree"]).arg(model).arg("-o").arg(output).args(options);
@@ -69,7 +69,7 @@ impl Setup {
         command
     }
 
-    /// The product of matrices, instrumented.
+    /// Compiles the product of matrices with instrumented loops, and returns the module's path.
     fn matmul(&self, name: &str, options: &[&str], flags: &[&str]) -> PathBuf {
         let model = self.scratch.join("mm.mlir");
         std::fs::write(&model, MATMUL).unwrap();
@@ -80,7 +80,7 @@ impl Setup {
         output
     }
 
-    /// A model compiled without instrumentation.
+    /// Compiles a model without instrumentation, and returns the module's path.
     fn stock(&self, model: &Path, name: &str, flags: &[&str]) -> PathBuf {
         let output = self.scratch.join(&format!("{name}.vmfb"));
         let cpu = "--iree-hal-local-target-device-backends=llvm-cpu";
@@ -93,7 +93,7 @@ impl Setup {
         output
     }
 
-    /// Flags for a module whose executables are shared objects.
+    /// Returns the flags for a module whose executables are shared objects.
     fn system(&self) -> Vec<String> {
         let tools = self.iree.venv.join("lib");
         let tools = std::fs::read_dir(tools).unwrap().next().unwrap().unwrap().path();
@@ -111,13 +111,13 @@ impl Setup {
     }
 }
 
-/// The rows of the only module of a document.
+/// Returns the rows of the only module of a document.
 fn rows(document: &Value) -> &Vec<Value> {
     assert_eq!(document["modules"].as_array().unwrap().len(), 1, "{document}");
     document["modules"][0]["rows"].as_array().unwrap()
 }
 
-/// Checks hits and iterations of the product, computed `times` times.
+/// Checks the hits and iterations of the product, which was computed `times` times.
 fn as_on_paper(document: &Value, times: u64, what: &str) {
     let rows = rows(document);
     assert_eq!(rows.len(), PAPER.len(), "{what}");
@@ -127,7 +127,8 @@ fn as_on_paper(document: &Value, times: u64, what: &str) {
         assert_eq!((label, row["hits"].as_u64()), (name, Some(times * hits)), "{what}: {row}");
         let expected = iterations.map(|n| times * n);
         assert_eq!(row["iterations"].as_u64(), expected, "{what}: {row}");
-        // Each hit has as many as the others. There are so few hits that all of them are timed.
+        // Each hit has as many iterations as the others. There are so few hits that all of them are
+        // timed.
         if let Some(each) = iterations.map(|n| n / hits)
             && document["modules"][0]["mode"] == "sampled"
         {
@@ -143,8 +144,8 @@ fn run_module(iree: &Iree, module: &Path, device: &str) -> Command {
     command
 }
 
-/// In every mode, on both devices and in both kinds of executables: hits are those on paper, and the
-/// product is that of a module that was never instrumented.
+/// In every mode, on both devices and in both kinds of executables, the hits are those computed on
+/// paper, and the product equals that of a module that was never instrumented.
 #[test]
 fn hits_are_extents_times_tiles_times_workgroups() {
     let Some(setup) = setup("loops of IREE: hits") else { return };
@@ -218,7 +219,7 @@ fn a_dispatch_has_its_loops_below_it() {
         let (share, inclusive) = (row["share"].as_f64(), row["inclusive_ns"].as_f64());
         assert!((share.unwrap() - inclusive.unwrap() / total).abs() < 1e-9, "{row}");
     }
-    // As they were measured, the times of the parts of a hit are inside of it.
+    // The measured time of an inner part of a hit is shorter than that of the part around it.
     let raw = setup.loops(&run.path());
     let ticks: Vec<u64> =
         self::rows(&raw).iter().map(|row| row["measured_ticks"].as_u64().unwrap()).collect();
@@ -230,7 +231,8 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(lines[0].contains("per workgroup") && lines[0].contains("of dispatch"), "{text}");
     assert!(lines[1].starts_with("mm_dispatch_0_matmul_64x64x64_f32  "), "{text}");
     assert!(lines[2].starts_with("  bb1") && lines[3].starts_with("    bb2"), "{text}");
-    // As stacks: the loops have their part of the dispatch, and all have the time in calls.
+    // In folded stacks, a loop's time is a part of its dispatch's time, and all stacks together
+    // have the time in calls.
     let whole = run.report(&["--tree"])["self_ns"].as_f64().unwrap().round() as u64;
     let (inner, all) = folded(&run.path(), "bb2");
     let (outer, _) = folded(&run.path(), "bb1");
@@ -239,7 +241,7 @@ fn a_dispatch_has_its_loops_below_it() {
     assert!(0 < inner && inner < outer && outer < dispatch && dispatch <= all, "{inner} {outer}");
 }
 
-/// Mode log: each begin and end is in the workgroup call during which it happened.
+/// In mode log, each begin and each end of a hit lies in the workgroup call in which it happened.
 #[test]
 fn logged_hits_have_workgroups() {
     let Some(setup) = setup("loops of IREE: workgroups") else { return };
@@ -268,8 +270,8 @@ fn logged_hits_have_workgroups() {
     assert_eq!(begun, paper.collect());
 }
 
-/// Every workload: the same output to the last bit, alone and recorded; and as many hits of each
-/// dispatch function as IREE's own profiler counts workgroup calls.
+/// Every workload has the same output to the last bit with and without recording, and each dispatch
+/// function has as many hits as IREE's own profiler counts workgroup calls.
 #[test]
 fn all_workloads_compute_the_same() {
     let Some(setup) = setup("loops of IREE: workloads") else { return };
@@ -332,8 +334,9 @@ fn all_workloads_compute_the_same() {
     }
 }
 
-/// An executable in a loader that is not IREE's: unmapped and mapped again, loaded twice, in a forked
-/// child, with read-only or shared data, and before the recorder itself is loaded.
+/// Runs an executable in a loader that is not IREE's: the executable is unmapped and mapped again,
+/// loaded twice, in a forked child, with read-only or shared data, and before the recorder itself
+/// is loaded.
 #[test]
 fn executables_come_and_go() {
     let Some(setup) = setup("loops of IREE: loader") else { return };
@@ -385,8 +388,8 @@ fn executables_come_and_go() {
     as_on_paper(&setup.loops(&path), 1, "late");
 }
 
-/// Two models in one Python process, twenty times, on both devices: counted exactly, and each
-/// module is known once.
+/// One Python process loads two models twenty times, on both devices. Hits are counted exactly, and
+/// each module is listed once.
 #[test]
 fn python_loads_and_unloads() {
     let Some(setup) = setup("loops of IREE: python") else { return };
@@ -394,7 +397,7 @@ fn python_loads_and_unloads() {
     let module = setup.matmul("sampled", &[], &[]);
     for device in ["local-sync", "local-task"] {
         let mut command = Command::new(setup.iree.tool("python"));
-        // The same module twice at once.
+        // The same module is loaded twice at once.
         command.args(["-c", SCRIPT, device]).arg(&module).arg(&module);
         let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
         let alone = plain(&mut command, setup.scratch.path());
@@ -406,8 +409,8 @@ fn python_loads_and_unloads() {
     }
 }
 
-/// The same function as MLIR and as LLVM IR: what the two instrumenters make of it agrees in all
-/// loops, and with the paper.
+/// The same function is instrumented as MLIR and as LLVM IR. The two instrumenters agree in all
+/// loops, and with the numbers computed on paper.
 #[test]
 fn mlir_and_llvm_ir_agree() {
     let Some(setup) = setup("loops of IREE: LLVM IR") else { return };
@@ -455,7 +458,7 @@ fn mlir_and_llvm_ir_agree() {
     assert_eq!(ok(&mut alone).stdout, product);
 }
 
-/// What is written beside the module, and what the line at the end says.
+/// Tests the files that are written beside the module, and the last line that is printed.
 #[test]
 fn the_module_has_its_text_and_tables_beside_it() {
     let Some(setup) = setup("loops of IREE: files") else { return };
@@ -479,7 +482,7 @@ fn the_module_has_its_text_and_tables_beside_it() {
     let function = table["entries"][0]["text"][0].as_u64().unwrap() as usize;
     assert!(lines[function - 1].contains("llvm.func @mm_dispatch_0"), "{}", lines[function - 1]);
     assert!(!text.contains("counterpoint"));
-    // The embedded table is this one; the report also takes it as a file.
+    // The table embedded in the module equals this file, and the report also takes the file.
     let mut command = run_module(&setup.iree, &output, "local-sync");
     command.args(["--function=mm", "--input=64x64xf32=2", "--input=64x64xf32=3"]);
     let run = Recorded::run_with(&setup.counterpoint, "none", &["--loops"], &mut command);
@@ -491,7 +494,7 @@ fn the_module_has_its_text_and_tables_beside_it() {
     assert_eq!(report["modules"][0]["rows"][0]["hits"].as_u64(), Some(WORKGROUPS));
 }
 
-/// What fails says what failed, on what, and why; nothing is written then.
+/// A failure names what failed, the file, and the reason, and it leaves no file.
 #[test]
 fn failures_say_why_and_leave_nothing() {
     let Some(setup) = setup("loops of IREE: failures") else { return };
@@ -554,7 +557,7 @@ fn failures_say_why_and_leave_nothing() {
     let same = same.output().unwrap();
     assert!(said(&same).contains("it is the same file as"), "{}", said(&same));
     assert_eq!(std::fs::read_to_string(&model).unwrap(), MATMUL);
-    // Without a compiler anywhere.
+    // No compiler can be found in this environment.
     let mut nowhere = setup.compile(&model, &output, &[], &[]);
     nowhere.env_clear().env("PATH", "/nonexistent");
     let nowhere = nowhere.output().unwrap();

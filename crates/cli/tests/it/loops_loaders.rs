@@ -1,5 +1,6 @@
-//! How instrumented code finds the recorder, in every kind of loader: `tests/programs/loops/nest.ll`,
-//! a module written by hand in LLVM IR, of which docs/loops.md has a table.
+//! Tests that instrumented code finds the recorder in every kind of loader. The code is
+//! `tests/programs/loops/nest.ll`, a module written by hand in LLVM IR. docs/loops.md has a table
+//! of the loaders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::Command;
 
 use crate::support::{self, Recorded};
 
-/// As `LLVM`'s data layout for this machine; TVM insists on it.
+/// `LLVM`'s data layout for this machine. TVM requires it.
 const TARGET: &str = "target datalayout = \
      \"e-m:e-p270:32:32-p271:32:32-p272:64:64-i64:64-i128:128-f80:128-n8:16:32:64-S128\"\n\
      target triple = \"x86_64-unknown-linux-gnu\"\n";
@@ -22,7 +23,7 @@ const PYTHON: &str = "import sys, tvm\nmodule = tvm.runtime.load_module(sys.argv
      if len(sys.argv) > 2:\n    module.export_library(sys.argv[2])\n    \
      module = tvm.runtime.load_module(sys.argv[2])\nprint(module['nest'](10, 32))\n";
 
-/// A clang that reads opaque pointers.
+/// Returns a clang that reads opaque pointers.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -37,7 +38,7 @@ fn write(scratch: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The module's text, for this machine.
+/// Writes the module's text for this machine, and returns its path.
 fn module(scratch: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/loops/nest.ll");
     write(scratch, "nest.ll", &(TARGET.to_owned() + &fs::read_to_string(source).unwrap()))
@@ -48,8 +49,8 @@ fn done(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs it alone and recorded: nest(10, 32) gives 320, with one hit of the function, one of its loop
-/// and ten of the loop inside.
+/// Runs the program alone and recorded. nest(10, 32) gives 320, with one hit of the function, one
+/// of its loop and ten of the inner loop.
 fn counts(program: &Path, what: &str, arguments: &[&str], loader: &Path) {
     let mut command = Command::new(loader);
     command.args(arguments);
@@ -82,7 +83,7 @@ fn executables_of_clang_and_of_rustc_find_the_recorder() {
         done(Command::new(&clang).args(flags).arg(&main).arg(&text).arg("-o").arg(&executable));
         counts(&program, &flags.join(" "), &[], &executable);
     }
-    // Nothing can be preloaded into this one.
+    // No library can be preloaded into this program, which is statically linked.
     done(
         Command::new(&clang)
             .args(["-O2", "-static"])
@@ -118,7 +119,7 @@ fn modules_of_tvm_find_the_recorder() {
     let (script, library) = (script.to_str().unwrap(), scratch.join("nest.so"));
     let orc = text.to_str().unwrap();
     counts(&program, "ORC", &[script, orc], &python);
-    // The older of TVM's two JITs, chosen by the module itself.
+    // The module itself selects the older of TVM's two JITs.
     let flag = "!llvm.module.flags = !{!90}\n\
          !90 = !{i32 4, !\"tvm_target\", !\"{\\22kind\\22:\\22llvm\\22,\\22jit\\22:\\22mcjit\\22}\"}\n";
     let older = fs::read_to_string(&text).unwrap() + flag;

@@ -1,5 +1,6 @@
-//! The recipes of docs/loops.md for clang and rustc: their example programs are built by their own
-//! scripts, give the same results with and without a recorder, and their loops have the hits of paper.
+//! Tests the recipes of docs/loops.md for clang and rustc. Their example programs are built by
+//! their own scripts, give the same results with and without a recorder, and their loops have the
+//! hits that were computed on paper.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +10,7 @@ use testkit::Scratch;
 
 use crate::support::{counterpoint, skip};
 
-/// Rows and columns of the matrices.
+/// The number of rows and of columns of the matrices.
 const N: u64 = 96;
 
 fn ok(command: &mut Command) -> Output {
@@ -19,7 +20,8 @@ fn ok(command: &mut Command) -> Output {
     output
 }
 
-/// The LLVM of a compiler that says `LLVM version: 22.1.2` or `22.1.8`.
+/// Returns the major version in the text of a compiler that prints `LLVM version: 22.1.2` or
+/// `22.1.8`.
 fn major(words: &[&str]) -> Option<u32> {
     let output = Command::new(words[0]).args(&words[1..]).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -27,7 +29,7 @@ fn major(words: &[&str]) -> Option<u32> {
     line.trim_start_matches("LLVM version: ").split('.').next()?.trim().parse().ok()
 }
 
-/// A clang of at least this LLVM.
+/// Returns a clang of this version of LLVM or a later one.
 fn clang(test: &str, least: u32) -> Option<PathBuf> {
     let found = testkit::c::clang(least);
     if found.is_none() {
@@ -36,7 +38,8 @@ fn clang(test: &str, least: u32) -> Option<PathBuf> {
     found
 }
 
-/// The sum that the examples print: of the products of rows (i % 7) and columns (i % 5).
+/// Returns the sum that the examples print: the sum of the products of rows (i % 7) and columns (i
+/// % 5).
 fn sum() -> String {
     let of = |modulus: u64, row: u64, column: u64| (row * N + column) % modulus;
     let product = |i: u64, j: u64| (0..N).map(|k| of(7, i, k) * of(5, k, j)).sum::<u64>();
@@ -68,7 +71,8 @@ fn recipe(test: &str, folder: &str, clang: PathBuf) {
         .arg(&profile));
     let document: Value = serde_json::from_slice(&report.stdout).unwrap();
     let rows = document["modules"][0]["rows"].as_array().unwrap();
-    // The nest: i is entered once, and j once for each i. The innermost loop is left out by default.
+    // The loop over i is entered once, and the loop over j once for each i. The innermost loop is
+    // left out by default.
     let nest = |depth: u64| {
         let is = |row: &&Value| row["depth"] == depth && row["height"] == 2 - depth;
         let found: Vec<&Value> = rows.iter().filter(is).collect();

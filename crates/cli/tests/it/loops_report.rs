@@ -1,5 +1,5 @@
-//! Loops of a program that clang compiled, from its text to the report: what is counted is what the
-//! source says, and a delay shows up where it is.
+//! Tests the loops of a program that clang compiled, from its LLVM IR to the report. The counts are
+//! those that the source implies, and a planted delay is shown at its place.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use crate::stacks_export::folded;
 use crate::support::trace_processor::TraceProcessor;
 use crate::support::{counterpoint, skip};
 
-/// Lines of the four loops in `siblings.c`, and how often the body of each runs per hit.
+/// The lines of the four loops in `siblings.c`, and how often the body of each runs per hit.
 const SIBLINGS: [(u64, u64); 4] = [(24, 50), (25, 60), (26, 70), (27, 80)];
 const ROUNDS: u64 = 300;
 
@@ -22,7 +22,7 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// The newest clang that there is, if it writes text that can be instrumented.
+/// Returns the newest clang of this machine, if it writes LLVM IR that can be instrumented.
 fn clang(test: &str) -> Option<PathBuf> {
     let found = testkit::c::clang(15);
     if found.is_none() {
@@ -31,7 +31,7 @@ fn clang(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// A program instrumented in one mode.
+/// A program that was instrumented in one mode.
 struct Instrumented {
     counterpoint: PathBuf,
     program: PathBuf,
@@ -61,7 +61,7 @@ impl Instrumented {
         Some(Self { counterpoint, program, scratch })
     }
 
-    /// The rows of a run in which this sibling waits.
+    /// Returns the rows of a run in which the loop with this number waits.
     fn rows(&self, slow: usize) -> Vec<Value> {
         let profile = self.scratch.join(&format!("{slow}.cpt"));
         let arguments = [slow.to_string(), ROUNDS.to_string()];
@@ -83,7 +83,7 @@ impl Instrumented {
         let document: Value = serde_json::from_slice(&report.stdout).unwrap();
         let modules = document["modules"].as_array().unwrap();
         assert_eq!(modules.len(), 1);
-        // As stacks, they are in no call, and have their own times.
+        // In folded stacks, the loops lie in no call and have their own times.
         let own = modules[0]["rows"].as_array().unwrap().iter();
         let own: f64 = own.filter_map(self_ns).sum();
         let (in_no_call, all) = folded(&profile, "(loops in no recorded call)");
@@ -92,13 +92,14 @@ impl Instrumented {
     }
 }
 
-/// The own time of a row: compensated, or as it was measured where the cost of a hit is not known.
+/// Returns the own time of a row: the compensated time, or the measured time if the cost of a hit
+/// is not known.
 fn self_ns(row: &Value) -> Option<f64> {
     let times = if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] };
     times["self"]["ns"].as_f64()
 }
 
-/// The row of a loop in this line.
+/// Returns the row of the loop in this line.
 fn of_line(rows: &[Value], line: u64) -> &Value {
     let found: Vec<&Value> =
         rows.iter().filter(|row| row["kind"] == "loop" && row["line"] == line).collect();
@@ -117,17 +118,18 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
         for (n, (line, iterations)) in SIBLINGS.into_iter().enumerate() {
             let row = of_line(&rows, line);
             assert_eq!((&row["hits"], &row["parent"]), (&ROUNDS.into(), &outer["id"]));
-            // Only timed hits count their iterations, which are the same in each.
+            // Only timed hits count their iterations, whose number is the same in each.
             assert_eq!(row["iterations_per_hit"], iterations as f64, "{row}");
             assert!(mode == "sampled" || row["iterations"] == ROUNDS * iterations, "{row}");
-            // A wait is some hundred dependent multiplications: it is longer by far more than ten
-            // times, whatever else the machine does.
+            // A wait is some hundred dependent multiplications. It is far longer than ten times the
+            // others' time, however busy the machine is.
             if n != slow {
                 assert!(own(row) * 10.0 < waits, "{mode}, {slow} waits {waits}: {row}");
             }
         }
-        // The waiting is not in the self time of what is around the loops either. On a busy machine samples miss the few hits in which the
-        // thread lost its CPU, and that time is then in the self time of what is around.
+        // The waiting is not in the self time of the function and loop around either. On a busy
+        // machine, samples miss the few hits in which the thread lost its CPU. The time of those
+        // hits is then in the self time of the function or loop around.
         assert!(mode == "sampled" || own(outer) * 10.0 < waits, "{mode}, {slow}: {outer}");
     }
 }
@@ -142,7 +144,8 @@ fn a_delay_shows_up_in_its_loop_sampled() {
     delay_is_where_it_is("a_delay_shows_up_in_its_loop_sampled", "sampled");
 }
 
-/// In mode timed the numbers of each thread add up to the last tick.
+/// In mode timed, the times of the children and the self time add up to the parent's time in each
+/// thread, to the last tick.
 #[test]
 fn children_and_self_are_the_parent() {
     let test = "children_and_self_are_the_parent";
@@ -157,7 +160,7 @@ fn children_and_self_are_the_parent() {
     assert_eq!(children + own, number(&outer["measured_ticks"]));
 }
 
-/// Mode log gives the table of the original, with places in the machine code, and slices.
+/// Mode log writes the same table, with the addresses of the loops in the machine code, and slices.
 #[test]
 fn mode_log_has_offsets_and_slices() {
     let test = "mode_log_has_offsets_and_slices";
@@ -184,12 +187,12 @@ fn mode_log_has_offsets_and_slices() {
             places.push((cells[2].to_owned(), begin, end));
         }
     }
-    // The function is around its loop, and that around the four, which follow one another.
+    // The function contains its loop. That loop contains the four others, which follow one another.
     assert_eq!(places.iter().map(|p| p.0.as_str()).collect::<String>(), "-01111");
     assert!(places.windows(2).all(|pair| pair[0].1 < pair[1].1), "{places:x?}");
     assert!(places[2..].iter().all(|p| p.2 < places[1].2 && places[1].2 < places[0].2));
     assert!(places[2..].windows(2).all(|pair| pair[0].2 < pair[1].1), "{places:x?}");
-    // The first 100 hits of each of the siblings, with the outer loop around them.
+    // The trace has the first 100 hits of each of the four loops, inside of the outer loop.
     let trace: Value = serde_json::from_str(&view(&["trace", "export", "-o", "-"])).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices: Vec<&Value> = events.iter().filter(|event| event["cat"] == "loop").collect();
@@ -201,8 +204,9 @@ fn mode_log_has_offsets_and_slices() {
     assert_eq!(trace["counterpoint_end"]["loops"]["modules"], 1);
 }
 
-/// Perfetto's trace processor nests the hits as the source does. (Chrome's JSON has times that it reads as
-/// doubles, off by up to 1 ns, which is enough to part hits of some nanoseconds from each other.)
+/// Perfetto's trace processor nests the hits as the source does. (It reads the times of Chrome's
+/// JSON as doubles, which are off by up to 1 ns. That is enough to separate hits of some
+/// nanoseconds, so this test reads the other format.)
 #[test]
 fn perfetto_nests_the_hits() {
     let test = "perfetto_nests_the_hits";
@@ -222,7 +226,7 @@ fn perfetto_nests_the_hits() {
     };
     assert_eq!(depths(&|name| name == "work"), [0]);
     assert_eq!(depths(&|name| name.starts_with("work:")), [vec![1], vec![2; 4 * 100]].concat());
-    // Called in the last of the four loops.
+    // `wait` is called in the last of the four loops.
     assert_eq!(depths(&|name| name == "wait"), vec![3; 100]);
     assert!(slices.iter().all(|slice| slice.category == "loop"));
     let facts = "select str_value from metadata where name like '%counterpoint%'";
@@ -231,7 +235,7 @@ fn perfetto_nests_the_hits() {
     assert!(facts.iter().any(|facts| facts.contains("most_expensive")), "{facts:?}");
 }
 
-/// pyarrow reads from Parquet what CSV says, of rows and of the records of mode log.
+/// pyarrow reads from Parquet the same rows and the same records of mode log that the CSV has.
 #[test]
 fn parquet_says_what_csv_says() {
     const COMPARE: &str = include_str!("loops_report.py");
@@ -257,7 +261,7 @@ fn parquet_says_what_csv_says() {
     }
 }
 
-/// Every view knows them, and what was said in one line at the end of the run.
+/// The other views show the loops or refer to them, and the line that `recover` prints names them.
 #[test]
 fn other_views_know_loops() {
     let test = "other_views_know_loops";
@@ -275,7 +279,7 @@ fn other_views_know_loops() {
     assert_eq!(report["loops"]["hits"], hits);
     assert_eq!(report["loops"]["most_expensive"].as_array().unwrap().len(), 5);
     let (text, _) = view(&["report", "--width", "100"]);
-    // What was recorded decides what is shown: here it is loops, as `loops report` shows them.
+    // `report` shows what was recorded. Here that is loops, as `loops report` shows them.
     assert_eq!(text, view(&["loops", "report", "--width", "100"]).0);
     let by_loop = ["report", "--by", "loop", "--format"];
     for format in ["json", "csv"] {
@@ -300,7 +304,7 @@ fn other_views_know_loops() {
         told.contains("; next: counterpoint loops report ") && !told.contains("no calls"),
         "{told}"
     );
-    // A side table of another module is refused, and both are named.
+    // A table of another module is refused, and the message names both modules.
     let other = program.scratch.join("s.lwp.loops.json");
     let mut table: Value = serde_json::from_slice(&std::fs::read(&other).unwrap()).unwrap();
     let identity = table["module"].as_str().unwrap().to_owned();

@@ -1,6 +1,6 @@
-//! Instrumented loops under `counterpoint run --loops`, in programs that were instrumented by hand
-//! (`tests/programs/loops/instrumented.h`). In all of them `nest(n, m)` is one hit of the function
-//! (id 0), one of its loop (id 1) if n > 0, and n of the loop inside (id 2) if m > 0.
+//! Tests instrumented loops under `counterpoint run --loops`, in programs that were instrumented by
+//! hand (`tests/programs/loops/instrumented.h`). In all of them `nest(n, m)` is one hit of the
+//! function (id 0), one of its loop (id 1) if n > 0, and n of the inner loop (id 2) if m > 0.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use profile::loops::Loops;
 
 use crate::support::{self, Programs, Recorded};
 
-/// Hits by id.
+/// Numbers of hits by the id of the loop.
 type Hits = BTreeMap<u32, u64>;
 
 fn nest(n: u64, m: u64) -> Hits {
@@ -51,7 +51,7 @@ impl Looped {
         Self { recorded, loops }
     }
 
-    /// What each thread of each module counted, in no order that matters.
+    /// Returns what each thread of each module counted. The order has no meaning.
     fn threads(&self) -> Vec<Hits> {
         let mut all: BTreeMap<(usize, u32), Hits> = BTreeMap::new();
         for row in &self.loops.rows {
@@ -68,7 +68,7 @@ impl Looped {
         assert!(losses.is_empty() && self.loops.losses.is_empty(), "{losses:?} {:?}", self.loops);
     }
 
-    /// Every timed hit ended, and timed hits took time.
+    /// Checks that every timed hit ended, and that timed hits took time.
     fn all_ended(&self) {
         for row in &self.loops.rows {
             assert_eq!(row.begun, row.ended, "{row:?}");
@@ -114,7 +114,7 @@ fn hits_are_those_of_the_source_in_every_mode() {
 #[test]
 fn costs_are_measured_with_the_module_s_own_code() {
     let Some(program) = support::counterpoint("loops: costs") else { return };
-    // By mode: whether it has timed hits, and hits that are only counted.
+    // For each mode: whether it has timed hits, and whether it has hits that are only counted.
     for (mode, timed, counted) in [("0", true, true), ("1", true, false), ("2", false, true)] {
         let run = Looped::run(&program, &host(&[&format!("-DMODE={mode}")]), &["nest", "1", "1"]);
         let module = &run.loops.modules[0];
@@ -125,7 +125,7 @@ fn costs_are_measured_with_the_module_s_own_code() {
     }
 }
 
-/// The first hits are timed, then each gap is one more than a random number below the mask.
+/// The first hits are timed. After them, each gap is one more than a random number below the mask.
 #[test]
 fn sampling_follows_the_options() {
     let Some(program) = support::counterpoint("loops: sampling") else { return };
@@ -136,11 +136,12 @@ fn sampling_follows_the_options() {
         run.loops.rows.into_iter().find(|row| row.id == 2).unwrap()
     };
     let row = inner("--loops");
-    // 100, then 99,900 hits with gaps of 1 to 128: at least 99,900 / 128 = 780 of them.
+    // The first 100 hits are timed, then 99,900 hits with gaps of 1 to 128: at least 99,900 / 128 =
+    // 780 of them.
     assert!(row.begun >= 100 + 780 && row.begun < 10_000, "{row:?}");
     assert_eq!(row.first_ended, 100);
     assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
-    // Gaps of 1: every hit is timed.
+    // With gaps of 1, every hit is timed.
     let row = inner("--loops=first=10,gap=1");
     assert_eq!((row.begun, row.first_ended), (100_000, 10));
     let row = inner("--loops=first=200000");
@@ -151,11 +152,11 @@ fn sampling_follows_the_options() {
 fn each_thread_has_its_own_numbers() {
     let Some(program) = support::counterpoint("loops: threads") else { return };
     let run = Looped::run(&program, &host(&[]), &["threads", "10", "3"]);
-    // One in main before any thread, and two threads.
+    // One call is in main before any thread, and two are in threads.
     assert_eq!(run.threads(), sorted(vec![nest(10, 3), nest(10, 3), nest(20, 3)]));
     run.all_ended();
     run.is_without_losses();
-    // Two threads at the same time in one loop: they meet at a barrier every thousand iterations.
+    // Two threads run one loop at the same time. They meet at a barrier every thousand iterations.
     let run = Looped::run(&program, &host(&[]), &["parallel", "50000"]);
     assert_eq!(run.threads(), [nest(50_000, 3), nest(50_000, 3)]);
     run.is_without_losses();
@@ -168,12 +169,13 @@ fn a_thousand_short_threads_need_no_more_room_than_one() {
     let all = run.threads().iter().fold(Hits::new(), plus);
     let expected = [(0, 3000), (1, 3000), (2, 6000)].into_iter().collect();
     assert_eq!(all, expected);
-    // Kernels use thread ids again, so there may be fewer than 3000 rows of different threads.
+    // Kernels use thread ids again, so there may be fewer than 3000 different threads in the rows.
     assert_eq!(run.loops.rows.len(), 9000);
     run.is_without_losses();
 }
 
-/// The pool has 2048 pages, and each thread takes one: those that come later count nothing, and say so.
+/// The pool has 2048 pages, and each thread takes one. Threads that come later count nothing, and
+/// each of them is reported as a loss.
 #[test]
 fn more_threads_at_a_time_than_the_pool_has_pages() {
     let Some(program) = support::counterpoint("loops: many threads") else { return };
@@ -186,7 +188,7 @@ fn more_threads_at_a_time_than_the_pool_has_pages() {
     assert_eq!(run.recorded.losses(), [("loop_no_room".to_owned(), 2500 - 2048)].into());
 }
 
-/// Libraries come and go in twelve threads at once, while one of them forks.
+/// Twelve threads load and unload libraries at once, while one of them forks.
 #[test]
 fn threads_load_and_unload_while_one_forks() {
     let Some(program) = support::counterpoint("loops: stress") else { return };
@@ -198,7 +200,7 @@ fn threads_load_and_unload_while_one_forks() {
     let run = Looped::run(&program, &host(&[]), &["stress", paths[0], paths[1]]);
     assert_eq!(run.recorded.output.status.code(), Some(0), "{}", run.recorded.stderr());
     let all = run.threads().iter().fold(Hits::new(), plus);
-    // 3600 times `run`, and once in each child.
+    // `run` is called 3600 times, and once in each child.
     assert_eq!(all, [(0, 3606), (1, 3606), (2, 10_818)].into());
     run.is_without_losses();
 }
@@ -220,7 +222,7 @@ fn a_killed_process_loses_nothing_that_it_had_counted() {
     let Some(program) = support::counterpoint("loops: kill") else { return };
     let run = Looped::run(&program, &host(&[]), &["kill", "1000"]);
     assert_eq!(run.recorded.output.status.signal(), Some(libc::SIGKILL));
-    // Killed in the last iteration, before the inner loop.
+    // The process is killed in the last iteration, before the inner loop.
     let expected = [(0, 1), (1, 1), (2, 999)].into_iter().collect();
     assert_eq!(run.threads(), [expected]);
     for row in &run.loops.rows {
@@ -230,8 +232,8 @@ fn a_killed_process_loses_nothing_that_it_had_counted() {
     run.is_without_losses();
 }
 
-/// A program that may not write files: what it counted stays in the pool, and is collected. Its module is
-/// known by what the pool says.
+/// A program may write no files. Its counts stay in the pool, from which they are collected, and
+/// the pool names its module.
 #[test]
 fn a_program_that_may_write_no_file_loses_no_hit() {
     let Some(program) = support::counterpoint("loops: file size") else { return };
@@ -253,11 +255,11 @@ fn exec_exit_and_exceptions_lose_nothing() {
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), sorted(vec![nest(1, 1), nest(2, 2)]));
     run.is_without_losses();
-    // Left by exit in the third iteration; its handler runs nest(1, 1).
+    // `exit` leaves the loop in the third iteration, and the exit handler runs nest(1, 1).
     let run = Looped::run(&program, &host(&[]), &["exit", "3"]);
     assert_eq!(run.threads(), [plus(nest(2, 1), &[(0, 1), (1, 1), (2, 1)].into())]);
     run.is_without_losses();
-    // Left by longjmp five times, in the first iteration.
+    // `longjmp` leaves the loop five times, each time in the first iteration.
     let run = Looped::run(&program, &host(&[]), &["longjmp", "5"]);
     assert_eq!(run.threads(), [[(0, 5), (1, 5)].into()]);
     assert!(run.loops.rows.iter().all(|row| (row.begun, row.ended) == (5, 0)), "{:?}", run.loops);
@@ -268,7 +270,7 @@ fn exec_exit_and_exceptions_lose_nothing() {
     if let Some(throws) = Programs::get().cpp("loops: exceptions", "loops_throws") {
         let run = Looped::run(&program, &throws, &[]);
         assert_eq!(run.recorded.stdout(), "5\n");
-        // Of four iterations the first enters the inner loop, the second throws.
+        // Of four iterations, the first enters the inner loop and the second throws.
         assert_eq!(run.threads(), [[(0, 5), (1, 5), (2, 5)].into()]);
         run.is_without_losses();
     }
@@ -279,12 +281,12 @@ fn libraries_come_go_and_come_again() {
     let Some(program) = support::counterpoint("loops: dlopen") else { return };
     let library = Programs::get().shared("loops_library.c", "loops_library.so", &[]);
     let path = library.to_str().unwrap();
-    // Loaded 200 times: one module, whose counts go on.
+    // A library that is loaded 200 times is one module, whose counts go on.
     let run = Looped::run(&program, &host(&[]), &["library", path, "200"]);
     assert_eq!(run.loops.modules.len(), 2);
     assert_eq!(run.threads(), [[(0, 200), (1, 200), (2, 600)].into()]);
     run.is_without_losses();
-    // Two copies at the same time: two modules of one identity.
+    // Two copies that are loaded at the same time are two modules with the same identity.
     let copy = run.recorded.directory.join("copy.so");
     fs::copy(&library, &copy).unwrap();
     let run = Looped::run(&program, &host(&[]), &["early", path, copy.to_str().unwrap()]);
@@ -294,8 +296,8 @@ fn libraries_come_go_and_come_again() {
     run.is_without_losses();
 }
 
-/// A library that a program is linked with comes before the preloaded recorder: its constructor runs
-/// first.
+/// A library that a program is linked with is initialised before the preloaded recorder: its
+/// constructor runs first.
 #[test]
 fn a_library_whose_constructor_runs_first_is_found() {
     let Some(program) = support::counterpoint("loops: linked") else { return };
@@ -319,7 +321,7 @@ fn a_hundred_thousand_ids_and_more_than_there_is_room_for() {
     assert_eq!(run.loops.rows.len(), 100_000);
     assert!(run.loops.rows.iter().all(|row| row.hits == 1), "each once");
     run.is_without_losses();
-    // The pool has 2048 pages of 64 KiB: 1,048,576 entries, of which headers take some.
+    // The pool has 2048 pages of 64 KiB, or 1,048,576 entries, of which the headers take some.
     let run = Looped::run(&program, &host(&["-DIDS=1048576"]), &["all"]);
     assert_eq!(run.recorded.stdout(), "0\n");
     assert_eq!(run.loops.rows, []);
@@ -341,11 +343,11 @@ fn without_the_option_nothing_is_counted() {
     let Some(program) = support::counterpoint("loops: off") else { return };
     let mut command = Command::new(host(&[]));
     let recorded = Recorded::run(&program, "none", command.args(["nest", "2", "3"]));
-    // `register` answered 1, and the process has no part.
+    // `register` returned 1, and the process is not in the profile.
     assert_eq!(recorded.stdout(), "1 6\n");
     assert_eq!(recorded.profile().loops().unwrap(), Loops::default());
     assert_eq!(recorded.profile().processes.len(), 0);
-    // And without Counterpoint the constructor finds no runtime.
+    // Without Counterpoint, the constructor finds no runtime.
     let alone = Command::new(host(&[])).args(["nest", "2", "3"]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&alone.stdout), "-2 6\n");
 }
@@ -371,12 +373,14 @@ fn the_log_has_the_first_hits_and_where_they_were() {
     assert_eq!(run.threads(), [nest(3, 1)]);
     let events = &run.loops.events;
     assert!(events.windows(2).all(|pair| pair[0].ticks < pair[1].ticks), "{events:?}");
-    // Offsets in the program's file: the same begin is at the same place, and all are in its text.
+    // Addresses are offsets in the program's file. Two begins of the same loop have the same
+    // address, and all addresses lie in the file.
     assert_eq!(events[2].address, events[4].address);
     let length = fs::metadata(&host).unwrap().len();
     assert!(events.iter().all(|event| event.address < length), "{events:?}");
     run.is_without_losses();
-    // 2 · 43,690 records fit into 1 MiB: of 100,000 hits of id 2, the rest is a loss.
+    // 1 MiB has room for 43,690 records. The remaining begins and ends of the hits are reported as
+    // losses.
     let run =
         Looped::run_with(&program, "none", "--loops=log=1000000", &host, &["nest", "100000", "1"]);
     assert_eq!(run.threads(), [nest(100_000, 1)]);
@@ -392,21 +396,24 @@ fn counters_are_summed_by_id() {
     let run = Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["faults", "60"]);
     run.is_without_losses();
     let of = |id: u32| run.loops.rows.iter().find(|row| row.id == id).unwrap();
-    // The outer loop twice, once with sixty new pages; the inner loop has none.
+    // The outer loop is hit twice, once with sixty new pages. The inner loop touches no new page.
     assert_eq!((of(1).hits, of(1).counted, &of(1).counters[..]), (2, 2, &[60][..]));
     assert_eq!((of(2).hits, of(2).counted, &of(2).counters[..]), (61, 61, &[0][..]));
-    // Two readings around each hit come to at least as much as counting one.
+    // Reading the counters at the begin and end of a hit costs at least as much as counting the
+    // hit.
     let cost = run.loops.modules[0].cost.unwrap();
     assert!(cost.reading > cost.counted, "{cost:?}");
-    // Frames that are gone do not stay in the way: hits that are left 100 times, 32 deep at most.
+    // Frames that were left by `longjmp` take no room for good: 100 hits are left that way, and at
+    // most 32 can be open.
     let run =
         Looped::run_with(&program, "page-faults:u", "--loops", &host(&[]), &["longjmp", "100"]);
     assert_eq!(run.threads(), [[(0, 100), (1, 100)].into()]);
     assert!(run.loops.rows.iter().all(|row| row.counted == 0), "{:?}", run.loops.rows);
 }
 
-/// A session in a process that was not started by `run`: the library is loaded when the module's
-/// constructor has long since found nothing, and its note tells.
+/// Tests a session in a process that was not started by `run`. The library is loaded long after the
+/// module's constructor has found no runtime, and finds the module by the note that the module
+/// left.
 #[test]
 fn a_late_library_finds_what_was_there_before() {
     let Some(program) = support::counterpoint("loops: late") else { return };
@@ -430,14 +437,14 @@ fn a_late_library_finds_what_was_there_before() {
     let finished = Command::new(&program).args(["session", "finish"]).arg(&path).output().unwrap();
     assert!(finished.status.success(), "{finished:?}");
     let after = Profile::open(&path).unwrap().loops().unwrap();
-    // In the pool, and moved into the profile: the same rows.
+    // The rows are the same in the pool and after they were moved into the profile.
     assert_eq!(before.rows, after.rows);
     let hits: Hits = after.rows.iter().map(|row| (row.id, row.hits)).collect();
     assert_eq!(hits, nest(4, 5));
 }
 
-/// A program that is linked with `libcounterpoint_loops.a`: it finds the shared library, exported or
-/// not, and is not its own runtime.
+/// A program that is linked with `libcounterpoint_loops.a` finds the shared library, whether or not
+/// the program exports its symbols. It does not take itself for the runtime.
 #[test]
 fn a_program_may_link_the_client() {
     let Some(program) = support::counterpoint("loops: client") else { return };
@@ -455,7 +462,8 @@ fn a_program_may_link_the_client() {
     }
 }
 
-/// A destructor of thread-specific data enters instrumented functions after the thread's tables went.
+/// A destructor of thread-specific data enters instrumented functions after the thread's tables
+/// were freed.
 #[test]
 fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     let Some(program) = support::counterpoint("loops: destructors") else { return };
@@ -464,8 +472,8 @@ fn a_thread_that_comes_back_in_its_destructors_is_counted() {
     run.is_without_losses();
 }
 
-/// Every byte of a file of loops is cut or changed: losses, never a panic, and what is before the
-/// damage stays.
+/// Every byte of a file of loops is cut or changed. That causes losses and never a panic, and the
+/// records before the damage are kept.
 #[test]
 fn damage_is_a_loss() {
     let Some(program) = support::counterpoint("loops: damage") else { return };
@@ -485,7 +493,7 @@ fn damage_is_a_loss() {
         assert!(rows >= seen && rows <= whole, "cut at {cut}: {rows}");
         seen = rows;
     }
-    // A frame of a kind that this version does not know is skipped: not a loss.
+    // A frame of a kind that this version does not know is skipped, without a loss.
     let mut kinds = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -500,7 +508,7 @@ fn damage_is_a_loss() {
         assert_eq!(loops.losses[0].name, "torn_loops");
         assert!(loops.rows.len() <= whole);
     }
-    // A file that says it is a terabyte long: the hole is one place.
+    // The file claims to be a terabyte long. The hole is reported as one place.
     fs::write(&file, &bytes).unwrap();
     fs::File::options().write(true).open(&file).unwrap().set_len(1 << 40).unwrap();
     let loops = run.recorded.profile().loops().unwrap();

@@ -1,4 +1,5 @@
-//! How often loops run in single hits: what a program has planted is what is recorded.
+//! Tests the numbers of iterations of single hits: the recorded numbers are those that the program
+//! was written to have.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,12 +18,13 @@ fn output(command: &mut Command) -> Output {
     output
 }
 
-/// The iterations of each hit of `work` in one thread, as `trips.c` has them.
+/// Returns the iterations of each hit of `work` in one thread, as `trips.c` has them.
 fn planted() -> impl Iterator<Item = u64> {
     (0..ROUNDS).map(|r| if r < 100 { 1000 } else { r * 7919 % 9 })
 }
 
-/// The histogram of these in `threads` threads: first and last number of iterations, and hits.
+/// Returns the histogram of these iterations in `threads` threads: the first and last number of
+/// iterations of each bin, and its hits.
 fn histogram(threads: u64) -> Vec<(u64, u64, u64)> {
     let ranges = [(0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (512, 1023)];
     let hits = |(from, to)| planted().filter(|n| (from..=to).contains(n)).count() as u64;
@@ -63,7 +65,7 @@ impl Planted {
         Some(Self { counterpoint, program, scratch })
     }
 
-    /// Records it, and returns the profile.
+    /// Records the program, and returns the profile's path.
     fn record(&self, options: &str, threads: u64) -> PathBuf {
         self.record_rounds(&[&format!("--loops={options}")], ROUNDS, threads)
     }
@@ -98,7 +100,7 @@ impl Planted {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The rows of the loops in `work` and `fixed`.
+    /// Returns the rows of the loops in `work` and `fixed`.
     fn rows(&self, profile: &Path) -> [Value; 2] {
         let document = self.report(profile);
         let rows = document["modules"][0]["rows"].as_array().unwrap().clone();
@@ -138,7 +140,7 @@ fn every_hit(test: &str, mode: &str) {
         })
         .collect();
     assert_eq!(rows.matches(&own.join(" ")).count() as u64, threads, "{rows}");
-    // Nobody asked: nothing but the sums.
+    // Without the option, only the sums are recorded.
     let [work, fixed] = program.rows(&program.record("", threads));
     assert_eq!((&work["trips"], &fixed["trips"]), (&Value::Null, &Value::Null));
     assert_eq!(work["iterations"], all);
@@ -154,10 +156,10 @@ fn trips_of_every_hit_when_counted() {
     every_hit("trips_of_every_hit_when_counted", "count");
 }
 
-/// The first 100 hits run a thousand times each, the others four times on average. Of those, one in 64 is drawn:
-/// 311 of 19,900, whose mean has a standard error of 2.6 / √311 = 0.15 iterations. So the estimate is within
-/// a sixth (4.4 standard errors) of what is planted; if the first hits spoke for the others, it would be fifty
-/// times that.
+/// The first 100 hits run a thousand times each, the others four times on average. One in 64 of the
+/// others is timed: 311 of 19,900, whose mean has a standard error of 2.6 / √311 = 0.15 iterations.
+/// So the estimate is within a sixth (4.4 standard errors) of the true number. If it were computed
+/// from the first hits, too, it would be fifty times that.
 #[test]
 fn first_hits_do_not_speak_for_the_others() {
     let Some(program) = Planted::new("first_hits_do_not_speak_for_the_others", "sampled") else {
@@ -185,7 +187,8 @@ fn first_hits_do_not_speak_for_the_others() {
     }
 }
 
-/// More threads that live at the same time than a pool has room for, unless it is asked to.
+/// More threads live at the same time than a pool usually has pages for. All of them are counted
+/// only if the pool was asked to be larger.
 #[test]
 fn more_threads_than_the_usual_pool_has_pages() {
     let Some(program) = Planted::new("more_threads_than_the_usual_pool_has_pages", "count") else {
@@ -212,7 +215,8 @@ fn more_threads_than_the_usual_pool_has_pages() {
         (&(threads * 10).into(), &(threads * 10_000).into())
     );
     assert_eq!((&fixed["hits"], &fixed["threads"]), (&(threads * 10).into(), &threads.into()));
-    // Without room, what is missing is named: a thread has one module.
+    // With the usual pool, the number of threads that are missing is reported. Each thread has one
+    // module.
     let profile = program.record_rounds(&["--loops"], 10, threads);
     let [work, _] = program.rows(&profile);
     let recorded = work["hits"].as_u64().unwrap() / 10;

@@ -1,4 +1,5 @@
-//! Manners of the command line: a pager, colours, completions, manual pages, and what to type next.
+//! Tests what all commands share: the pager, colours, completions, manual pages, and the suggestion
+//! of the next command.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,7 +24,7 @@ fn said(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// A profile of `fixtures/readme`, for views.
+/// Copies a profile of `fixtures/readme`, and returns the copy's path.
 fn kept(scratch: &Scratch, name: &str) -> String {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/readme").join(name);
     let to = scratch.join(&format!("{name}.cpt"));
@@ -44,20 +45,20 @@ fn views_go_through_the_pager_on_a_terminal_only() {
     let (status, text) = marked(&["report", &profile]);
     assert_eq!(status, Some(0));
     assert!(text.lines().count() > 10 && text.lines().all(|l| l.starts_with("PAGE:")), "{text}");
-    // As wide as the terminal, with its colours.
+    // The text is as wide as the terminal and has its colours.
     assert!(text.contains("\x1b[") && text.lines().all(|l| l.chars().count() < 120), "{text}");
-    // The same without one.
+    // Without the pager, the text is the same.
     let (_, plain) = marked(&["report", "--no-pager", &profile]);
     assert_eq!(plain.replace("PAGE:", ""), plain);
     assert_eq!(text.replace("PAGE:", ""), plain);
     let (_, explained) = marked(&["explain", &profile]);
     assert!(explained.lines().all(|line| line.starts_with("PAGE:")), "{explained}");
-    // What is not a view does not have one, and neither does a pipe.
+    // Commands that are not views use no pager, and neither do views that print into a pipe.
     assert!(!marked(&["completions", "bash"]).1.contains("PAGE:"));
     let mut piped = counterpoint(&["report", &profile]);
     let piped = said(&piped.env("COUNTERPOINT_PAGER", "sed s/^/PAGE:/").output().unwrap());
     assert!(!piped.contains("PAGE:"));
-    // The status is that of the view.
+    // The status is that of the view, not that of the pager.
     assert_eq!(marked(&["report", "--filter", "nothing*", &profile]).0, Some(1));
 }
 
@@ -73,7 +74,7 @@ fn a_pager_that_is_missing_or_leaves_early() {
     let (status, text) = with("no-such-pager-anywhere");
     assert_eq!(status, Some(2));
     assert!(text.contains("the pager no-such-pager-anywhere cannot be started"), "{text}");
-    // The reader has seen enough.
+    // The pager ends before it has read everything.
     assert_eq!(with("true").0, Some(0));
 }
 
@@ -100,14 +101,14 @@ fn what_to_type_next_fits_what_was_recorded() {
         let profile = kept(&scratch, name);
         let told = counterpoint(&["recover", &profile]).output().unwrap();
         let told = String::from_utf8(told.stderr).unwrap();
-        // A page needs `report`.
+        // Only `report` writes a page.
         let page = match command {
             "report" => format!(" (for a page in the browser, add --html={name}.html)"),
             _ => String::new(),
         };
         let next = format!("; next: counterpoint {command} {profile}{page}\n");
         assert!(told.ends_with(&next), "{told}");
-        // It can be typed, also with the option.
+        // The suggested command can be run, also with the suggested option.
         let (_, typed) = told.trim_end().rsplit_once("next: counterpoint ").unwrap();
         let (typed, page) = typed.split_once(" (").unwrap_or((typed, ""));
         let mut words: Vec<&str> = typed.split(' ').collect();
@@ -120,7 +121,7 @@ fn what_to_type_next_fits_what_was_recorded() {
     }
 }
 
-/// A run that makes a page does not say how to make one.
+/// A run that makes a page does not suggest to make one.
 #[test]
 fn a_page_that_was_asked_for_is_not_suggested() {
     let scratch = Scratch::new();
@@ -135,7 +136,7 @@ fn a_page_that_was_asked_for_is_not_suggested() {
     assert!(with.starts_with(without.trim_end()) && with.contains("--html=iree.html"), "{with}");
 }
 
-/// What one view calls a format or a choice of ops, the others take as well.
+/// A name of a format or a choice of ops that one view accepts is accepted by the others as well.
 #[test]
 fn views_take_each_others_words() {
     let scratch = Scratch::new();
@@ -171,7 +172,7 @@ fn completions_and_manual_pages() {
         assert!(printed.contains("report") && printed.contains("no-pager"), "{shell}");
     }
     let bash = scratch.join("bash-completion/completions/counterpoint");
-    // bash itself, asked for what follows `counterpoint rep`.
+    // bash itself completes `counterpoint rep`.
     let asked = format!(
         "source {}; COMP_WORDS=(counterpoint rep); COMP_CWORD=1; _counterpoint counterpoint rep \
          counterpoint; echo \"${{COMPREPLY[@]}}\"",
@@ -179,7 +180,7 @@ fn completions_and_manual_pages() {
     );
     let told = Command::new("bash").args(["--norc", "-c", &asked]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), "report");
-    // A page for each command, in which each option of the command's help is.
+    // Each command has a page with every option of the command's help.
     for command in ["run", "report", "diff", "trace-export"] {
         let page = read(&format!("man/man1/counterpoint-{command}.1")).replace('\\', "");
         let words: Vec<&str> = command.split('-').chain(["--help"]).collect();
@@ -216,20 +217,21 @@ fn help_for_agents_is_that_of_the_command() {
     assert!(help.lines().all(|line| !line.contains('\x1b')));
 }
 
-/// What a command shows on a terminal that reads a FIFO. The last part of the FIFO's content is written when the
-/// command has gone to the begin of a line so many times; for none, later than it would have.
+/// Returns what a command shows on a terminal while it reads a FIFO. The last part of the FIFO's
+/// content is written when the command has returned to the begin of a line `times` times. If
+/// `times` is 0, the last part is written later than the command would have shown its first line.
 fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> String {
     let fifo = scratch.join("slow.json");
     let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
     let (mut ours, theirs) = pty::open(50);
-    // SAFETY: a descriptor of our own.
+    // SAFETY: `fcntl` with `F_SETFD` takes no pointer, and `ours` is open.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     let mut command = counterpoint(words);
     command.arg(&fifo).env("TERM", "xterm").stdin(Stdio::null());
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // Otherwise, this process would have the terminal open.
+    // Without this, this process would keep the terminal open.
     drop(command);
     let mut writer = File::options().write(true).open(&fifo).unwrap();
     writer.write_all(b"{\"traceEvents\": [").unwrap();
@@ -257,14 +259,14 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
 fn progress_is_shown_on_a_terminal_and_erased() {
     let scratch = Scratch::new();
     let words = ["trace", "check"];
-    // It is drawn again and again, and the name is shortened to the width of the terminal.
+    // The line is written again and again, and the name is shortened to the width of the terminal.
     let text = shown_while_it_waits(&scratch, &words, 3);
     let parts: Vec<&str> = text.split(pty::ERASE).collect();
     for line in &parts[1..3] {
         assert!(line.starts_with("counterpoint: reading ") && line.ends_with(" s"), "{line:?}");
         assert!(line.contains('…') && line.chars().count() < 50, "{line:?}");
     }
-    // Nothing of it is left, and the answer stands where it stands without it.
+    // The line is erased completely, and the answer stands where it would stand without it.
     let last = parts.last().unwrap();
     assert!(last.contains("slow.json: ") && last.ends_with('\n'), "{text:?}");
     let left = pty::without_progress(&text);
@@ -298,11 +300,11 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
         &["report", &profile],
     ] {
         let plain = told(words);
-        // What went wrong while it was recorded is said in any case.
+        // What went wrong in the recording is printed even with `-q`.
         let words_of = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
         let quiet = words_of(&told(&[&["-q"], words].concat()));
         assert!(quiet.iter().all(|line| line.contains("warning: ") || line.contains("note: ")));
-        // Steps are named, each with its time.
+        // With `--verbose`, steps are named, each with its time.
         let verbose = told(&[words, &["--verbose"]].concat());
         let steps: Vec<&str> = verbose.lines().filter(|line| !plain.contains(line)).collect();
         assert!(!steps.is_empty(), "{words:?}: {verbose}");
@@ -314,7 +316,8 @@ fn quiet_and_verbose_mean_the_same_everywhere() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// Views take from the files how they look. A mistake there is said, and the view is shown.
+/// Views read their appearance from the files of defaults. A mistake in such a file is reported,
+/// and the view is shown.
 #[test]
 fn a_mistake_in_the_file_of_defaults_hides_nothing() {
     let scratch = Scratch::new();
@@ -337,11 +340,11 @@ fn a_mistake_in_the_file_of_defaults_hides_nothing() {
         assert!(said[0].contains("counterpoint.toml:1: \"plugins\" is not a key"), "{said:?}");
         assert!(said[0].ends_with("; the file is left out"), "{said:?}");
     }
-    // They take nothing from it.
+    // These commands read no file of defaults.
     for words in [&["help", "agents"][..], &["completions", "bash"], &["--version"]] {
         assert_eq!(run(words).2, Vec::<String>::new(), "{words:?}");
     }
-    // What is recorded depends on it.
+    // `run` refuses, because the file of defaults also determines what is recorded.
     let (status, _, said) = run(&["run", "-o", "x.cpt", "--", "true"]);
     assert_eq!((status, said.len()), (Some(2), 1), "{said:?}");
 }

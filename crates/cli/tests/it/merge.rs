@@ -1,4 +1,5 @@
-//! `counterpoint merge`: profiles whose numbers were computed on paper become one.
+//! Tests `counterpoint merge`, which makes one profile of several. The numbers of the profiles were
+//! computed on paper.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,8 +17,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// A rank of a job of two. Rank *n* has 2 + n calls of `f` with 100 + n ns each, which begin every
-/// 1,000 ns from 1,000 on; each reads 3 + n of its first counter.
+/// Returns the profile of one rank of a job of two ranks. Rank *n* has 2 + n calls of `f` with 100
+/// + n ns each, which begin every 1,000 ns from 1,000 on. Each call reads 3 + n of its first
+/// counter.
 fn rank(n: u32, counters: &[&str]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.id = format!("{n:032x}");
@@ -80,7 +82,7 @@ impl Made {
         serde_json::from_str(&self.done(&[words, &["--format", "json"]].concat())).unwrap()
     }
 
-    /// The rows of a CSV file, by column.
+    /// Returns the rows of a CSV file, by column.
     fn csv(&self, words: &[&str]) -> Vec<BTreeMap<String, String>> {
         let text = self.done(&[words, &["--format", "csv"]].concat());
         let mut lines = text.lines().map(|line| line.split(',').map(str::to_owned));
@@ -88,7 +90,7 @@ impl Made {
         lines.map(|line| head.iter().cloned().zip(line).collect()).collect()
     }
 
-    /// What is in the directory.
+    /// Returns the names of the files in the directory, sorted.
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.scratch.path()).unwrap();
         let mut names: Vec<String> =
@@ -103,7 +105,7 @@ fn pick<'a>(rows: &'a Value, fields: &[&str]) -> Vec<Vec<&'a Value>> {
     rows.map(|row| fields.iter().map(|field| &row[*field]).collect()).collect()
 }
 
-/// Rank 1 has a counter less, so that its values are missing there and not 0.
+/// Rank 1 lacks one counter, so its values of that counter are missing and not 0.
 #[test]
 fn ranks_are_rows_with_the_sums_of_their_own_profiles() {
     let (a, b) = (rank(0, &["page-faults", "migrations"]), rank(1, &["migrations"]));
@@ -178,14 +180,14 @@ fn what_was_merged_can_be_merged_again() {
     }
     made.done(&["merge", "again.cpt", "-o", "alone.cpt"]);
     assert_eq!(export("alone.cpt"), expected);
-    // Its rank is not known, so the row has its name.
+    // The rank is not known, so the row has the profile's name.
     let report = made.csv(&["report", "again.cpt", "--by", "rank"]);
     let mut rows: Vec<&str> = report.iter().map(|row| row["rank"].as_str()).collect();
     rows.sort_unstable();
     assert_eq!(rows, ["c.cpt", "rank 0", "rank 1"]);
 }
 
-/// Both passes of a rank have its calls, so what a rank has is their mean.
+/// Both passes of a rank have its calls, so a rank's numbers are the mean of the two passes.
 #[test]
 fn passes_stay_passes() {
     let made = Made::new(&[]);
@@ -213,14 +215,14 @@ fn passes_stay_passes() {
     assert_eq!(alone("alone.cpt"), alone("b.cpt"));
     let one = made.json(&["report", "all.cpt", "--raw", "--rank", "1"]);
     assert_eq!(json!(pick(&one, &fields)), alone("b.cpt"));
-    // Each pass says which it is.
+    // The rows of each pass have its number.
     let exported = made.csv(&["export", "all.cpt"]);
     let passes: Vec<&str> = exported.iter().map(|row| row["pass"].as_str()).collect();
     assert_eq!(passes.iter().filter(|pass| **pass == "1").count(), 5, "{passes:?}");
     assert_eq!(passes.len(), 10);
 }
 
-/// Profiles of programs without ranks, which all have the same name and the same threads.
+/// Merges profiles of programs without ranks. All of them have the same name and the same threads.
 #[test]
 fn profiles_of_one_name_are_told_apart() {
     let places = ["x/p.cpt", "y/p.cpt", "z/p.cpt"];
@@ -285,8 +287,8 @@ fn kernel(made: &Made, name: &str, lasts: i64) {
     writer.finish(&json!({ PROCESSES_KEY: [of] })).unwrap();
 }
 
-/// Two ranks have the same process id. Each has a call with the id 7, which launched a kernel, and
-/// rank 1 has a thread without calls whose number is that of a thread with calls of rank 0.
+/// Two ranks have the same process id. Each has a call with the id 7, which launched a kernel. Rank
+/// 1 also has a thread without calls whose number is that of a thread of rank 0 with calls.
 #[test]
 fn equal_ids_of_several_profiles_are_not_confused() {
     let mut scripts = [rank(0, &[]), rank(1, &[])];
@@ -324,7 +326,7 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     let report = made.json(&["report", "all.cpt"]);
     let silent = &report["silent_threads"];
     assert_eq!(json!([silent[0]["name"], silent[0]["process"]]), json!(["silent", 1]), "{silent}");
-    // Threads are in one table, and what never called comes last.
+    // All threads are in one table. Threads that never called come last.
     let text = made.done(&["report", "all.cpt", "--by", "thread", "--width", "200"]);
     let names: Vec<&str> = text.lines().skip(2).filter(|line| line.contains(" (10")).collect();
     assert_eq!(names.len(), 3, "{text}");
@@ -334,7 +336,7 @@ fn equal_ids_of_several_profiles_are_not_confused() {
     assert_eq!(text.matches("between").count(), 1, "{text}");
 }
 
-/// Events of a plugin are of a recording, and this one is of two ranks.
+/// A plugin's events belong to a whole recording, and this recording has two ranks.
 #[test]
 fn events_of_one_rank_of_a_recording_are_not_known() {
     let mut script = rank(0, &[]);
@@ -349,7 +351,7 @@ fn events_of_one_rank_of_a_recording_are_not_known() {
     }
     let ops = made.json(&["report", "a.cpt", "--rank", "1", "--raw"]);
     assert_eq!(json!(pick(&ops, &["op", "calls"])), json!([["f", 3]]));
-    // A timeline has the calls of the rank, and none of the events.
+    // A timeline of one rank has the calls of that rank, and none of the events.
     kernel(&made, "a.cpt", 30);
     let names = |options: &[&str]| {
         let output = made.run(&[&["trace", "export", "a.cpt", "-o", "-"], options].concat());
@@ -370,7 +372,8 @@ fn events_of_one_rank_of_a_recording_are_not_known() {
     );
 }
 
-/// Machine B was started 5 s after A, and its clock has 2 ticks per ns. Their times of day agree.
+/// Machine B was started 5 s after A, and its clock has 2 ticks per ns. Both machines have the same
+/// time of day.
 #[test]
 fn times_of_two_machines_are_on_one_clock() {
     let a = rank(0, &[]);
@@ -385,7 +388,7 @@ fn times_of_two_machines_are_on_one_clock() {
     thread.items.clear();
     thread.call(CallScript::new(0, 14_000, 600));
     let made = Made::new(&[("a.cpt", &a), ("b.cpt", &b)]);
-    // The first profile need not be that of the machine that was started first.
+    // The first profile may also be that of the machine that was started later.
     for order in [["a.cpt", "b.cpt"], ["b.cpt", "a.cpt"]] {
         let said = made.done(&["merge", order[0], order[1], "-o", "all.cpt"]);
         let lines: Vec<&str> = said.lines().collect();
@@ -402,7 +405,7 @@ fn times_of_two_machines_are_on_one_clock() {
         let utc = made.csv(&["export", "all.cpt", "--rank", "1", "--clock", "utc"]);
         assert_eq!(utc[0]["start_unix_ns"], "1700000005000007000");
     }
-    // Both machines are named, and the note says what is not known.
+    // Both machines are named, and the note says that it is not known how well their clocks agree.
     let verbose = made.done(&["report", "all.cpt", "--by", "rank", "--verbose"]);
     assert!(
         verbose.contains("rank 0 on paper") && verbose.contains("rank 1 on other"),
@@ -451,7 +454,7 @@ fn what_does_not_fit_is_refused_by_name_and_leaves_nothing() {
     assert_eq!(made.names(), before);
 }
 
-/// A link in a profile could lead anywhere.
+/// A link in a profile could lead to any file, so it is refused.
 #[test]
 fn only_plain_files_are_copied() {
     let (a, b) = (rank(0, &[]), rank(1, &[]));
@@ -513,7 +516,7 @@ fn each_rank_has_rows_of_its_own_in_a_timeline() {
     starts.dedup();
     assert_eq!(starts.len(), 5, "each arrow has an id of its own");
     assert_eq!(made.run(&["trace", "check", "all.json"]).code, Some(0));
-    // One rank alone says which it is.
+    // An export of a single rank names that rank.
     made.done(&["trace", "export", "all.cpt", "--rank", "1", "-o", "one.json"]);
     let text = std::fs::read(made.scratch.join("one.json")).unwrap();
     let trace: Value = serde_json::from_slice(&text).unwrap();

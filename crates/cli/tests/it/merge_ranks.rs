@@ -1,5 +1,5 @@
-//! Ranks of a job, recorded by running programs: what launchers' variables say, and what Perfetto's trace
-//! processor and HolisticTraceAnalysis read from merged recordings.
+//! Tests ranks of a job that running programs recorded: the numbers that the launchers' variables
+//! give, and what Perfetto's trace processor and HolisticTraceAnalysis read from merged recordings.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::support::{Programs, counterpoint};
 
 const RANKS: u32 = 8;
 const VENDORS: [&str; 2] = ["ares", "boreas"];
-/// Kernels of each of a plugin's two devices.
+/// The number of kernels on each of a plugin's two devices.
 const KERNELS: u64 = 50;
 
 /// Runs a command that must succeed, and returns its standard output.
@@ -28,8 +28,8 @@ fn report(program: &Path, profile: &str, options: &[&str]) -> Value {
     serde_json::from_str(&said(program, &arguments)).unwrap()
 }
 
-/// Eight ranks, as mpirun starts them, with two plugins that give their devices and arrows the same
-/// numbers.
+/// Records eight ranks, as mpirun starts them, with two plugins that give their devices and arrows
+/// the same numbers.
 #[test]
 fn eight_ranks_with_two_plugins_are_one_timeline() {
     let Some(program) = counterpoint("eight ranks") else { return };
@@ -71,7 +71,7 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     said(&program, &["trace", "export", &all, "-o", to.to_str().unwrap()]);
     assert_eq!(perfetto.faults(&to), Vec::<Vec<Value>>::new());
     let slices = perfetto.query("select count(*) from slice");
-    // Streams whose number cannot be that of a thread are tracks of the process itself.
+    // A stream whose number cannot be that of a thread is a track of the process itself.
     let placed = "with placed as (\
          select s.name, upid from slice s join thread_track tt on tt.id = s.track_id \
          join thread using (utid) union all \
@@ -97,7 +97,8 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     assert_eq!(times(&flows), u64::from(RANKS) * times(&of_one));
 }
 
-/// What launchers say, and what a person says, which comes first.
+/// The number of the rank comes from the launcher's variables. If a person gives another one, that
+/// one is used.
 #[test]
 fn ranks_come_from_launchers_and_from_people() {
     let Some(program) = counterpoint("variables of launchers") else { return };
@@ -128,7 +129,8 @@ fn ranks_come_from_launchers_and_from_people() {
     assert!(text.contains("--rank 2: must be below --world-size 2"), "{text}");
 }
 
-/// Reads a directory of traces, one per rank, and prints the time in kernels by rank.
+/// A Python program that reads a directory of traces, one per rank, and prints the time in kernels
+/// by rank.
 const LOOK: &str = r"
 import json, logging, sys
 logging.disable(logging.WARNING)
@@ -176,7 +178,8 @@ fn hta_reads_the_ranks_of_a_merged_profile() {
     assert_eq!(found, json!(expected));
 }
 
-/// A job that torchrun starts: rank n multiplies matrices 3 + n times. `run` records the launcher and all ranks.
+/// torchrun starts a job in which rank n multiplies matrices 3 + n times. `run` records the
+/// launcher and all ranks.
 #[test]
 fn torchrun_records_every_rank() {
     let test = "torchrun_records_every_rank";
@@ -220,7 +223,7 @@ fn torchrun_records_every_rank() {
         [vec![json!("rank 0"), json!(1), json!(3)], vec![json!("rank 1"), json!(1), json!(4)]]
     );
 
-    // Tools that compare ranks read one file for each.
+    // Tools that compare ranks read one file for each rank.
     let Some(python) = crate::support::hta(test) else { return };
     let traces = scratch.join("traces");
     std::fs::create_dir(&traces).unwrap();
@@ -235,7 +238,8 @@ fn torchrun_records_every_rank() {
     assert_eq!(found, json!({"0": 3, "1": 4}));
 }
 
-/// Reads a directory of traces, one per rank, and prints how many matrices each rank has multiplied.
+/// A Python program that reads a directory of traces, one per rank, and prints how many matrices
+/// each rank has multiplied.
 const COUNT: &str = r"
 import json, logging, sys
 logging.disable(logging.WARNING)

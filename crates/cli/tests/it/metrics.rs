@@ -1,5 +1,5 @@
-//! Metrics in `report`, `stats` and `export`. Expected values are computed on paper. For random
-//! profiles and expressions, Python computes them with fractions.
+//! Tests metrics in `report`, `stats` and `export`. The expected values are computed on paper. For
+//! random profiles and expressions, Python computes them with fractions.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,8 +15,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// One tick is 1 ns. There are two groups. The second call of `f` has no reading of the first
-/// group, and in the last call of `f` that group was multiplexed.
+/// Returns a profile of two groups of counters; one tick is 1 ns. The second call of `f` has no
+/// reading of the first group, and in the last call of `f` that group was multiplexed.
 ///
 /// ```text
 ///         duration   cycles  instructions  cache-misses   read
@@ -74,11 +74,11 @@ fn a_rows_metric_is_computed_from_the_sums() {
     };
     // (6,000 + 2,000) / (3,000 + 4,000). The mean of the ratios 2 and 0.5 would be 1.25.
     assert_eq!(row(0, "ipc"), (Some(8_000.0 / 7_000.0), 2, "ratio".into()));
-    // 7,000 cycles in the 3,000 ns of these two calls.
+    // The two calls have 7,000 cycles in 3,000 ns.
     assert_eq!(row(0, "frequency"), (Some(7_000.0 / 3_000.0), 2, "GHz".into()));
     assert_eq!(row(0, "cache-mpki"), (Some(5.0), 2, "ratio".into()));
     assert_eq!(row(0, "per-miss"), (Some(75.0), 2, "ns".into()));
-    // 1,400 bytes in all of the 17,000 ns.
+    // All calls together have 1,400 bytes in 17,000 ns.
     assert_eq!(row(0, "bandwidth"), (Some(1_400.0 / 17_000.0 * 1e3), 4, "MB/s".into()));
     // 0/0 is missing; 0/500 ns is not.
     assert_eq!(row(1, "ipc"), (None, 1, "ratio".into()));
@@ -107,7 +107,7 @@ fn a_calls_metric_is_computed_from_that_call() {
     assert_eq!(ipc["mean"], 1.25);
 }
 
-/// Files, replaced definitions, and everything that is refused.
+/// Tests files of metrics, definitions that replace others, and everything that is refused.
 #[test]
 fn which_metrics_are_computed() {
     let (scratch, dir) = script().written();
@@ -155,7 +155,7 @@ fn which_metrics_are_computed() {
     golden.check("error-run-builtin", 2, &run("builtin"));
 }
 
-/// A metric cannot hide a column of a view by taking its name.
+/// A metric may not have the name of a column, because it would hide that column.
 #[test]
 fn metrics_cannot_have_names_of_columns() {
     let (_scratch, dir) = script().written();
@@ -200,7 +200,7 @@ fn a_bad_metric_of_the_profile_is_left_out() {
     assert_eq!(report["metrics"][0]["name"], "bandwidth");
 }
 
-/// A random expression of these names. All of them are counts, so units never differ.
+/// Returns a random expression of these names. All of them are counts, so their units are the same.
 fn expression(r: &mut Random, depth: u64, names: &[&str]) -> String {
     let name = |r: &mut Random| names[r.below(names.len() as u64) as usize].to_owned();
     if depth == 0 {

@@ -1,11 +1,11 @@
-//! What people type when they do not know a name: each answer leads to what they want, and to
-//! nothing else. No test here needs a PMU, because `run` refuses before it looks for its library.
+//! Tests what people type when they do not know a name. Each answer leads to what they want, and to
+//! no wrong name. No test here needs a PMU, because `run` refuses before it looks for its library.
 
 use std::process::Command;
 
 use crate::support::skip;
 
-/// The stderr of `counterpoint run OPTIONS -- true`, which must end with 2.
+/// Returns the stderr of `counterpoint run OPTIONS -- true`, which must end with status 2.
 fn refused(options: &[&str]) -> String {
     let scratch = testkit::Scratch::new();
     let output = Command::new(env!("CARGO_BIN_EXE_counterpoint"))
@@ -22,7 +22,7 @@ fn refused(options: &[&str]) -> String {
     text
 }
 
-/// `run` cannot know where the program begins.
+/// Without the two dashes, `run` cannot know at which word the program begins.
 #[test]
 fn a_program_without_dashes_before_it() {
     let refused = |words: &[&str]| {
@@ -59,7 +59,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("L1", "did you mean L1-"),
         ("PAPI_TOT_ISN", "did you mean PAPI_TOT_INS"),
         ("perf::CYCELS", "did you mean perf::CYCLES?"),
-        // These are not counters, but something else.
+        // Names of other things than counters.
         ("r", "as in r01c2"),
         ("0x1c2", "r1c2"),
         ("ipc", "--metric ipc"),
@@ -80,7 +80,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("{page-faults", "expected \",\" or \"}\""),
         ("cpu/cycles", "expected a second \"/\""),
         ("", "expected a counter name"),
-        // Other kinds of names.
+        // Names that other tools give to events.
         ("kprobe:do_exit", "perf probe --add 'do_exit'; -e probe:do_exit"),
         ("mem:main:x", "to count calls of a function: uprobe:PATH:FUNCTION"),
         ("mem:0x1/3:w", "a breakpoint watches 1, 2, 4 or 8 bytes"),
@@ -96,8 +96,8 @@ fn every_mistake_gets_a_helpful_answer() {
     }
 }
 
-/// Processors have four breakpoints. The message must not blame a debugger, and its advice must
-/// work.
+/// Processors have four registers for breakpoints. The message must not blame a debugger, and its
+/// advice must work.
 #[test]
 fn breakpoints_cannot_take_turns() {
     if !cfg!(target_arch = "x86_64") {
@@ -117,7 +117,7 @@ fn breakpoints_cannot_take_turns() {
     }
 }
 
-/// `list` says what `run` would say, and does not recommend itself.
+/// `list` gives the reason that `run` would give, and does not suggest to run `list`.
 #[test]
 fn list_says_why_it_is_empty() {
     for (typed, expected) in [

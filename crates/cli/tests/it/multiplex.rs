@@ -1,4 +1,5 @@
-//! Counters that take turns: estimates are computed on paper here, and are marked everywhere.
+//! Tests counters that take turns. Their estimates are computed on paper here, and every view marks
+//! them as estimates.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// One op with four calls, and two groups of counters that take turns.
+/// Returns a profile of one op with four calls, and two groups of counters that take turns.
 ///
 /// ```text
 ///            cycles                       instructions
@@ -55,7 +56,7 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
     golden.check("stats", 0, &["stats", dir, "--no-table", "--buckets", "2"]);
     let report = golden.json(&["report", dir, "--format", "json"]);
     assert_eq!(report["profile"]["multiplex"], true);
-    // 100 + 23. It counted for 1,400 of the 3,000 ns in which it was read.
+    // 100 + 23 cycles. The counter was on for 1,400 of the 3,000 ns in which it was read.
     let cycles = json!({"name": "cycles", "total": 123, "per_call": 61.5, "calls": 2,
         "estimated_calls": 1, "covered": 1_400.0 / 3_000.0, "empty_share": null});
     let instructions = json!({"name": "instructions", "total": 28, "per_call": 14.0, "calls": 2,
@@ -71,8 +72,8 @@ fn estimates_are_scaled_and_marked_and_have_their_coverage() {
     assert_eq!(of(2, "group0_running_ns"), json!(0));
 }
 
-/// Unless estimates were requested, nothing is scaled: multiplexed calls are left out, and are a
-/// loss.
+/// Unless estimates were requested, no value is scaled: multiplexed calls are left out and reported
+/// as a loss.
 #[test]
 fn nothing_is_scaled_silently() {
     let (scratch, dir) = turns(false).written();
@@ -87,11 +88,12 @@ fn nothing_is_scaled_silently() {
     assert_eq!(report["losses"][0]["count"], 3);
 }
 
-/// From `-e` to the table, with scripted readings, which alternate between begin and end.
+/// Tests counters that take turns from `-e` to the table. Scripted counters return their values
+/// alternately at the begin and at the end of a call.
 #[test]
 fn a_run_whose_counters_take_turns() {
     let Some(program) = counterpoint("turns") else { return };
-    // Calls of `part` repeat: 10 in half of the time, nothing in no time, 8 in all of the time.
+    // The calls of `part` repeat: 10 in half of the time, 0 in no time, 8 in all of the time.
     let events = "sim/part,readings=0:10@500:0:6@0:0:8/,{sim/whole,readings=0:7/}";
     let recorded = Recorded::run_with(&program, events, &["--multiplex"], &mut host("calls 300"));
     let report = recorded.report(&[]);
@@ -111,7 +113,8 @@ fn a_run_whose_counters_take_turns() {
     assert_eq!(counters[1]["covered"], 1.0);
 }
 
-/// A counter that is in error state for some readings is missing with its loss, never 0.
+/// A counter that is in error state for some readings is missing and reported as a loss. Its values
+/// are never 0.
 #[test]
 fn a_group_in_error_state_is_missing_and_a_loss() {
     let Some(program) = counterpoint("error-state") else { return };

@@ -1,5 +1,5 @@
-//! `ops` and the other views on scripted profiles. The golden files contain the layout; the numbers
-//! in them are computed on paper here.
+//! Tests `ops` and the other views on scripted profiles. The golden files contain the layout; the
+//! numbers in them are computed on paper here.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Task `number` of `of` in region `region`.
+/// Returns the call of task `number` of `of` tasks in region `region`.
 fn task(export: u32, (number, of): (u32, u32), region: u64, start: u64, end: u64) -> CallScript {
     CallScript::new(export, start, end - start).workgroup(number, of).value(KEY_CORRELATION, region)
 }
@@ -29,7 +29,8 @@ fn op(export: u32, start: u64, end: u64) -> CallScript {
     CallScript::op(export, start, end - start)
 }
 
-/// Two machines and three threads; one tick is 1 ns. Faults are in brackets, and `c` is the CPU.
+/// Returns a profile of two machines and three threads; one tick is 1 ns. Faults are in brackets,
+/// and `c` is the CPU.
 ///
 /// ```text
 ///  main    run main 1,000 – 11,000 [100]
@@ -104,7 +105,7 @@ pub fn nested() -> ProfileScript {
     script
 }
 
-/// A run in which book-keeping was only timed; one tick is 1 ns.
+/// Returns a profile of a run whose book-keeping calls were only timed; one tick is 1 ns.
 ///
 /// ```text
 ///  run main 1,000 – 2,000 [100], failed: matmul threw
@@ -114,8 +115,8 @@ pub fn nested() -> ProfileScript {
 ///    matmul                   1,600 – 1,900 [40]
 /// ```
 ///
-/// The run's own count, without the ops that were counted: 100 − 5 − 40 = 55. Probes: three calls
-/// of 20 and two of 4 are 68.
+/// The run's own count, without the ops that were counted, is 100 − 5 − 40 = 55. The probes took 68
+/// ns: three calls of 20 and two of 4.
 fn timed_only(calibrated: bool) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -278,7 +279,7 @@ fn runs_and_ops_equal_those_on_paper() {
     let region = &ops[8]["regions"][0];
     assert_eq!(region["imbalance"], 1_000.0 / 750.0);
     assert_eq!((&region["shared_cpu"], &region["serial"]), (&json!(true), &json!("cpu")));
-    // 2 runs, 9 ops, 2 regions and 4 tasks, at 20 ns each.
+    // The sum of 2 runs, 9 ops, 2 regions and 4 tasks, at 20 ns each.
     let probe = json!({"calls": 17, "per_call_ns": 20.0, "way_ns": null, "estimated_ns": 340.0});
     assert_eq!(all["probe"], probe);
 }
@@ -298,8 +299,7 @@ fn a_part_of_the_time_and_one_machine() {
     assert_eq!((&second["runs"][0]["run"], &second["ops"][0]["run"]), (&json!(0), &json!(0)));
 }
 
-/// All kinds of values, 24 of them in one call. Another process has the same key with another
-/// number.
+/// One call has 24 values of all kinds. Another process gives the same key another number.
 #[test]
 fn values_of_collectors() {
     let mut script = ProfileScript::monotonic();
@@ -363,7 +363,7 @@ fn values_of_collectors() {
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
     let (head, row) = text.trim_end().split_once("\r\n").unwrap();
     let head: Vec<&str> = head.split(',').collect();
-    // The field with a comma, and the one that begins with a quote.
+    // One field contains a comma, and another begins with a quote.
     let row = row.replace("\"float32[n, 4]\"", "ARGS").replace("\"low \"\"power\"\"\"", "TEXT");
     let row: Vec<&str> = row.split(',').collect();
     let of = |name: &str| row[head.iter().position(|h| *h == name).unwrap()];
@@ -375,8 +375,8 @@ fn values_of_collectors() {
     assert_eq!((of("calls"), of("arguments"), of("share")), ("4", "ARGS", "1"));
 }
 
-/// Two tasks on one thread although there are four processors, and a region with a missing task.
-/// Both are outside of ops.
+/// One thread runs two tasks although there are four processors, and a region lacks a task. Both
+/// regions are outside of ops.
 #[test]
 fn regions_outside_of_ops() {
     let mut script = ProfileScript::monotonic();
@@ -427,7 +427,7 @@ fn nothing_recorded() {
     let all = json_of(&dir, &[]);
     assert_eq!((&all["runs"], &all["ops"]), (&json!([]), &json!([])));
 
-    // Compiled mode: the machine is known, but makes no calls.
+    // In compiled mode the machine is known, but makes no calls.
     let mut script = ProfileScript::monotonic();
     script.process(7).machine("vm 0");
     let (scratch, dir) = script.written();
@@ -436,7 +436,7 @@ fn nothing_recorded() {
     golden.check("compiled-report", 0, &["report", dir.to_str().unwrap()]);
 }
 
-/// The same calls next to a dispatch of IREE, in both timeline formats.
+/// Exports the same calls next to a dispatch of IREE, in both timeline formats.
 #[test]
 fn timelines() {
     let mut script = nested();
@@ -474,7 +474,7 @@ fn timelines() {
     assert_eq!(matmul[0]["args"]["Input type"], json!(["float", "float", "float"]));
     assert_eq!(matmul[0]["args"]["workspace_bytes"], 512);
     assert_eq!(slices(4800, "f")[0]["args"]["Input type"], json!(["long int", "c10::Half"]));
-    // An arrow from each region to each of its tasks, besides the dispatch's arrow.
+    // An arrow leads from each region to each of its tasks. The dispatch has an arrow, too.
     let ends = |phase: &str| -> Vec<(String, u64, u64, u64)> {
         let all = events.iter().filter(|e| e["ph"] == phase && e["cat"] == "region");
         let of = |e: &Value, key: &str| e[key].as_u64().unwrap();
@@ -489,7 +489,7 @@ fn timelines() {
     assert_eq!(of_tid(4711, &finishes), [0]);
     assert_eq!(of_tid(4712, &finishes), [1, 3]);
     assert_eq!(of_tid(4713, &finishes), [2]);
-    // Only ops are time series, not what is inside or around them.
+    // Only ops have time series. The calls inside of ops and around them have none.
     let points = |pid: u32| events.iter().filter(|e| e["ph"] == "C" && e["pid"] == pid).count();
     assert_eq!((points(4711), points(4800)), (9, 2));
     let device = |name: &str| {

@@ -1,5 +1,6 @@
-//! How the table of `ops` shows its rows: names that can be told apart, the cost, and values that
-//! are mostly the probe's own. Numbers are computed on paper; one tick is 1 ns.
+//! Tests how the table of `ops` shows its rows: names that differ even when they are shortened, the
+//! cost, and values that are mostly the probe's own. Numbers are computed on paper; one tick is 1
+//! ns.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -23,7 +24,7 @@ fn json(dir: &Path, command: &str) -> Value {
     serde_json::from_str(&output(dir, &[command, "--format", "json"])).unwrap()
 }
 
-/// One op with five different shapes, one call each, next to another op.
+/// Returns a profile of one op with five different shapes, one call each, next to another op.
 fn shapes() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for counter in ["page-faults", "task-clock"] {
@@ -46,7 +47,8 @@ fn shapes() -> ProfileScript {
     script
 }
 
-/// In a narrow terminal, arguments are printed after the name. A filter is still compared with the name alone.
+/// In a narrow terminal, arguments are printed after the name. A filter is still compared with the
+/// name alone.
 #[test]
 fn a_filter_chooses_the_same_ops_at_every_width() {
     let (_scratch, dir) = shapes().written();
@@ -63,7 +65,7 @@ fn a_filter_chooses_the_same_ops_at_every_width() {
     assert_eq!((none.status.code(), none.stdout.len()), (Some(1), 0));
 }
 
-/// Two ops with a region each, whose two tasks are on one CPU.
+/// Returns a profile of two ops with a region each, whose two tasks are on one CPU.
 fn serial() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -90,7 +92,7 @@ fn serial() -> ProfileScript {
     script
 }
 
-/// Whether other CPUs were free is not known, so it is not said.
+/// The advice does not say whether other CPUs were free, because that is not known.
 #[test]
 fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     let (_scratch, dir) = serial().written();
@@ -105,7 +107,7 @@ fn tasks_that_wait_for_each_other_are_named_for_the_ops_that_are_shown() {
     assert!(some.contains("cores: matmul") && !some.contains("relu"), "{some}");
 }
 
-/// Names as a report prints them are patterns, too.
+/// A name as a report prints it can be used as a pattern.
 #[test]
 fn a_report_can_be_filtered_by_a_name_with_its_role() {
     let (_scratch, dir) = serial().written();
@@ -125,7 +127,7 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
     let (_scratch, dir) = shapes().written();
     for width in [40, 60, 80, 100, 120, 200] {
         let text = output(&dir, &["ops", "--width", &width.to_string()]);
-        // The text before the times, which are all the same here.
+        // The names are the text before the times, which are all the same here.
         let names =
             text.lines().filter_map(|line| line.split_once("5.00 µs")).map(|(name, _)| name);
         let names: Vec<&str> = names.collect();
@@ -134,14 +136,15 @@ fn ops_of_one_name_can_be_told_apart_at_every_width() {
         assert!(text.lines().all(|line| line.chars().count() <= width), "at {width}:\n{text}");
         assert_eq!(text.matches("relu (").count(), 0, "one name says enough:\n{text}");
     }
-    // A difference in the middle, which does not fit into the column, is kept, too.
+    // A difference in the middle of the arguments does not fit into the column, but is shown all
+    // the same.
     let text = output(&dir, &["ops", "--width", "200"]);
     assert!(text.contains("  arguments  "), "{text}");
 }
 
-/// Fifty consecutive ops. There are 700 ticks from the end of one to the begin of the next, of
-/// which the bracket explains 300 − 20, so the machine's own way takes 420 each. Every probe takes
-/// 300.
+/// The profile has fifty consecutive ops. There are 700 ticks from the end of one to the begin of
+/// the next. The bracket explains 300 − 20 of them, so the machine's own steps take 420 each time.
+/// Every probe takes 300.
 #[test]
 fn the_cost_equals_that_of_the_report() {
     let mut script = ProfileScript::monotonic();
@@ -160,7 +163,8 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&300.0.into(), &16_800.0.into()));
     assert_eq!(ops["estimated_ns"], 15_000.0 + 16_800.0);
     assert_eq!((&ops["per_call_ns"], &ops["way_ns"]), (&report["per_call_ns"], &report["way_ns"]));
-    // Between two ops there are 420 ns besides the bracket: four fifths of them, and half to all.
+    // Between two ops there are 420 ns besides the bracket. The price counts four fifths of them,
+    // with a range from half to all.
     let whole = &["report", "--verbose"][..];
     let ops = &["ops", "--verbose"][..];
     let price = "announcing ops to the recorder 16.8 µs (10.5 µs to 21.0 µs)";
@@ -169,7 +173,7 @@ fn the_cost_equals_that_of_the_report() {
         let text = output(&dir, &[view, &["--width", "200"]].concat());
         assert!(text.contains(&price), "{text}");
     }
-    // Both say the same in one line.
+    // Both views print the same price in one line.
     let line = |view: &str| {
         let text = output(&dir, &[view, "--width", "200"]);
         text.lines().find(|line| line.starts_with("price: ")).unwrap().to_owned()
@@ -177,8 +181,8 @@ fn the_cost_equals_that_of_the_report() {
     assert_eq!(line("ops"), line("report"));
 }
 
-/// Of a run with a budget, only the timed calls have a time: rows of a part of the time would be those of
-/// the timed calls only.
+/// In a run with a budget, only the timed calls have a time. Rows of a part of the run would
+/// contain only those calls, so they are refused.
 #[test]
 fn rows_of_a_part_of_a_run_with_a_budget_are_refused() {
     let mut script = ProfileScript::monotonic();
@@ -234,13 +238,13 @@ fn values_that_are_mostly_the_probes_own_are_marked() {
     }
 }
 
-/// The rows of a document, of which these fields are shown.
+/// Returns the rows of a document, with these fields only.
 fn rows(document: &Value, fields: &[&str]) -> Value {
     let rows = document["rows"].as_array().unwrap().iter();
     rows.map(|row| fields.iter().map(|field| row[*field].clone()).collect::<Value>()).collect()
 }
 
-/// JSON has the rows that are chosen, and their calls, which keep their numbers.
+/// JSON has the rows that are chosen and their calls, which keep their numbers.
 #[test]
 fn json_has_the_rows_and_the_calls_that_are_chosen() {
     let (_scratch, dir) = crate::ops::nested().written();
@@ -258,8 +262,8 @@ fn json_has_the_rows_and_the_calls_that_are_chosen() {
         json!([["sub", 1, 1, 2_100.0]])
     );
     assert_eq!(calls(&subs), json!([[2, "sub"], [4, "sub"]]));
-    // `add` was called three times in runs: 500 + 400 + 1,000, and `matmul` for 4,000 and outside for
-    // 2,100.
+    // `add` was called three times in runs, for 500 + 400 + 1,000 ns. `matmul` was called for 4,000
+    // ns in runs and for 2,100 ns outside.
     let most = of(&["--sort", "calls", "--top", "1", "--filter", "add"]);
     assert_eq!(rows(&most, &["op", "calls", "self_ns"]), json!([["add", 3, 1_900.0]]));
     let longest = of(&["--sort", "self_ns", "--top", "1"]);
@@ -281,7 +285,7 @@ fn json_has_the_rows_and_the_calls_that_are_chosen() {
     }
 }
 
-/// Two ranks, of which the second one is twice as slow. Each has rows of its own.
+/// There are two ranks, and the second one takes twice as long. Each has its own rows.
 #[test]
 fn each_rank_has_rows() {
     let mut script = ProfileScript::monotonic();

@@ -1,6 +1,6 @@
-//! What is left of pools that no profile can use: damaged ones, those of other versions, and those of
-//! a `run` that was killed while it made them. `doctor` shows them and the next command frees them;
-//! what `run` has not made stays.
+//! Tests pools that no profile can use: damaged ones, those of other versions, and those of a `run`
+//! that was killed while it made them. `doctor` shows them and the next command frees them. Files
+//! that `run` has not made are kept.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown, symlink};
@@ -17,7 +17,7 @@ use testkit::{ProfileScript, Scratch};
 use crate::support::counterpoint;
 use crate::support::memory::Memory;
 
-/// A place for pools that nobody else uses, and a profile to recover.
+/// A directory for pools that no other test uses, and a profile to recover.
 struct Place {
     scratch: Scratch,
     profile: PathBuf,
@@ -39,7 +39,7 @@ impl Place {
         self.memory.path()
     }
 
-    /// Where a directory of this place is for commands.
+    /// Returns the path that commands have for a directory of this place.
     fn named(&self, directory: &Path) -> String {
         Path::new("/dev/shm").join(directory.file_name().unwrap()).display().to_string()
     }
@@ -52,12 +52,12 @@ impl Place {
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     }
 
-    /// What every `recover` and `run` frees.
+    /// Runs `recover`, which frees what every `recover` and `run` frees, and returns its output.
     fn recover(&self) -> String {
         self.run(&["recover", self.profile.to_str().unwrap()])
     }
 
-    /// What `doctor` says of a directory.
+    /// Returns what `doctor` says about a directory.
     fn shown(&self, directory: &Path) -> Option<String> {
         let doctor: Value =
             serde_json::from_str(&self.run(&["doctor", "--format", "json"])).unwrap();
@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-/// Makes a directory and what is in it two minutes older.
+/// Makes a directory and the files in it two minutes older.
 fn age(directory: &Path) {
     let then = SystemTime::now() - Duration::from_secs(120);
     for entry in fs::read_dir(directory).unwrap() {
@@ -82,14 +82,15 @@ fn age(directory: &Path) {
     File::open(directory).unwrap().set_modified(then).unwrap();
 }
 
-/// What becomes of a directory.
+/// What commands do with a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// `doctor` shows it, and the next command frees it, but not while it may be in the making.
+    /// `doctor` shows the directory, and the next command frees it, unless it is so new that a
+    /// `run` may still be making it.
     Freed(&'static str),
-    /// `doctor` shows it, and `recover --orphans` frees it.
+    /// `doctor` shows the directory, and `recover --orphans` frees it.
     OnRequest(&'static str),
-    /// The file is not ours.
+    /// The directory is kept, because its file is not one of Counterpoint's.
     Kept,
 }
 
@@ -99,7 +100,7 @@ fn pool(directory: &Path) {
     create(&directory.join("pool"), &Owner::default()).unwrap();
 }
 
-/// Overwrites bytes of a whole pool.
+/// Makes a whole pool and overwrites bytes of it.
 fn changed(directory: &Path, at: u64, bytes: &[u8]) {
     pool(directory);
     let file = File::options().write(true).open(directory.join("pool")).unwrap();
@@ -207,7 +208,7 @@ fn what_is_left_of_pools_is_shown_and_freed() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
-/// A damaged pool that a process has open is used: the program that has damaged it may live.
+/// A damaged pool that a process has open is in use: the program that damaged it may still run.
 #[test]
 fn a_damaged_pool_in_use_is_kept() {
     let Some(place) = Place::new("a damaged pool in use") else { return };
@@ -224,8 +225,8 @@ fn a_damaged_pool_in_use_is_kept() {
     assert!(!directory.exists());
 }
 
-/// Files with names that `run` does not give are kept, and so are directories and pools of somebody
-/// else.
+/// Files with names that `run` does not give are kept. Directories and pools of another user are
+/// kept, too.
 #[test]
 fn pools_that_run_has_not_made_are_kept() {
     let Some(place) = Place::new("pools of others") else { return };
@@ -256,8 +257,8 @@ fn pools_that_run_has_not_made_are_kept() {
     assert!(kept.iter().all(|directory| directory.exists()), "{kept:?}");
 }
 
-/// `run` is killed at every call that makes something, until there is a manifest. The next command
-/// frees what is in memory.
+/// `run` is killed at every call that creates or writes a file, until there is a manifest. The next
+/// command frees the pool in memory.
 #[test]
 fn a_run_that_was_killed_while_it_made_its_pool() {
     let Some(program) = counterpoint("killed while making") else { return };
@@ -269,7 +270,8 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         let mut run = Command::new("strace");
         run.args(["-qq", "-o"]).arg(&log).args(["-e", &format!("trace={calls}")]);
         run.arg("-e").arg(format!("inject={calls}:signal=SIGKILL:when={number}"));
-        // Cargo's tests have one, and then the dynamic linker opens a hundred files.
+        // Cargo sets this variable for tests. With it, the dynamic linker would open a hundred
+        // files.
         run.env_remove("LD_LIBRARY_PATH");
         run.arg(&program).args(["run", "-e", "none", "-o"]).arg(&dir).args(["--", "true"]);
         place.memory.make_shared(&mut run);
@@ -289,6 +291,7 @@ fn a_run_that_was_killed_while_it_made_its_pool() {
         }
         let _ = fs::remove_dir_all(&dir);
     }
-    // A directory, a pool without a size, a pool without a header, a whole pool, and a run file.
+    // Kills leave at least five states: a directory, a pool without a size, a pool without a
+    // header, a whole pool, and a run file.
     assert!(left.len() >= 5, "{left:?}");
 }

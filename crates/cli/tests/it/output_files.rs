@@ -1,5 +1,5 @@
-//! Files that commands write: another user's link is never followed, an interrupted command leaves
-//! nothing, and `-` is a standard stream.
+//! Tests the files that commands write. Another user's link is never followed, an interrupted
+//! command leaves no file, and `-` is a standard stream.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use crate::pty;
 use crate::support::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
-/// The user nobody, and another user.
+/// The user nobody, who plays the other user.
 const OTHER: u32 = 65534;
 const THIRD: u32 = 65533;
 
@@ -33,7 +33,7 @@ fn profile(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// The commands that write a file. Its name is the last argument but one.
+/// Returns the commands that write a file. The file's name is appended to the words.
 fn writers(scratch: &Scratch, profile: &Path) -> Vec<(&'static str, Vec<String>)> {
     let trace = scratch.join("whole.json");
     let words = |words: &[&str], inputs: &[&Path]| -> Vec<String> {
@@ -63,11 +63,11 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 fn is_root() -> bool {
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `geteuid` has no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// A directory like `/tmp`: owned by root, sticky, and writable for everybody.
+/// Makes a directory like `/tmp`: owned by root, sticky, and writable for everybody.
 fn shared(scratch: &Scratch) -> PathBuf {
     let at = scratch.join("shared");
     fs::create_dir(&at).unwrap();
@@ -118,7 +118,7 @@ fn another_users_file_in_a_shared_directory_is_refused() {
             assert_eq!(names(&place).len(), 1, "nothing else is created");
             fs::remove_file(&file).unwrap();
         }
-        // The user's own link is followed, and so is one of the directory's owner.
+        // A link of the user's own is followed, and so is a link of the directory's owner.
         let own = scratch.join(&format!("own.{ending}"));
         symlink(&own, &file).unwrap();
         let words = [words.as_slice(), &["-o".into(), file.to_str().unwrap().into()]].concat();
@@ -128,9 +128,9 @@ fn another_users_file_in_a_shared_directory_is_refused() {
     }
 }
 
-/// Another user creates a file with all permissions, and set-user-id, where root is going to export
-/// to. The new file belongs to root. With the old permissions, anybody could fill it with a program
-/// that runs as root.
+/// Another user creates a file with all permissions, and set-user-id, at the path to which root
+/// exports. The new file belongs to root. With the old permissions, anybody could fill it with a
+/// program that runs as root.
 #[test]
 fn a_replaced_file_of_another_user_gives_no_rights() {
     if !is_root() {
@@ -141,9 +141,10 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     let place = scratch.join("theirs");
     fs::create_dir(&place).unwrap();
     std::os::unix::fs::chown(&place, Some(OTHER), Some(OTHER)).unwrap();
-    // SAFETY: sets the mask and restores it; other tests run in separate processes.
+    // SAFETY: `umask` takes no pointer. The next call restores the mask, and other tests run in
+    // separate processes.
     let mask = unsafe { libc::umask(0o022) };
-    // SAFETY: as above.
+    // SAFETY: `umask` takes no pointer.
     unsafe { libc::umask(mask) };
     let allowed = 0o666 & !mask;
     let cases = [(OTHER, 0o6777), (OTHER, 0o4755), (OTHER, 0o600), (0, 0o6755), (0, 0o640)];
@@ -169,7 +170,7 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     }
 }
 
-/// Compares with the kernel's rule for links: the program follows and refuses the same ones.
+/// Compares with the kernel's rule for links: the program follows and refuses the same links.
 #[test]
 fn links_are_followed_where_the_kernel_would() {
     let protected = fs::read_to_string("/proc/sys/fs/protected_symlinks").unwrap_or_default();
@@ -205,8 +206,8 @@ fn links_are_followed_where_the_kernel_would() {
     }
 }
 
-/// A FIFO and devices are written directly, a directory is refused, and whatever `/dev/stdout`
-/// leads to gets everything.
+/// A FIFO and devices are written directly, a directory is refused, and all output for
+/// `/dev/stdout` reaches the file or pipe that it leads to.
 #[test]
 fn outputs_that_are_not_regular_files() {
     let scratch = Scratch::new();
@@ -250,7 +251,7 @@ fn outputs_that_are_not_regular_files() {
     let output = export(scratch.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8(output.stderr).unwrap().contains("is a directory"));
-    // If the reader of a filter goes away, that is not a failure.
+    // A reader that ends before it has read everything causes no failure.
     let mut command = export(Path::new("-"));
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
@@ -272,7 +273,8 @@ fn binary_output_does_not_go_to_a_terminal() {
     ] {
         let mut command = Command::new(PROGRAM);
         command.args(words).arg(&profile);
-        // SAFETY: only async-signal-safe calls; the terminal on stdin becomes ours.
+        // SAFETY: the closure makes only async-signal-safe calls. The terminal on stdin becomes the
+        // terminal of the child.
         unsafe {
             command.pre_exec(|| {
                 libc::setsid();
@@ -289,7 +291,7 @@ fn binary_output_does_not_go_to_a_terminal() {
     }
 }
 
-/// A profile that takes a moment to write.
+/// Writes a profile whose export takes a moment, and returns its path.
 fn large(scratch: &Scratch) -> PathBuf {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -305,8 +307,9 @@ fn large(scratch: &Scratch) -> PathBuf {
     dir
 }
 
-/// Starts the command with `start` and ends it by each of `signals` while it writes into `place`,
-/// which `begun` detects. Nothing may be left behind, and an earlier file must be unchanged.
+/// Starts the command with `start` and ends it by each of `signals` while it writes into `place`.
+/// `begun` returns whether the command has begun to write. The command must leave no file, and an
+/// earlier file must be unchanged.
 fn interrupt(
     place: &Path,
     signals: &[i32],
@@ -329,8 +332,8 @@ fn interrupt(
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
-            // SAFETY: our own child. If it was already waited for, its number is most likely
-            // unused.
+            // SAFETY: `kill` takes no pointer. If the child was already waited for, its number is
+            // most likely unused.
             unsafe { libc::kill(child.id() as i32, *signal) };
             if child.wait().unwrap().signal() == Some(*signal) {
                 interrupted += 1;
@@ -363,8 +366,8 @@ fn an_interrupted_export_leaves_nothing() {
     interrupt(&place, &signals, &start, &begun);
 }
 
-/// Without `/proc`, an unnamed file cannot get a name; on some file systems there are none. Then
-/// the file has a random name from the beginning, and signals remove it.
+/// Without `/proc`, an unnamed file cannot get a name, and some file systems have no unnamed files.
+/// The file then has a random name from the beginning, and signals remove it.
 #[test]
 fn an_interrupted_export_without_unnamed_files() {
     let scratch = Scratch::new();
@@ -410,7 +413,7 @@ fn standard_input() {
                 .success()
         );
     }
-    // A trace of another program, because those of Counterpoint are not imported.
+    // The trace is one of another program, because Counterpoint does not import its own traces.
     let foreign = scratch.join("f.json");
     fs::write(&foreign, r#"[{"ph":"X","ts":1,"dur":2,"pid":1,"tid":1,"name":"a"}]"#).unwrap();
     let out = scratch.join("i.cpt");
@@ -425,7 +428,7 @@ fn standard_input() {
     let output = piped(&[&import[..], &["-"]].concat(), &text);
     assert!(output.status.success(), "{output:?}");
     assert_eq!(calls(), 1);
-    // Redirected, and a pipe by name, like `<(…)` in a shell.
+    // Standard input is read by redirection, and a pipe by its name, like `<(…)` in a shell.
     for name in ["-", "/dev/stdin"] {
         let mut command = Command::new(PROGRAM);
         command.args(import).arg(name).stdin(fs::File::open(&foreign).unwrap());
@@ -491,7 +494,7 @@ fn standard_output() {
         };
         let (stdout, file) = (to("-", format), fs::read(&file).unwrap());
         assert!(stdout.len() > 100, "{words:?}");
-        // Traces contain the name of the file.
+        // Traces in this format contain the name of the file.
         if ending != "json.gz" && ending != "json" {
             assert!(stdout == file, "{words:?}");
         }
@@ -526,7 +529,7 @@ fn a_profile_is_a_directory() {
     }
 }
 
-/// env(1) is the reference.
+/// The status and message are compared with those of env(1).
 #[test]
 fn a_program_that_cannot_be_started() {
     let scratch = Scratch::new();
@@ -557,7 +560,7 @@ fn a_program_that_cannot_be_started() {
         let output = run.env("PATH", &path).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         if said.contains("libcounterpoint.so") {
-            // Only a built program gets far enough to start something.
+            // Only with the library does `run` get far enough to start a program.
             continue;
         }
         tried += 1;

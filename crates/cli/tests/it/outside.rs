@@ -1,12 +1,13 @@
-//! How often begin and end really run, counted from outside by another program.
+//! Tests that begin and end run exactly once for each call. Another program counts them from
+//! outside.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::support::*;
 
-/// The number of `read` system calls of a host that makes `calls` calls under Counterpoint, as
-/// `perf stat` counts them in the kernel. `None` if `perf stat` cannot count them.
+/// Returns the number of `read` system calls of a host that makes `calls` calls under Counterpoint,
+/// as `perf stat` counts them in the kernel, or `None` if `perf stat` cannot count them.
 fn reads(program: &Path, calls: u64) -> Option<u64> {
     let programs = Programs::get();
     let scratch = testkit::Scratch::new();
@@ -32,7 +33,8 @@ fn each_call_is_two_readings_and_no_more() {
     if !tried.output().is_ok_and(|output| output.status.success()) {
         return skip("outside", "perf stat -e syscalls:sys_enter_read does not work here");
     }
-    // Chosen at run time, and few enough for one page. Writing a page needs no read.
+    // The number of calls is chosen at run time and is so small that one page holds them. Writing a
+    // page needs no read.
     let more = 1 + u64::from(std::process::id()) % 700;
     let counts = (reads(&program, 300), reads(&program, 300 + more));
     let (Some(few), Some(many)) = counts else {

@@ -1,8 +1,8 @@
-//! The application of the page `report --html`, in a browser.
+//! Tests the application of the page `report --html`, in a browser.
 //!
-//! `tests/page/make_page.py` makes pages from invented data: hostile names, missing values, an empty
-//! profile, a million calls. One test compares its script with that of a page that the program wrote, so
-//! that both are the same application.
+//! `tests/page/make_page.py` makes pages from invented data: hostile names, missing values, an
+//! empty profile, a million calls. One test compares its script with that of a page that the
+//! program wrote, so that both are known to be the same application.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +22,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// A page from invented data of a kind.
+/// Makes a page of one kind from invented data, and returns its path.
 pub fn make(scratch: &Scratch, kind: &str) -> PathBuf {
     let page = scratch.join(&format!("{kind}.html"));
     let mut python = Command::new("python3");
@@ -43,11 +43,12 @@ pub fn ready(browser: &mut Browser) {
         "document.querySelector('main h1') && document.body.dataset.view && \
          (document.body.dataset.view !== 'timeline' || document.querySelector('canvas')?.dataset.frame)",
     );
-    // Charts are drawn when their place is known.
+    // Charts are drawn in the frames after their place is known.
     browser.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
 }
 
-/// The fragments of all views that a page offers, with all their tables, and one op in all its ways.
+/// Returns the fragments of all views that a page offers, with all their tables, and one op in all
+/// its forms.
 fn views(browser: &mut Browser) -> Vec<String> {
     let links = |browser: &mut Browser, selector: &str| -> Vec<String> {
         let list = format!(
@@ -67,7 +68,7 @@ fn views(browser: &mut Browser) -> Vec<String> {
         if view.starts_with("#op") && !view.starts_with("#ops") {
             all.push("#op?by=thread&tail=all".to_owned());
         }
-        // With the columns that are hidden at first.
+        // The columns that are hidden at first are shown, too.
         if browser.eval("document.querySelector('.table-box') !== null") == true {
             let separator = if view.contains('?') { '&' } else { '?' };
             all.push(format!("{view}{separator}columns=all"));
@@ -84,7 +85,8 @@ pub fn go(browser: &mut Browser, fragment: &str) {
 
 pub const KINDS: [&str; 5] = ["usual", "hostile", "missing", "empty", "compare"];
 
-/// What is true of every view at every width, in what it says and in what it asks for.
+/// A JavaScript expression of facts about a view: its width, wrong values such as `NaN` in its
+/// text, its title, elements that names must not create, and marks of text direction.
 pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: innerWidth, \
        wrong: /\\b(?:NaN|undefined|Infinity|null)\\b|\\[object /.exec( \
          document.body.innerText + [...document.querySelectorAll('svg *, [aria-label]')] \
@@ -93,7 +95,7 @@ pub const SEEN: &str = "({wide: document.documentElement.scrollWidth, window: in
        made: document.querySelectorAll('img, iframe, object, script, b > b').length, \
        moved: /[\\u202a-\\u202e\\u2066-\\u2069\\u200b\\ufeff]/.test(document.body.textContent)})";
 
-/// The rules of WCAG 2, levels A and AA, as axe-core checks them.
+/// Returns the violations of the rules of WCAG 2, levels A and AA, that axe-core finds.
 fn violations(browser: &mut Browser) -> Vec<Value> {
     const RULES: &str = "['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']";
     let found = browser.eval(&format!(
@@ -104,8 +106,9 @@ fn violations(browser: &mut Browser) -> Vec<Value> {
     serde_json::from_value(found).unwrap()
 }
 
-/// Every view of every kind of page, in the window of a desk, a tablet and a telephone: it says nothing,
-/// asks for nothing, fits, shows names as text, and can be used by everybody.
+/// Visits every view of every kind of page, in a window as wide as that of a desktop, a tablet and
+/// a telephone. The browser reports no message and no request, the view fits, names are shown as
+/// text, and the view is accessible.
 #[test]
 fn every_view_fits_is_quiet_and_accessible() {
     let Some(mut browser) = Browser::start() else { return };
@@ -137,7 +140,8 @@ fn every_view_fits_is_quiet_and_accessible() {
                     assert_eq!(seen["made"], 0, "a name became an element: {place}");
                     assert_eq!(seen["moved"], false, "a mark of direction: {place}");
                     assert_ne!(seen["title"], "ran", "{place}");
-                    // What people see at 800 is at 1440 or at 390, too.
+                    // The elements at 800 pixels are the same as those at 1440 or at 390, so
+                    // axe-core does not check them again.
                     if axe.is_none() || width == 800 {
                         continue;
                     }
@@ -152,7 +156,8 @@ fn every_view_fits_is_quiet_and_accessible() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// A file of a package that `cargo xtask test` fetches. Without it the calling test is skipped.
+/// Returns the path of a file of a package that `cargo xtask test` fetches. Without it the calling
+/// test is skipped.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     if folder.is_none() {
@@ -191,7 +196,7 @@ fn modules_have_at_most_400_lines_and_a_header() {
     assert_eq!(files, listed);
 }
 
-/// What a person does with a page, in one browser.
+/// Uses pages as a person does, in one browser.
 #[test]
 fn pages_are_used() {
     type Part = fn(&mut Browser, &Scratch);
@@ -217,7 +222,7 @@ fn pages_are_used() {
     }
 }
 
-/// Names are shown as the text that they are.
+/// Hostile names are shown as text.
 fn hostile_names_are_shown_as_text(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "hostile");
     open(browser, &page, "#ops?table=op");
@@ -238,7 +243,7 @@ fn hostile_names_are_shown_as_text(browser: &mut Browser, scratch: &Scratch) {
     assert!(names.iter().any(|name| name.len() > 5000 && name.starts_with("xxx")));
 }
 
-/// The rows of a comparison have their marks with them, however they are sorted.
+/// The rows of a comparison keep their marks, however they are sorted.
 fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "compare");
     open(browser, &page, "");
@@ -248,7 +253,7 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     let expected = ["slower", "slower", "slower", "same", "same", "unknown", "faster", "faster"];
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..8], expected);
-    // The smallest change first: the ends of the list are those that are missing.
+    // Sorted by the change, ops that became faster come first.
     go(browser, "#compare?sort=verdict");
     let shown: Vec<String> = serde_json::from_value(browser.eval(marks)).unwrap();
     assert_eq!(shown[..3], ["faster", "faster", "unknown"]);
@@ -260,7 +265,7 @@ fn a_comparison_is_sorted_and_filtered(browser: &mut Browser, scratch: &Scratch)
     browser.wait_for("document.body.dataset.view === 'recording'");
 }
 
-/// Links have the whole state, and steps back go through it.
+/// Links contain the whole state, and steps back go through earlier states.
 fn the_fragment_has_the_state_and_back_goes_through_it(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     open(browser, &page, "#ops?table=op&sort=p50_ns&filter=matmul*");
@@ -289,7 +294,7 @@ fn the_fragment_has_the_state_and_back_goes_through_it(browser: &mut Browser, sc
     browser.wait_for(
         "document.querySelector('.call-line').textContent.includes('matmul_128x64x64_f32')",
     );
-    // Zooming is in the link too, without a step of its own.
+    // Zooming changes the link too, without a step of its own in the history.
     browser.key("w");
     browser.wait_for("/from=\\d/.test(location.hash) && /lane=\\d/.test(location.hash)");
     let link = browser.eval("location.hash");
@@ -320,7 +325,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
         browser.key(key);
         browser.wait_for(&format!("document.body.dataset.view === '{view}'"));
     }
-    // A filter takes the keys that are views elsewhere.
+    // In a filter's field, the keys that open views elsewhere are text.
     browser.key("2");
     browser.key("/");
     for key in ["6", "4", "x"] {
@@ -329,7 +334,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('filter=64x')");
     assert_eq!(browser.eval("document.body.dataset.view"), "ops");
     browser.key("Escape");
-    // Sorting with the focus on a header, which keeps it.
+    // A header that is used to sort keeps the focus.
     browser.eval("document.querySelector('[data-key=\"sort:calls\"]').focus()");
     browser.key("Enter");
     browser.wait_for("location.hash.includes('sort=-calls')");
@@ -344,7 +349,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('fold=0')");
     assert!(browser.eval(rows).as_u64() < before);
     assert_eq!(browser.eval("document.activeElement.getAttribute('aria-expanded')"), "false");
-    // From call to call, and into the op of a call.
+    // The keys lead from one call to the next, and from a call to its op.
     go(browser, "#timeline");
     browser.eval("document.querySelector('canvas').focus()");
     let line = "document.querySelector('.call-line').textContent";
@@ -367,7 +372,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     assert!(browser.complaints().is_empty());
 }
 
-/// At 1440 pixels, no table has columns beyond the edge that one must scroll to.
+/// At 1440 pixels, no table has columns beyond the edge to which one must scroll.
 fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
     let wide = "[...document.querySelectorAll('.scrolling')].filter((box) => box.scrollWidth > box.clientWidth).length";
     let compared = make(scratch, "compared");
@@ -390,7 +395,7 @@ fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
     }
 }
 
-/// A table as CSV is what is shown, with the names of the columns.
+/// A table is copied as CSV with the rows that are shown and the names of the columns.
 fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "hostile");
     open(browser, &page, "#ops?table=op&filter=*");
@@ -413,8 +418,9 @@ fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     browser.wait_for("document.querySelector('.said').textContent === 'Copied 15 rows as CSV.'");
 }
 
-/// A million calls: ready soon, frames that follow the hand, and not much memory. The times are printed;
-/// what is asserted is far above what an idle machine takes.
+/// A timeline of a million calls is ready soon, draws frames fast enough for dragging, and does not
+/// need much memory. The times are printed. The limits that are asserted are far above the times of
+/// an idle machine.
 #[test]
 fn a_timeline_of_a_million_calls() {
     let Some(mut browser) = Browser::start() else { return };
@@ -453,13 +459,13 @@ fn a_timeline_of_a_million_calls() {
     let text = browser.eval("document.querySelector('.counted').textContent");
     assert!(text.as_str().unwrap().starts_with("1,040,400 slices in view"), "{text}");
     assert!(pictures > 10, "the keys show {pictures} different parts");
-    // Generous: the machine draws in software, and has other things to do.
+    // The limit is generous, because the machine draws in software and does other work.
     assert!(middle < 500.0, "{times:?}");
     assert!(heap.as_f64().unwrap() < 400.0, "{heap}");
     assert!(browser.complaints().is_empty());
 }
 
-/// The theme that was chosen is used, whatever the system prefers, and it prints.
+/// The theme that was chosen is used, whatever the system prefers, and it is used in print.
 fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.scheme("dark");
@@ -476,8 +482,8 @@ fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     browser.eval("localStorage.clear()");
 }
 
-/// The pictures of `docs/page.md`, which `cargo xtask pictures` makes: of invented data, so that they
-/// change only with the page.
+/// Makes the pictures of `docs/page.md` for `cargo xtask pictures`. They show invented data, so
+/// that they change only with the page.
 #[test]
 #[ignore = "writes docs/pictures"]
 fn pictures_for_the_docs() {
@@ -566,7 +572,7 @@ fn a_page_of_the_program() {
     assert!(found, "{cells}\n{table}");
 }
 
-/// A profile whose names are markup, and one op whose numbers are easy.
+/// Writes a profile whose names are markup, and which has one op with simple numbers.
 fn hostile_profile(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.manifest.command =

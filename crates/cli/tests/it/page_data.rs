@@ -1,4 +1,4 @@
-//! What is in a page is what the report prints, to the digit.
+//! Tests that the numbers in a page are those that the report prints, to the last digit.
 
 use std::io::Read;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn setup() -> (Scratch, Golden) {
     (scratch, Golden::new(env!("CARGO_BIN_EXE_counterpoint"), golden))
 }
 
-/// The words of a line of a table, without the spaces between columns.
+/// Returns the words of a line of a table, without the spaces between columns.
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -67,7 +67,7 @@ fn the_page_has_the_cells_of_the_report() {
         assert!(!rows.is_empty());
         let columns = table["columns"].as_array().unwrap();
         let title = |i: usize| columns[i]["title"].as_str().unwrap();
-        // The report leaves out columns that say nothing, and shortens names.
+        // The report leaves out columns without information, and shortens names.
         let head = printed.iter().find(|line| line.first().map(String::as_str) == Some(title(0)));
         let head = head.unwrap_or_else(|| panic!("{}", report.stdout));
         let mut found = 0;
@@ -96,7 +96,7 @@ fn the_page_has_the_cells_of_the_report() {
     let sentences = page.head["sentences"].as_array().unwrap();
     let report = golden.run(&["report", dir.to_str().unwrap()]);
     assert!(report.stdout.starts_with(sentences[0].as_str().unwrap()), "{}", report.stdout);
-    // All losses are there, with their explanations.
+    // The page has all losses, with their explanations.
     let losses: Vec<&str> =
         page.head["losses"].as_array().unwrap().iter().map(|l| l[0].as_str().unwrap()).collect();
     for name in ["counter_open_failed", "torn_page", "call_cut_short"] {
@@ -104,7 +104,7 @@ fn the_page_has_the_cells_of_the_report() {
     }
 }
 
-/// The lanes hold as many calls as were recorded, and their bytes end where the block does.
+/// The lanes have as many calls as were recorded, and their bytes end at the end of the block.
 #[test]
 fn the_timeline_has_all_calls() {
     let (scratch, golden) = setup();
@@ -115,7 +115,7 @@ fn the_timeline_has_all_calls() {
     let timeline = &page.head["timeline"];
     let lanes = timeline["lanes"].as_array().unwrap();
     let number = |lane: &Value, key: &str| lane[key].as_u64().unwrap() as usize;
-    // They are called as in the table of threads.
+    // Lanes have the names that the table of threads has.
     let tables = page.head["tables"].as_array().unwrap();
     let threads = tables.iter().find(|table| table["id"] == "thread").unwrap();
     let names: Vec<&Value> =
@@ -124,7 +124,7 @@ fn the_timeline_has_all_calls() {
     assert_eq!(of_threads.map(|lane| number(lane, "calls")).sum::<usize>(), calls);
     let end = lanes.iter().map(|lane| number(lane, "offset") + number(lane, "bytes")).max();
     assert_eq!(end, Some(page.timeline.len()));
-    // Distributions are of the calls of the table.
+    // The distribution of each op counts as many calls as the op's table.
     for op in page.head["ops"].as_array().unwrap() {
         let counts = op["times"]["counts"].as_array().unwrap();
         let all: u64 = counts.iter().map(|count| count.as_u64().unwrap()).sum();
@@ -134,7 +134,7 @@ fn the_timeline_has_all_calls() {
     }
 }
 
-/// A profile in which nothing was called has a timeline of its time series.
+/// A profile without calls has a timeline of its time series.
 #[test]
 fn time_series_alone_have_a_timeline() {
     let (scratch, golden) = setup();
@@ -166,7 +166,8 @@ fn time_series_alone_have_a_timeline() {
     assert_eq!(series[0]["values"], serde_json::json!([1e9, 3e9]));
 }
 
-/// What goes with slow calls is what `stats` says, and each thread has its counters below its calls.
+/// The page names the same counters of slow calls as `stats`, and each thread has its counters
+/// below its calls.
 #[test]
 fn counters_are_those_of_stats() {
     let (scratch, golden) = setup();
@@ -202,7 +203,7 @@ fn counters_are_those_of_stats() {
     }
 }
 
-/// The page asks nobody for anything.
+/// The page loads no other file.
 #[test]
 fn the_page_needs_nothing_else() {
     let (scratch, golden) = setup();
@@ -225,7 +226,7 @@ fn the_page_takes_no_options_of_the_text() {
     assert!(run.stderr.contains("/nowhere/x.html"), "{}", run.stderr);
 }
 
-/// Each slice of an imported trace is in the timeline once, and at the moment that the trace gives it.
+/// Each slice of an imported trace is in the timeline once, at the time that the trace gives it.
 #[test]
 fn an_imported_trace_is_shown_once() {
     let scratch = Scratch::new();

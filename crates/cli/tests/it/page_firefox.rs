@@ -1,4 +1,4 @@
-//! The application of the page in Firefox; `page.rs` has the tests in Chromium.
+//! Tests the application of the page in Firefox; `page.rs` has the tests in Chromium.
 
 use std::path::PathBuf;
 
@@ -7,8 +7,9 @@ use testkit::{Firefox, Scratch};
 
 use crate::page::{KINDS, SCHEMES, SEEN, WIDTHS, make};
 
-/// Visits the views with these fragments one after the other, or those that the page offers, and returns for
-/// each what is seen there. One call of the browser for all of them, because each call takes its time.
+/// A JavaScript program that visits the views with the given fragments one after the other, or,
+/// without fragments, the views that the page offers. It returns the facts `SEEN` of each. It is a
+/// single call of the browser, because each call takes its time.
 const VISIT: &str = "(async (given) => { \
     const frame = () => new Promise((done) => requestAnimationFrame(done)); \
     const isReady = () => document.querySelector('main h1') && document.body.dataset.view && \
@@ -30,8 +31,8 @@ const VISIT: &str = "(async (given) => { \
     for (const view of views) { await go(view); found.push([view, SEEN]); } \
     return found; })";
 
-/// The same pages in a browser of another maker: every view, at every width, light and dark, says nothing, asks
-/// for nothing, and fits.
+/// Visits the same pages as `page.rs` in a browser of another maker. At every width, light and
+/// dark, every view fits, and the browser reports no message and no request.
 #[test]
 fn every_view_is_quiet_in_firefox() {
     let scratch = Scratch::new();

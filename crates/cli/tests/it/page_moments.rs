@@ -1,5 +1,5 @@
-//! A moment in an exported trace is the same moment in the page of the profile. What Perfetto shows of a trace
-//! is asked of its trace processor, and the page is opened in a browser.
+//! Tests that a time in an exported trace leads to the same moment in the page of the profile.
+//! Perfetto's trace processor reads the trace, and a browser opens the page.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -23,8 +23,8 @@ fn done(words: &[&str], paths: &[&Path]) {
     assert!(out.status.success(), "{words:?}: {}", String::from_utf8_lossy(&out.stderr));
 }
 
-/// Two threads. On *main*, `linear` begins at the same moment as the `addmm` inside of it, and contains a second
-/// one; on *helper*, `copy_` runs at the same time.
+/// Writes a profile of two threads. On *main*, `linear` begins at the same moment as the `addmm`
+/// inside of it, and contains a second `addmm`. On *helper*, `copy_` runs at the same time.
 fn nested(path: &Path) {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -54,7 +54,7 @@ const SLICES: &str = "select s.ts, s.dur, s.name, s.depth, t.tid, p.pid from sli
     join thread_track tt on tt.id = s.track_id join thread t using (utid) \
     join process p using (upid) order by s.ts, s.depth";
 
-/// The slices of a file, and the moment from which Perfetto counts.
+/// Returns the slices of a file, and the moment from which Perfetto counts.
 fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     assert_eq!(oracle.faults(file), Vec::<Vec<Value>>::new());
     let start = oracle.query("select start_ts from trace_bounds")[0][0].as_i64().unwrap();
@@ -65,7 +65,7 @@ fn shown(oracle: &mut TraceProcessor, file: &Path) -> (Vec<Seen>, i64) {
     (slices.collect(), start)
 }
 
-/// Follows a link in a page that is open, and returns what the page says of the call.
+/// Follows a link in a page that is open, and returns what the page says about the call.
 fn follow(browser: &mut Browser, fragment: &str) -> String {
     browser.eval("location.hash = '#recording'");
     browser.wait_for("document.body.dataset.view === 'recording'");
@@ -75,7 +75,7 @@ fn follow(browser: &mut Browser, fragment: &str) -> String {
     browser.eval("document.querySelector('.call-line').textContent").as_str().unwrap().to_owned()
 }
 
-/// `1234567` as `1,234,567`.
+/// Writes the number `1234567` as `1,234,567`.
 fn grouped(n: i64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -120,7 +120,7 @@ fn a_trace_and_the_page_lead_to_each_other() {
         for (ts, dur, name, depth, tid, pid) in slices.iter().step_by(7) {
             let link = format!("#timeline?time={ts}&tid={tid}&pid={pid}&level={}", depth + 1);
             let said = follow(&mut browser, &link);
-            // Chrome's times are doubles there, which can be off by 1 ns.
+            // In Chrome's JSON, times are doubles, which can be off by 1 ns.
             let exact = |by: i64| {
                 let at = ts + base - begin + by;
                 said.starts_with(&format!("{name} "))
@@ -128,7 +128,7 @@ fn a_trace_and_the_page_lead_to_each_other() {
             };
             assert!(exact(0) || of_json && (exact(1) || exact(-1)), "{link} of {dur}: {said}");
             if is_whole {
-                // What Perfetto shows of the moment is what the page shows.
+                // Perfetto and the page show the same moment.
                 assert!(
                     (ts - start - (ts + base - begin)).abs() <= i64::from(of_json),
                     "{start} {begin} {base}"
@@ -144,7 +144,8 @@ fn a_trace_and_the_page_lead_to_each_other() {
             }
         }
     }
-    // A part of a timeline begins later; it says how to get from a time that Perfetto shows to the page.
+    // An exported part of a timeline begins later. Its metadata say how to compute the page's time
+    // from a time that Perfetto shows.
     let (slices, start) = shown(&mut oracle, &cut);
     let facts = oracle.query("select str_value from metadata where name = 'cr-counterpoint'");
     let facts: Value = serde_json::from_str(facts[0][0].as_str().unwrap()).unwrap();
@@ -160,7 +161,8 @@ fn a_trace_and_the_page_lead_to_each_other() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// From the page to Perfetto: the numbers to copy, and a link if the address of the trace is known.
+/// The page shows the numbers to copy into Perfetto, and a link if the address of the trace is
+/// known.
 #[test]
 fn a_page_with_a_trace_opens_it_at_the_call() {
     let Some(mut browser) = Browser::start() else { return };
@@ -210,7 +212,7 @@ fn a_page_with_a_trace_opens_it_at_the_call() {
     assert_eq!(browser.complaints(), Vec::<String>::new());
 }
 
-/// Whoever has a time, from Perfetto or from a table, comes to the call that runs then.
+/// A time from Perfetto or from a table leads to the call that runs at that time.
 pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     open(browser, &page, "#timeline");
@@ -249,7 +251,8 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
         let said = go_to(browser, text);
         assert!(said.contains("is no time of this recording"), "{text}: {said}");
     }
-    // The state that a link leads to is in the address, and a link to the call leads to it again.
+    // After following a link, the address has the state, and the page offers a link that leads to
+    // the same call.
     go_to(browser, "1us");
     browser.wait_for("/at=1000&lane=0&level=2/.test(location.hash)");
     let link = browser.eval("document.querySelector('.elsewhere dd a').getAttribute('href')");
@@ -269,10 +272,10 @@ pub fn a_time_leads_to_its_call(browser: &mut Browser, scratch: &Scratch) {
             "{fragment}: {said}"
         );
     }
-    // The other thread begins later, and nothing else has that number.
+    // The other thread begins later, and no other thread has that number.
     open(browser, &page, "#timeline?time=1us&tid=4712");
     assert!(browser.eval(line).as_str().unwrap().starts_with("No call runs at 1.00"));
-    // What is copied is the number alone.
+    // The buttons copy the bare times, and the last one copies the link.
     open(browser, &page, "#timeline?time=1us&tid=4711");
     browser.eval(
         "document.querySelector('.elsewhere summary').click(); \

@@ -1,18 +1,20 @@
-//! What a reader of the page must have in sight: the code of loops, the calls, verdicts. Parts of
-//! `page::pages_are_used`.
+//! Tests that a reader sees the code of loops, the calls and the verdicts without scrolling or
+//! waiting. The tests are parts of `page::pages_are_used`.
 
 use serde_json::{Value, json};
 use testkit::{Browser, Scratch};
 
 use crate::page::{go, make, open};
 
-/// The boxes of the code, as their title, their left edge, their top and whether something is beyond their edge.
+/// A JavaScript expression of the boxes of the code: for each its title, left edge, top and right
+/// edge, and whether a part of it is beyond its edge.
 const BOXES: &str = "[...document.querySelectorAll('.listing .panel')].map((panel) => { \
     const box = panel.querySelector('.scrolling'); const place = panel.getBoundingClientRect(); \
     return [panel.querySelector('h3').textContent, place.left, place.top, place.right, \
       box.scrollWidth > box.clientWidth]; })";
 
-/// The code belongs to the table above it, all of a line is in its column, and a few lines do not stand beside many.
+/// The code belongs to the table above it, long lines are wrapped in their column, and a box of few
+/// lines does not stand beside one of many.
 pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     for width in [1440, 1000] {
@@ -35,7 +37,7 @@ pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratc
             const rects = [...line.getClientRects()]; \
             return [rects.length > 1, rects.at(-1).right <= line.closest('.scrolling').getBoundingClientRect().right]; })()";
         assert_eq!(browser.eval(end), json!([true, true]));
-        // The code follows the table, and the table the code.
+        // Another table chooses its code, and another code chooses its table.
         go(browser, "#loops?table=loop1");
         assert_eq!(browser.eval(&format!("[{tab}, {chosen}]")), json!(["softmax", "softmax"]));
         browser.eval(
@@ -46,8 +48,8 @@ pub fn the_code_of_loops_is_all_in_sight(browser: &mut Browser, scratch: &Scratc
     }
 }
 
-/// A picture that is made before the browser has shown a frame has the calls, and so has one that is made after the
-/// window has another size.
+/// The timeline shows its calls even in a picture that is taken before the browser has drawn a
+/// frame.
 pub fn the_timeline_needs_no_frame(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "usual");
     browser.resize(1440, 900);
@@ -63,7 +65,7 @@ pub fn the_timeline_needs_no_frame(browser: &mut Browser, scratch: &Scratch) {
     assert_eq!(browser.eval(colours), json!([true, true]));
 }
 
-/// What became of a row is a sentence, and no name in the letters of code.
+/// The cells that say what became of a row are sentences, and not names in the letters of code.
 pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
     let page = make(scratch, "compared");
     browser.resize(1440, 900);

@@ -1,4 +1,4 @@
-//! `export --format parquet`, read back by pyarrow if the test environment has it.
+//! Tests `export --format parquet`. pyarrow reads the files, if the test environment has it.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn pyarrow_reads_the_same_as_csv() {
     let process = script.process(7);
     process.library("m,\"x\"", &["f", "g"]);
     let thread = process.thread("worker ∞");
-    // More than one batch.
+    // The rows are more than one batch.
     for i in 0..70_100u64 {
         if i % 1_000 == 999 {
             thread.then(Item::NextPage(10 * i, 0, 0));
@@ -43,7 +43,8 @@ fn pyarrow_reads_the_same_as_csv() {
 
 const COMPARE_WEIGHTS: &str = include_str!("parquet_weights.py");
 
-/// A real run with a budget: the numbers of calls that were only counted are those of the CSV.
+/// Records a real run with a budget. The numbers of calls that were only counted are those of the
+/// CSV.
 #[test]
 fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
     let Some(python) = testkit::python::with("parquet weights", "pyarrow") else { return };

@@ -1,4 +1,4 @@
-//! `run --passes`: one program, several runs, one profile.
+//! Tests `run --passes`, which runs one program several times for one profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -8,7 +8,8 @@ use crate::support::{Expected, Iree, Programs, counterpoint, skip};
 use serde_json::{Value, json};
 use testkit::Scratch;
 
-/// Five hardware breakpoints at addresses that no program touches. x86-64 has four registers.
+/// Five hardware breakpoints at addresses that no program touches. x86-64 has four registers for
+/// breakpoints.
 const BREAKPOINTS: &str = "mem:0x1000:w,mem:0x2000:w,mem:0x3000:w,mem:0x4000:w,mem:0x5000:w";
 
 struct Run {
@@ -43,7 +44,8 @@ impl Run {
         serde_json::from_slice(&self.view(words)).unwrap()
     }
 
-    /// The values as they were recorded, as those of single passes always are.
+    /// Returns the report's JSON with the values as they were recorded. Values of single passes are
+    /// always those.
     fn report(&self) -> Value {
         self.json(&["report", "--raw", "--format", "json"])
     }
@@ -95,7 +97,7 @@ fn groups_are_passes() {
     assert_eq!(of("a").2, of("b").2);
     assert_ne!(of("a").2, of("c").2, "a ratio over two passes is not formed");
     assert_eq!(report["losses"], json!([]));
-    // The export says which pass a call belongs to, and has no value of another pass's counter.
+    // The export gives the pass of each call, and has no value of another pass's counter.
     let export = run.json(&["export", "--format", "json"]);
     let calls = export["calls"].as_array().unwrap();
     assert_eq!(calls.len(), 200);
@@ -124,7 +126,7 @@ fn groups_are_passes() {
         .sum();
     assert!((workers / ns(row) - 1.0).abs() < 1e-9, "{sites:#}");
     let text = String::from_utf8(run.view(&["report"])).unwrap();
-    // As the rows, the first line is that of one pass.
+    // Like the rows, the first line describes one pass.
     let first = text.lines().next().unwrap();
     assert!(first.contains("in 100 calls (") && first.ends_with("mean of 2 passes)"), "{text}");
     assert!(
@@ -139,7 +141,8 @@ fn groups_are_passes() {
     assert_eq!(refused.output().unwrap().status.code(), Some(2));
 }
 
-/// Five breakpoints do not fit into four registers; the machine itself says how many do.
+/// Five breakpoints do not fit into four registers. The kernel refuses the fifth, so `run` divides
+/// them.
 #[test]
 fn counters_that_do_not_fit_at_once_are_divided() {
     let Some(program) = counterpoint("passes_fit") else { return };
@@ -177,7 +180,7 @@ fn counters_that_do_not_fit_at_once_are_divided() {
     assert_eq!(forced.report()["profile"]["passes"], 5, "{}", forced.words());
 }
 
-/// A program that does something else the second time: this is reported, and nothing is averaged.
+/// A program that does something else the second time is reported, and its passes are not averaged.
 #[test]
 fn passes_that_differ_are_marked() {
     let Some(program) = counterpoint("passes_differ") else { return };
@@ -201,7 +204,8 @@ fn passes_that_differ_are_marked() {
     assert!(csv.contains("10|12"), "{csv}");
 }
 
-/// A failing pass is the last one, its status is ours, and what was recorded is kept.
+/// After a failing pass no other pass runs. Its status is that of `run`, and the recorded passes
+/// are kept.
 #[test]
 fn a_pass_that_fails_is_the_last() {
     let Some(program) = counterpoint("passes_fail") else { return };
@@ -238,7 +242,7 @@ fn a_pass_that_fails_is_the_last() {
 
 const CTRL_C: &str = include_str!("ctrl_c.py");
 
-/// Ctrl-C while no program is running ends the whole command. What was recorded is kept.
+/// Ctrl-C while no program is running ends the whole command. The recorded passes are kept.
 #[test]
 fn a_signal_between_two_passes_ends_the_command() {
     let Some(program) = counterpoint("passes_signal") else { return };
@@ -277,8 +281,8 @@ fn a_signal_between_two_passes_ends_the_command() {
     panic!("none of 20 signals arrived between two passes");
 }
 
-/// SIGKILL to `run` in its second pass: both passes can be read, and are complete once the program
-/// is over.
+/// `run` is killed by SIGKILL in its second pass. Both passes can be read, and are complete once
+/// the program is over.
 #[test]
 fn passes_survive_a_kill_of_run() {
     let Some(program) = counterpoint("passes_kill") else { return };
@@ -326,7 +330,7 @@ fn nothing_to_divide_is_an_error() {
     }
 }
 
-/// As without passes, the variable can name the counters.
+/// The variable can name the counters, as without passes.
 #[test]
 fn a_variable_may_name_the_counters() {
     let Some(program) = counterpoint("passes_variable") else { return };
@@ -351,8 +355,8 @@ fn a_variable_may_name_the_counters() {
     assert!(told.contains("COUNTERPOINT_CPU_METRICS page-fautls: "), "{told}");
 }
 
-/// IREE from the stock wheels: every op of every pass, compared with the counts of IREE's own
-/// profiler.
+/// Records a model with IREE from the stock wheels. The ops of every pass are compared with the
+/// counts of IREE's own profiler.
 #[test]
 fn a_model_in_passes() {
     let Some(program) = counterpoint("passes_iree") else { return };
