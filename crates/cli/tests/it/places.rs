@@ -1,6 +1,6 @@
-//! Difficult places for a recording: small limits, small file systems, few permissions. The program
-//! ends as it would without us, everything that can be recorded is recorded, and every loss is
-//! named.
+//! Tests recordings in difficult places: with small limits, small file systems and few permissions.
+//! The program ends as it would without Counterpoint, everything that can be recorded is recorded,
+//! and every loss is named.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -46,14 +46,15 @@ fn a_file_size_limit_loses_nothing_while_memory_lasts() {
     assert_eq!(losses(&report), []);
 }
 
-/// A hard limit, which we cannot raise, counts for the pool that was asked for.
+/// A hard limit on the size of files, which `run` cannot raise, also limits the pool that was asked
+/// for. `run` refuses a larger one.
 #[test]
 fn a_pool_above_the_hard_limit_on_file_sizes_is_refused() {
     let test = "a_pool_above_the_hard_limit_on_file_sizes_is_refused";
     let Some(program) = counterpoint(test) else { return };
     let scratch = testkit::Scratch::new();
     let profile = scratch.join("p.cpt");
-    // 1 GiB, in units of 512 bytes.
+    // The limit is 1 GiB, in units of 512 bytes.
     let of = |threads: &str| {
         let events = format!("none --max-threads {threads}");
         record(&program, &profile, "ulimit -f 2097152", &events, "calls 10")
@@ -106,16 +107,16 @@ fn counters_leave_the_programs_descriptors_alone() {
     assert!(output.status.success(), "{output:?}");
     let report = report(&program, &profile);
     assert_eq!(report["total"]["calls"], 200);
-    // 256 of 1,024 numbers: 51 threads with five counters each.
+    // 256 of 1,024 numbers are reserved, enough for 51 threads with five counters each.
     assert_eq!(losses(&report), [("counter_open_failed".to_owned(), 149)]);
 }
 
-/// An unprivileged user: if counting in the kernel is forbidden, it is refused with the remedy, and
-/// `:u` works.
+/// For an unprivileged user, counting in the kernel is refused with a remedy if it is forbidden,
+/// and `:u` works.
 #[test]
 fn an_unprivileged_user() {
     let Some(program) = counterpoint("unprivileged") else { return };
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `geteuid` has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return skip("unprivileged", "only root can become somebody else");
     }
@@ -169,8 +170,8 @@ fn in_own_mounts(test: &str, script: &str, arguments: &[&Path]) -> Option<Output
     Some(output)
 }
 
-/// The profile's file system is full before the program ends: what did not fit is still in memory,
-/// `run` says what it could not move, and nothing is invented.
+/// The profile's file system is full before the program ends. The pages that did not fit are still
+/// in memory, `run` names what it could not move, and no values are made up.
 #[test]
 fn a_full_disk_keeps_what_is_in_memory() {
     let Some(program) = counterpoint("full-disk") else { return };
@@ -190,7 +191,7 @@ fn a_full_disk_keeps_what_is_in_memory() {
     assert_eq!(report["total"]["calls"], 1_000_000, "{output:?}");
 }
 
-/// `/dev/shm` has room for little more than one page: threads that find no room are a named loss,
+/// `/dev/shm` has room for little more than one page. Threads that find no room are a named loss,
 /// and the program and the other threads continue.
 #[test]
 fn little_shared_memory_is_a_named_loss() {
@@ -213,8 +214,8 @@ fn little_shared_memory_is_a_named_loss() {
     assert_eq!(recorded + lost, 80_000, "each call is recorded or a named loss: {report}");
 }
 
-/// We keep nothing in the home directory or in TMPDIR, so it does not matter if they are read-only,
-/// missing or not set.
+/// Counterpoint keeps no files in the home directory or in TMPDIR, so it does not matter if they
+/// are read-only, missing or not set.
 #[test]
 fn no_home_and_no_place_for_temporary_files() {
     let Some(program) = counterpoint("home") else { return };
@@ -246,13 +247,13 @@ fn no_home_and_no_place_for_temporary_files() {
         assert_eq!(lines[..2], ["calls 100 0 done", "status 0"], "{number}: {output:?}");
         assert!(lines[2].starts_with("nothing,test_linked,test.mlir:10,100,"), "{}", lines[2]);
     }
-    // If the profile itself cannot be created, nothing is started.
+    // If the profile itself cannot be created, the program is not started.
     assert_eq!(lines[12..], ["status 2"], "{output:?}");
     let words = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(words.contains("Read-only file system"), "{words}");
 }
 
-/// `/dev/shm` cannot be written: the pool is then next to the profile, with a note.
+/// If `/dev/shm` cannot be written, the pool is next to the profile, and a note says so.
 #[test]
 fn no_shared_memory_at_all() {
     let Some(program) = counterpoint("no-shm") else { return };
@@ -276,13 +277,13 @@ fn no_shared_memory_at_all() {
     assert!(!scratch.join("p.cpt/pool").exists(), "the pool is gone when all is collected");
 }
 
-/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, and `/dev/shm` cannot be written. That
-/// user could replace anything that `run` makes there: the pool, or the link through which a library
-/// whose path has a space is preloaded.
+/// Root has the `XDG_RUNTIME_DIR` of another user, as after `su`, and `/dev/shm` cannot be written.
+/// That user could replace anything that `run` makes there: the pool, or the link through which a
+/// library whose path has a space is preloaded.
 #[test]
 fn a_runtime_directory_of_another_user() {
     let Some(program) = counterpoint("runtime-directory") else { return };
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `geteuid` has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return skip("runtime-directory", "only root can make a directory of another user");
     }
@@ -302,8 +303,8 @@ fn a_runtime_directory_of_another_user() {
     assert_eq!(text, "status 0\nstatus 0\n", "the directories are empty: {output:?}");
 }
 
-/// An environment of 1 MB, made of a few long variables or of many short ones, and as many
-/// arguments: the program gets them all, and the profile contains its arguments.
+/// The program gets a whole environment of 1 MB, made of a few long variables or of many short
+/// ones, and as many arguments. The profile contains its arguments.
 #[test]
 fn a_large_environment_and_many_arguments() {
     let Some(program) = counterpoint("environment") else { return };
@@ -336,7 +337,7 @@ fn a_large_environment_and_many_arguments() {
     }
 }
 
-/// Commands that start at the same moment with the same output: one records, and each other one
+/// Several commands start at the same moment with the same output. One records, and each other one
 /// reports that a recording is in progress, whatever the first one has created so far.
 #[test]
 fn several_runs_into_one_output() {
@@ -348,7 +349,8 @@ fn several_runs_into_one_output() {
         let start = || {
             let mut command = Command::new(&program);
             command.args(["run", "-e", "none", "-o"]).arg(&profile);
-            // However long the others take to start, this is still being recorded.
+            // The program waits, so that the first recording is still running when the others
+            // start.
             command
                 .args(["--", "sh", "-c", r#"while [ ! -e "$0" ]; do sleep 0.01; done"#])
                 .arg(&over);

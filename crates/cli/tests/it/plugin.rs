@@ -1,5 +1,5 @@
-//! `counterpoint plugin`: real plugins, compiled here, in every command, and ones that crash, hang,
-//! flood and lie.
+//! Tests `counterpoint plugin` with plugins that are compiled here: valid ones in every command,
+//! and ones that crash, hang, write without end and report wrong sizes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Compiles `tests/programs/plugins/plugin.c`, with times of now.
+/// Compiles `tests/programs/plugins/plugin.c` with present times in its events.
 fn plugin(to: &Path, flags: &[&str]) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos();
     let base = format!("-DBASE={now}LL");
@@ -27,7 +27,7 @@ fn plugin(to: &Path, flags: &[&str]) {
         .expect("a C compiler: Rust links with it");
 }
 
-/// The example of the documentation.
+/// Compiles the example of the documentation.
 fn example(to: &Path) {
     let source = "../../examples/plugin-c/clock.c";
     c::compile("cc", source, to, &["-std=gnu11", "-fPIC", "-shared", "-lpthread"])
@@ -69,7 +69,7 @@ fn a_kernel_with_a_random_name_is_in_every_output() {
         let found = events.iter().find(|event| event["ph"] == phase && event["name"] == name);
         found.unwrap_or_else(|| panic!("no {phase} {name} in {events:#?}"))
     };
-    // As tests/programs/plugins/plugin.c has it.
+    // The expected values are those of tests/programs/plugins/plugin.c.
     let kernel = find("X", &name);
     assert_eq!(
         (&kernel["pid"], &kernel["tid"], &kernel["dur"]),
@@ -127,7 +127,7 @@ fn one_bad_file_never_stops_the_others() {
     for (line, (file, what)) in lines.iter().zip(expected) {
         assert!(line.contains(file) && line.contains(what), "{line}");
     }
-    // Four events each of b and c.
+    // b and c have four events each.
     assert!(said.contains("8 events of 2 plugins"), "{said}");
     let report = counterpoint(&["report", &profile]);
     let losses = format!("{}{}", text(&report.stdout), text(&report.stderr));
@@ -169,7 +169,7 @@ fn the_example_and_the_sdk_pass_every_probe() {
     assert_eq!(document["findings"], serde_json::json!([]), "{document}");
     let probes = document["probes"].as_array().expect("a list").len();
     assert!(checked.status.success() && probes > 20, "{document}");
-    // Real work at real times: bursts of a millisecond each.
+    // The plugin works in bursts of a millisecond, which the profile shows at their times.
     let profile = shown(&scratch.join("p.cpt"));
     let done = counterpoint(&["plugin", "run", &shown(&clock), "--for", "100ms", "-o", &profile]);
     assert!(done.status.success(), "{done:?}");
@@ -195,7 +195,8 @@ fn a_plugin_without_checks_is_told_each_of_them() {
             finding["probes"].to_string().contains(probe) && finding["level"] == level
         })
     };
-    // The plugin reads its arguments without a look, and writes all types whatever the room.
+    // The plugin reads its arguments without checking them, and writes all types however small the
+    // room is.
     assert!(found("null registry", "fragile"), "{document:#}");
     assert!(found("little room", "violation"), "{document:#}");
     assert!(found("too small", "style"), "{document:#}");
@@ -204,7 +205,8 @@ fn a_plugin_without_checks_is_told_each_of_them() {
     assert_eq!(missing.status.code(), Some(2));
 }
 
-/// A plugin in C++, which does what THROWS_AT says (`tests/programs/plugins/throws.cpp`).
+/// A plugin in C++ throws or ends its thread in the call that THROWS_AT names
+/// (`tests/programs/plugins/throws.cpp`).
 #[test]
 fn what_does_not_return_is_named_and_counted() {
     let scratch = Scratch::new();
@@ -258,7 +260,7 @@ fn what_does_not_return_is_named_and_counted() {
         let losses = report["losses"].to_string();
         assert!(losses.contains("\"plugin_failed\"") && losses.contains(":1"), "{at}: {losses}");
     }
-    // The conformance suite says where, and goes on.
+    // The conformance suite names the call, and continues.
     let checked = with("profilerStop:own", &["plugin", "check", &file, "--format", "json"]);
     assert_eq!(checked.status.code(), Some(1), "{checked:?}");
     let document = json(&checked);
@@ -309,19 +311,19 @@ fn ctrl_c_ends_a_recording_and_keeps_it() {
         .spawn()
         .expect("starts");
     let begun = Instant::now();
-    // Until the plugin's thread runs, which is when the recording has begun.
+    // Waits until the plugin's thread runs, which is when the recording has begun.
     while !has_thread(child.id()) && begun.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_millis(100));
-    // SAFETY: a signal to a child of ours that was not waited for.
+    // SAFETY: `kill` takes no pointer, and the child has not been waited for.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let output = child.wait_with_output().expect("ends");
     assert!(output.status.success(), "{output:?}");
     assert!(text(&output.stderr).contains("events of 1 plugin"), "{}", text(&output.stderr));
 }
 
-/// Whether some child of this process has two threads.
+/// Returns whether a child of this process has two threads.
 fn has_thread(parent: u32) -> bool {
     let children = format!("/proc/{parent}/task/{parent}/children");
     let children = fs::read_to_string(children).unwrap_or_default();
@@ -359,7 +361,7 @@ fn wrong_arguments_are_named() {
         assert!(text(&output.stderr).contains(what), "{arguments:?}: {}", text(&output.stderr));
         assert!(!Path::new(&profile).exists(), "{arguments:?}");
     }
-    // Nothing of what was asked for is supported: no events, and that is a finding.
+    // The plugin supports none of the requested kinds. There are no events, and the status says so.
     let none = counterpoint(&[
         "plugin", "run", &file, "--for", "1ms", "--kinds", "memset", "-o", &profile,
     ]);

@@ -1,7 +1,7 @@
-//! `counterpoint plugin check` against a host that was written from the published description alone
-//! (`tests/programs/plugins/kineto_host.cpp`): valid plugins and invalid ones, compiled here.
+//! Compares `counterpoint plugin check` with a host that was written from the published description
+//! alone (`tests/programs/plugins/kineto_host.cpp`): valid plugins and invalid ones, compiled here.
 //!
-//! | the check says | so |
+//! | the check says | what is true |
 //! |---|---|
 //! | conforms | the host records with it, without a complaint, and writes a file that is JSON |
 //! | violates | the host refuses or complains, or the header forbids it |
@@ -33,24 +33,24 @@ fn findings(document: &Value, level: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Compiles `minimal.c`.
+/// Compiles `minimal.c` with a mistake.
 fn minimal(to: &Path, mistake: &str) {
     let flags = ["-std=gnu11", &format!("-DMISTAKE={mistake}")];
     c::shared("cc", "plugins/minimal.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// The independent host.
+/// The host that was written from the description alone.
 struct Host {
     scratch: Scratch,
     program: PathBuf,
 }
 
-/// What the host makes of a plugin.
+/// What happened when the host recorded with a plugin.
 #[derive(Debug, PartialEq)]
 enum Made {
     /// The plugin recorded, and its file is JSON.
     Recorded,
-    /// The plugin did not record, or complained.
+    /// The plugin did not record, or the host complained.
     Refused,
     /// The plugin recorded, and its file is broken.
     Broke,
@@ -96,14 +96,17 @@ fn the_smallest_valid_plugin_conforms() {
     assert!(done.status.success(), "{document:#}");
     assert_eq!(document["verdict"], "conforms");
     assert_eq!(findings(&document, "violation"), []);
-    // It looks at no pointer, so calls that no host makes crash it; that is advice.
+    // The plugin checks no pointer, so calls that no host makes crash it. That leads to advice and
+    // not to a violation.
     let fragile = findings(&document, "fragile");
     assert!(fragile.iter().any(|(clause, _)| clause == "robust"), "{fragile:?}");
-    // A builder that is null, or a size of a later version, is blamed on nobody but the probe.
+    // A null builder and a size of a later version are the probe's doing. No finding blames the
+    // plugin for them.
     let style = findings(&document, "style");
     let all: Vec<_> = fragile.iter().chain(&style).collect();
     assert!(all.iter().all(|(_, what)| !what.contains("later version")), "{all:?}");
-    // Each finding names a clause that the document explains, and the file is named by its hash.
+    // Each finding names a clause that the document explains, and the document names the file by
+    // its hash.
     let clauses: Vec<&str> = document["clauses"]
         .as_array()
         .expect("clauses")
@@ -132,7 +135,8 @@ fn what_the_check_says_agrees_with_a_host_of_the_published_interface() {
     let Some(host) = Host::new() else { return testkit::skip("plugin check", "no g++") };
     let scratch = Scratch::new();
     let file = scratch.join("plugin.so");
-    // The mistake, the clause that it violates, if it does, and what the host makes of it.
+    // For each mistake: the clause that it violates, if it violates one, and what happens in the
+    // host.
     for (mistake, clause, made) in [
         ("NOTHING", None, Made::Recorded),
         ("EVENT_NAMELESS", None, Made::Recorded),
@@ -148,7 +152,7 @@ fn what_the_check_says_agrees_with_a_host_of_the_published_interface() {
         ("DESTROY_CRASHES", Some("result"), Made::Refused),
         ("EVENT_SMALL", Some("builder"), Made::Refused),
         ("METADATA_NOT_JSON", Some("metadata"), Made::Broke),
-        // The host takes these, and the header forbids them.
+        // The host accepts these mistakes, but the header forbids them.
         ("CREATE_CRASHES_SECOND", Some("result"), Made::Recorded),
         ("TYPE_UNKNOWN", Some("types"), Made::Recorded),
         ("NAME_ENDLESS", Some("query"), Made::Recorded),
@@ -193,7 +197,7 @@ fn older_states_of_the_interface_are_refused_by_name() {
         assert_eq!(of_state.len(), 1, "{document:#}");
         assert!(of_state[0].1.contains("build it for state 92fa2ffc"), "{of_state:?}");
     }
-    // The first one has another table, so every host of ours can tell.
+    // The first plugin has another table, which all of our hosts detect.
     let mut list = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
     let listed = list.args(["plugin", "list", "--format", "json"]).arg(scratch.join("state1.so"));
     let listed = json(&listed.output().expect("the program starts"));
@@ -208,7 +212,8 @@ fn the_time_of_all_questions_is_limited() {
     minimal(&file, "HANGS_LATE");
     let begun = Instant::now();
     let done = check(&file, &["--timeout", "3s", "--format", "json"]);
-    // A machine that is busy takes longer, but not the half minute of each question.
+    // A busy machine takes longer, but less than half a minute, which is the time limit of each
+    // question.
     assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
     assert_eq!(done.status.code(), Some(1));
     let document = json(&done);
@@ -226,7 +231,7 @@ fn the_time_of_all_questions_is_limited() {
     assert!(text.contains("is not certified") && text.contains("not asked"), "{text}");
 }
 
-/// What a plugin does to the process that asks about it (`hostile.c`), and what is said of it.
+/// The plugin `hostile.c` harms the process that asks about it. Each message names the harm.
 #[test]
 fn a_plugin_cannot_harm_who_asks_about_it() {
     let scratch = Scratch::new();
@@ -246,8 +251,8 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
         let begun = Instant::now();
         let document = json(&check(&file, &["--timeout", "2s", "--format", "json"]));
         assert!(begun.elapsed() < Duration::from_secs(25), "{harm}: {:?}", begun.elapsed());
-        // What took all of the time is not called hanging, because half a minute is allowed. A machine
-        // that is busy takes some of it for a mebibyte.
+        // A plugin that used all of the time is not said to hang, because each question may take
+        // half a minute. On a busy machine, reading a mebibyte takes a part of that time.
         let what = document["findings"][0]["what"].as_str();
         let outcome = document["probes"][0]["outcome"].as_str().unwrap_or_default();
         let is_told = what.is_some_and(|what| what.starts_with(said));
@@ -265,7 +270,7 @@ fn a_plugin_cannot_harm_who_asks_about_it() {
     }
 }
 
-/// How many processes run that have this file in their command line.
+/// Returns how many running processes have this file in their command line.
 fn running_with(file: &Path) -> usize {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let words = |process: std::fs::DirEntry| std::fs::read(process.path().join("cmdline"));
@@ -290,12 +295,12 @@ fn what_a_plugin_has_forked_ends_with_the_question() {
     let scratch = Scratch::new();
     let file = scratch.join("forks.so");
     c::shared("cc", "plugins/hostile.c", &file, &["-std=gnu11", "-w", "-DHARM=FORKS"]).expect("cc");
-    // The fork has the pipe, too. Nobody waits for it.
+    // The forked process has the pipe, too, but the command does not wait for it.
     let begun = Instant::now();
     let document = json(&check(&file, &["--timeout", "120s", "--format", "json"]));
     assert!(begun.elapsed() < Duration::from_secs(100), "{:?}", begun.elapsed());
     assert_eq!(document["probes"][0]["outcome"], "passed", "{document:#}");
-    // It has been killed, which takes a moment.
+    // The forked process has been killed. It takes a moment until it is gone.
     wait_for(0, &file);
 }
 
@@ -310,9 +315,10 @@ fn what_a_plugin_has_forked_ends_with_an_interrupted_command() {
             let mut command = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
             command.args(["plugin", what]).arg(&file).stdout(Stdio::null()).stderr(Stdio::null());
             let mut child = command.spawn().expect("starts");
-            // The command, the child that it asks, and the fork of that.
+            // The three are the command, its child that asks the questions, and the process that
+            // the child forked.
             wait_for(3, &file);
-            // SAFETY: takes no pointer, and the child has not been waited for.
+            // SAFETY: `kill` takes no pointer, and the child has not been waited for.
             unsafe { libc::kill(child.id() as i32, signal) };
             let status = child.wait().expect("waits");
             assert_eq!(status.signal(), Some(signal), "{what}: {status}");

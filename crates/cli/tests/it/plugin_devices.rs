@@ -1,5 +1,5 @@
-//! Several plugins in one recording: three copies of `tests/programs/plugins/two_devices.c`, which give
-//! their devices and arrows the same numbers, as different vendors do.
+//! Tests several plugins in one recording: three copies of `tests/programs/plugins/two_devices.c`,
+//! which give their devices and arrows the same numbers, as different vendors do.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::support::trace_processor::TraceProcessor;
 use crate::support::{Programs, counterpoint};
 
 const VENDORS: [&str; 3] = ["ares", "boreas", "ceto"];
-/// Kernels of each device, and how long each takes.
+/// The number of kernels of each device. The next constant is the time of each kernel.
 const KERNELS: u64 = 50;
 const KERNEL_NS: f64 = 8000.0;
 
-/// Compiles a plugin for each vendor.
+/// Compiles a plugin for each vendor, and returns their paths.
 fn plugins(scratch: &Scratch) -> Vec<String> {
     let compile = |vendor: &&str| {
         let file = scratch.join(&format!("{vendor}.so"));
@@ -35,7 +35,7 @@ fn said(program: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The same plugins in a program, and without one.
+/// Records the same plugins in a program and without one, and returns both profiles.
 fn profiles(program: &Path, scratch: &Scratch, plugins: &[String]) -> [String; 2] {
     let [inside, alone] = ["in.cpt", "alone.cpt"].map(|name| scratch.join(name));
     let [inside, alone] = [inside, alone].map(|path| path.display().to_string());
@@ -70,8 +70,8 @@ fn each_plugin_has_its_own_devices() {
         let mut names = BTreeMap::new();
         for row in &on_devices {
             assert_eq!(row["calls"], KERNELS, "{profile}: {row}");
-            // A device runs one kernel at a time. What other plugins' devices do meanwhile is no part
-            // of it. Ticks of a profile's clock are not quite as long as nanoseconds.
+            // A device runs one kernel at a time. What other plugins' devices do meanwhile does not
+            // count. Ticks of a profile's clock are not quite as long as nanoseconds.
             let expected = KERNELS as f64 * KERNEL_NS;
             for time in [&row["total_ns"], &row["self_ns"]] {
                 let off = (time.as_f64().unwrap() - expected).abs();
@@ -86,7 +86,8 @@ fn each_plugin_has_its_own_devices() {
         let numbers: Vec<_> =
             names.iter().map(|((_, name), number)| (*name as u64, *number)).collect();
         assert_eq!(numbers, [(0, 0), (1, 1)].repeat(3), "as the plugins number them");
-        // Devices are neither processes nor threads. Alone, each plugin has a process of its own.
+        // Devices are neither processes nor threads. Without a program, each plugin is a process of
+        // its own.
         let processes = if profile.ends_with("in.cpt") { 1 } else { 3 };
         let total = report(&program, &profile, &[])["total"].clone();
         let counts = ["processes", "threads", "devices"].map(|key| total[key].as_u64().unwrap());
@@ -115,7 +116,8 @@ fn each_arrow_leads_from_a_launch_to_its_own_kernel() {
         for file in ["t.json", "t.pftrace"] {
             let to = scratch.join(file);
             said(&program, &["trace", "export", &profile, "-o", to.to_str().unwrap()]);
-            // It finds no fault in the file, such as two arrows with the same number.
+            // The trace processor finds no fault in the file, such as two arrows with the same
+            // number.
             let timeline = perfetto.timeline(&to);
             let ends = |flow: &[usize; 2]| flow.map(|end| timeline.slices[end].name.clone());
             let mut arrows: Vec<[String; 2]> = timeline.flows.iter().map(ends).collect();
@@ -186,7 +188,7 @@ fn an_overflow_in_telemetry_is_no_failure_of_the_plugin() {
     let scratch = Scratch::new();
     let [inside, alone] = ["in.cpt", "alone.cpt"].map(|name| scratch.join(name));
     let [inside, alone] = [inside, alone].map(|path| path.display().to_string());
-    // A sample of a whole machine has more values than fit.
+    // A sample of a whole machine has more values than the buffer can hold.
     let limit = ["--plugin-buffer", "256", "--plugin-flush", "0s", "--plugin", "telemetry"];
     let run = [&["run", "-e", "none", "-o", &inside], &limit[..], &["--", "sleep", "0.1"]].concat();
     said(&program, &run);

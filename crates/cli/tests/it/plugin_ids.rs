@@ -1,6 +1,7 @@
-//! `run --plugin-ids`: kernels of a plugin are linked to the ops that launched them, in IREE, TVM and
-//! PyTorch. The accelerator is `tests/programs/plugins/accelerator.c`. A program calls it inside of an op
-//! and gives the kernel the op's name, so what an arrow must connect is in the names that Perfetto shows.
+//! Tests `run --plugin-ids`: kernels of a plugin are linked to the ops that launched them, in IREE,
+//! TVM and PyTorch. The accelerator is `tests/programs/plugins/accelerator.c`. A program calls it
+//! inside of an op and gives the kernel the op's name. So the names that Perfetto shows at both
+//! ends of an arrow must fit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use testkit::{Scratch, c};
 use crate::support::trace_processor::TraceProcessor;
 use crate::support::{Programs, Recorded, counterpoint, torch, tvm, with_shared_shims};
 
-/// Compiles the accelerator.
+/// Compiles the accelerator, and returns its path.
 fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
     let file = scratch.join("accelerator.so");
     c::shared("cc", "plugins/accelerator.c", &file, &[&["-std=gnu11"], flags].concat())
@@ -20,18 +21,18 @@ fn accelerator(scratch: &Scratch, flags: &[&str]) -> PathBuf {
     file
 }
 
-/// What the plugin saw: pushes, pops, launches.
+/// Returns the numbers of pushes, pops and launches that the plugin saw.
 fn log(file: &Path) -> [u64; 3] {
     let text = std::fs::read_to_string(file).expect("the plugin's log");
     let numbers: Vec<u64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     numbers.try_into().expect("three numbers")
 }
 
-/// The arrows that end at kernels: how many there are from each op to each kernel, by both names.
+/// The arrows that end at kernels: the number of arrows by the names of the op and the kernel.
 type Arrows = BTreeMap<[String; 2], usize>;
 
-/// Exports in both formats, in which the trace processor finds no fault, and returns the arrows, which
-/// must be the same.
+/// Exports in both formats, in which the trace processor finds no fault, and returns the arrows,
+/// which must be the same in both.
 fn arrows(program: &Path, profile: &Path, perfetto: &mut TraceProcessor) -> Arrows {
     let scratch = Scratch::new();
     let both = ["t.json", "t.pftrace"].map(|name| {
@@ -61,7 +62,7 @@ fn expected(all: &[(&str, &str, usize)]) -> Arrows {
     all.iter().map(|(op, kernel, count)| ([op, kernel].map(|s| (*s).to_owned()), *count)).collect()
 }
 
-/// The rows of `report --by launch`: op, kernel, and calls.
+/// Returns the rows of `report --by launch`: op, kernel, and calls.
 fn launched(program: &Path, profile: &Path) -> Vec<(String, String, u64)> {
     let mut report = Command::new(program);
     report.arg("report").arg(profile).args(["--by", "launch", "--format", "json"]);
@@ -82,7 +83,7 @@ fn rows(arrows: &Arrows) -> Vec<(String, String, u64)> {
     arrows.iter().map(|([op, kernel], n)| (op.clone(), kernel.clone(), *n as u64)).collect()
 }
 
-/// How many calls each op has.
+/// Returns the number of calls of each op.
 fn calls(recorded: &Recorded) -> BTreeMap<String, Value> {
     let report = recorded.report(&[]);
     let rows = report["rows"].as_array().expect("rows").iter();
@@ -110,7 +111,7 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     let to = scratch.join("log");
     for events in ["none", "page-faults:u"] {
         let recorded = iree(&program, &plugin, &to, events, &["--plugin-ids"]);
-        // Each call has an id, and the one that never returned has its id taken back.
+        // Each call has an id. The call that never returned has its id popped as well.
         assert_eq!(log(&to), [8, 8, 12]);
         let found = arrows(&program, &recorded.path(), &mut perfetto);
         let both = [("call_out", "first of call_out", 5), ("call_out", "second of call_out", 5)];
@@ -122,11 +123,11 @@ fn kernels_are_linked_to_dispatches_of_iree() {
         assert_eq!(arrows(&program, &without.path(), &mut perfetto), Arrows::new());
         assert_eq!(calls(&without), calls(&recorded));
     }
-    // A plugin that takes no ids.
+    // This plugin takes no ids.
     let plugin = accelerator(&scratch, &["-DNO_IDS"]);
     let recorded = iree(&program, &plugin, &to, "none", &["--plugin-ids"]);
     assert_eq!(arrows(&program, &recorded.path(), &mut perfetto), Arrows::new());
-    // Ids are of calls that are recorded.
+    // With a budget, not every call is recorded, so ids are refused.
     let refused = Command::new(&program)
         .args(["run", "--plugin-ids", "--budget", "2%", "--", "true"])
         .output()
@@ -134,7 +135,7 @@ fn kernels_are_linked_to_dispatches_of_iree() {
     assert_eq!(refused.status.code(), Some(2), "{refused:?}");
 }
 
-/// Runs a host of IREE's libraries and returns what it recorded, and the page faults of each call.
+/// Runs a host of IREE's libraries, and returns its recording and the page faults of each call.
 fn faults(program: &Path, options: &[&str], host: &mut Command) -> (Recorded, Vec<String>) {
     let recorded = Recorded::run_with(program, "page-faults:u", options, host);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
@@ -145,7 +146,8 @@ fn faults(program: &Path, options: &[&str], host: &mut Command) -> (Recorded, Ve
     (recorded, faults)
 }
 
-/// The plugin's functions for ids touch new pages, which are no faults of the dispatch.
+/// The plugin's functions for ids touch new pages. Those faults are not counted as faults of the
+/// dispatch.
 #[test]
 fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let Some(program) = counterpoint("plugin ids, counters") else { return };
@@ -160,7 +162,7 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
         host.env("ACCELERATOR", &plugin).env("ACCELERATOR_LOG", &to);
         host
     };
-    // The first calls of a process may load code; the median call touches nothing.
+    // The first calls of a process may load code; the median call has no fault.
     let (_, mut found) = faults(&program, &with, &mut stubs());
     found.sort();
     assert_eq!(log(&to)[..2], [23, 23]);
@@ -174,20 +176,20 @@ fn counters_do_not_count_what_a_plugin_does_with_an_id() {
     let (_, found) = faults(&program, &with, &mut hook("touch", "10"));
     assert_eq!(log(&to)[..2], [11, 11]);
     assert_eq!(found[1..], [vec!["64"], vec!["0"; 9]].concat());
-    // A call that an exception has left is followed by one that has an id, too.
+    // A call that an exception left is followed by another call with an id.
     let (recorded, found) = faults(&program, &with, &mut hook("longjmp", "5"));
     assert_eq!(log(&to)[..2], [10, 10]);
     assert_eq!((found.len(), recorded.losses()["call_abandoned"]), (5, 5));
 }
 
-/// An op may outlive the plugins that have its id, which is then not taken back: not after the session, and
-/// not in the next one, whose ops have ids as usual.
+/// An op may outlive the session in which plugins got its id. The id is then not popped: not after
+/// the session, and not in the next one, whose ops have ids as usual.
 #[test]
 fn an_id_ends_with_its_session() {
     let Some(program) = counterpoint("plugin ids, sessions") else { return };
     let programs = Programs::get();
     let dist = program.parent().and_then(Path::parent).expect("dist");
-    // Outside of sessions, calls have no ids. In `over`, the second session has a call more.
+    // Outside of sessions, calls have no ids. In `over`, the second session has one call more.
     for (mode, left, given, calls) in [("between", "1 0", "4 3", 3), ("over", "2 1", "5 4", 4)] {
         let scratch = Scratch::new();
         let plugin = accelerator(&scratch, &[]);
@@ -218,7 +220,7 @@ fn an_id_ends_with_its_session() {
     }
 }
 
-/// A forked child has its parent's plugins, which do not record there.
+/// In a forked child, its parent's plugins do not record.
 #[test]
 fn a_forked_child_gives_no_ids() {
     let Some(program) = counterpoint("plugin ids, fork") else { return };
@@ -230,7 +232,7 @@ fn a_forked_child_gives_no_ids() {
     let options = ["--plugin", plugin.to_str().expect("UTF-8"), "--plugin-ids"];
     let recorded = Recorded::run_with(&program, "none", &options, &mut host);
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
-    // The parent's call is pushed at the fork, and the child's copy of it is not taken back.
+    // The parent's call has an id at the fork. The child's copy of the call does not pop that id.
     assert_eq!(recorded.stdout(), "child: 1 0\nparent: 3 3\n");
     let linked = [("call_out".to_owned(), "k".to_owned(), 3)];
     assert_eq!(launched(&program, &recorded.path()), linked);

@@ -1,7 +1,7 @@
-//! Profiler plugins in recorded programs and in sessions: `tests/programs/plugins/timed.c`, compiled
-//! here, in the programs `tests/programs/plugged.c`, `plugged_session.c` and stock IREE.
+//! Tests profiler plugins in recorded programs and in sessions: `tests/programs/plugins/timed.c`,
+//! compiled here, in the programs `tests/programs/plugged.c`, `plugged_session.c` and stock IREE.
 //!
-//! above 600 lines: all of these tests use the same plugin, and few helpers that others do not need.
+//! above 600 lines: all of these tests use the same plugin and the same helpers.
 
 use std::fs;
 use std::io::Write;
@@ -26,7 +26,7 @@ fn timed(to: &Path, flags: &[&str]) {
     c::shared("cc", "plugins/timed.c", to, &flags).expect("a C compiler: Rust links with it");
 }
 
-/// A plugin in a directory of its own, and `--plugin` with its path.
+/// A plugin in its own directory. `shown` returns its path, which `--plugin` takes.
 struct Plugin {
     scratch: Scratch,
     file: PathBuf,
@@ -44,7 +44,7 @@ impl Plugin {
         self.file.to_str().unwrap()
     }
 
-    /// Runs `plugged MODE` with it.
+    /// Runs `plugged MODE` with the plugin.
     fn run(&self, program: &Path, options: &[&str], mode: &[&str]) -> Recorded {
         let options = [&["--plugin", self.shown()], options].concat();
         Recorded::run_with(program, "none", &options, &mut plugged(mode))
@@ -57,7 +57,7 @@ fn plugged(mode: &[&str]) -> Command {
     command
 }
 
-/// How many calls each op has.
+/// Returns the number of calls of each op.
 fn ops(recorded: &Recorded) -> Vec<(String, u64)> {
     let report = recorded.report(&[]);
     let rows = report["rows"].as_array().unwrap();
@@ -69,7 +69,7 @@ fn ops(recorded: &Recorded) -> Vec<(String, u64)> {
     ops
 }
 
-/// What `timed.c` hands over in this many processes.
+/// Returns the ops that `timed.c` hands over in this many processes.
 fn of_processes(count: u64) -> Vec<(String, u64)> {
     vec![("launch it".to_owned(), count), ("timed kernel".to_owned(), count)]
 }
@@ -78,7 +78,7 @@ fn view(program: &Path, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).env("COLUMNS", "160").output().unwrap()
 }
 
-/// The profile's trace in Chrome's format.
+/// Returns the profile's trace in Chrome's format.
 fn trace(program: &Path, recorded: &Recorded, to: &Path) -> Value {
     let (profile, file) = (recorded.path(), to.to_str().unwrap());
     let done = view(program, &["trace", "export", profile.to_str().unwrap(), "-o", file]);
@@ -104,7 +104,7 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
     assert!(recorded.losses().is_empty(), "{:?}", recorded.losses());
 
-    // IREE's own counts stay what they are.
+    // IREE's own counts are unchanged.
     let report = recorded.report(&[]);
     for row in report["rows"].as_array().unwrap() {
         let op = row["op"].as_str().unwrap();
@@ -133,8 +133,9 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = || events.iter().filter(|event| event["ph"] == "X");
     let kernel = slices().find(|event| event["name"] == name.as_str()).expect("the kernel");
-    // The plugin says in UTC when it was started and stopped. The export has the UTC of the
-    // profile's own clock, which agrees but for what UTC was adjusted by meanwhile.
+    // The plugin gives the UTC times at which it was started and stopped. The export has UTC
+    // computed from the profile's own clock. The two agree, except for adjustments of UTC in
+    // between.
     let ns = |value: &Value| (value.as_f64().unwrap() * 1e3).round() as i64;
     let (begin, end) =
         (ns(&kernel["ts"]) + base_ns, ns(&kernel["ts"]) + ns(&kernel["dur"]) + base_ns);
@@ -143,7 +144,7 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
         let off = shown - said.as_i64().unwrap();
         assert!(off.abs() < 1_000_000, "{off} ns off in {kernel}");
     }
-    // Each dispatch of the program happened between the two.
+    // Each dispatch of the program lies between the start and the stop.
     let mut dispatches = 0;
     for slice in slices().filter(|slice| expected.ops.contains_key(slice["name"].as_str().unwrap()))
     {
@@ -171,7 +172,8 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     assert!(done.status.success(), "{done:?}");
     let ([launch_again, kernel_again], _) = shown(&oracle.timeline(&native));
     for (json, native) in [(launch, launch_again), (kernel, kernel_again)] {
-        // Chrome's times are decimal fractions of microseconds, which it reads as doubles.
+        // Times in Chrome's format are decimal fractions of microseconds, which the trace processor
+        // reads as doubles.
         assert!((json.ts - native.ts).abs() <= 1 && (json.dur - native.dur).abs() <= 1);
         assert_eq!((json.row, json.category), (native.row, native.category));
     }
@@ -186,7 +188,8 @@ fn however_a_program_ends_in_an_orderly_way_its_plugin_hands_over() {
     let own = Programs::get().other("plugged");
     let own = own.to_str().unwrap();
     let shell = format!("{own} return; test $? = 3");
-    // The mode, the exit status, and in how many programs the plugin recorded from start to end.
+    // For each mode: the exit status, and the number of programs in which the plugin recorded from
+    // start to end.
     for (mode, status, programs) in [
         (&["return"][..], 3, 1),
         (&["exit"], 3, 1),
@@ -250,13 +253,13 @@ fn a_failure_of_any_call_is_named_and_counted_and_the_program_goes_on() {
         let expected = format!("timed.so in plugged {}: {} returned 9", pid(&said), function(call));
         assert!(said.contains(&expected), "{call}: {said}");
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{call}: {said}");
-        // What was handed over is kept.
+        // The events that were handed over are kept.
         let kept = if call == "create" { 0 } else { 1 };
         assert_eq!(ops(&recorded), if kept == 0 { vec![] } else { of_processes(1) }, "{call}");
     }
 }
 
-/// The process id in a message about a plugin in `plugged`.
+/// Returns the process id in a message about a plugin in `plugged`.
 fn pid(said: &str) -> &str {
     let rest = said.split("in plugged ").nth(1).unwrap_or_else(|| panic!("{said}"));
     rest.split(':').next().unwrap()
@@ -275,8 +278,8 @@ fn a_plugin_that_hangs_or_crashes_costs_its_own_events() {
         assert!(said.contains(&format!("the process ended {doing}, or")), "{said}");
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{said}");
     }
-    // At the end of the program, a crash costs no more than that. Before, it is the program's end, and
-    // the profile says whose fault it was.
+    // A crash at the end of the program costs only that plugin's events. An earlier crash ends the
+    // program, and the profile names the plugin.
     let recorded = plugin.run(&program, &["--plugin-config", "crash=process"], &["return"]);
     assert_eq!(recorded.output.status.code(), Some(3), "{}", recorded.stderr());
     assert!(recorded.stderr().contains("profilerProcessEvents crashed with signal 11"));
@@ -317,7 +320,7 @@ fn one_bad_plugin_never_stops_the_others() {
     let expected = [one("good kernel", 1), one("launch it", 2), one("second kernel", 1)];
     assert_eq!(ops(&recorded), expected);
 
-    // The same by the variable of Kineto's hosts; an option comes before it.
+    // The variable of Kineto's hosts selects the same plugins. An option takes precedence over it.
     let mut command = plugged(&["return"]);
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", &directory);
     let recorded = Recorded::run(&program, "none", &mut command);
@@ -326,8 +329,8 @@ fn one_bad_plugin_never_stops_the_others() {
     let options = ["--plugin", only.to_str().unwrap()];
     let recorded = Recorded::run_with(&program, "none", &options, &mut command);
     assert_eq!(ops(&recorded), [one("good kernel", 1), one("launch it", 1)]);
-    // It may be meant for another host: a directory without plugins does not keep the program from
-    // running.
+    // The variable may be meant for another host, so a directory without plugins does not keep the
+    // program from running.
     command.env("KINETO_PLUGIN_LIB_DIR_PATH", scratch.join("nowhere"));
     let recorded = Recorded::run(&program, "none", &mut command);
     assert_eq!(recorded.output.status.code(), Some(3));
@@ -357,7 +360,7 @@ fn a_flood_of_events_is_kept_or_counted() {
     assert!(kept > 0 && recorded.stderr().contains("did not fit into --plugin-buffer"));
 }
 
-/// Waits for something that another process does.
+/// Waits until another process has done something.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -399,10 +402,12 @@ fn plugins_pause_continue_and_hand_over_while_the_program_runs() {
     let before = files();
     control("flush");
     wait_until("it hands over", || files() > before);
-    // What was handed over stays, although the program is killed before it can hand over the rest.
+    // The events that were handed over are kept, although the program is killed before it can hand
+    // over the rest.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).unwrap();
     let child: i32 = children.trim().parse().expect("one child");
-    // SAFETY: the child of the process that we started and have not waited for.
+    // SAFETY: `kill` takes no pointer. The process is the child of a process that was not waited
+    // for.
     assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
     run.wait().unwrap();
     let report = view(&program, &["report", profile]);
@@ -454,9 +459,9 @@ fn a_recording_without_a_program_pauses_at_a_signal() {
         .unwrap();
     let pid = run.id() as libc::pid_t;
     let heard = |word: &str| fs::read_to_string(&said).unwrap().contains(word);
-    // SAFETY: a process that we started and have not waited for.
+    // SAFETY: `kill` takes no pointer, and the process has not been waited for.
     let tell = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-    // From before the start on, the signal does not end the process.
+    // From before the plugin's start on, the signal does not end the process.
     wait_until("the plugin starts", || heard("it is warm here"));
     for word in ["paused", "continued"] {
         tell(libc::SIGUSR1);
@@ -483,7 +488,7 @@ fn only_the_programs_that_are_meant_load_plugins() {
     let shell = format!("{} return; true", own.display());
     let words = ["/bin/sh", "-c", &shell];
     assert_eq!(run(&[], &words), (1, 0), "the shell only starts a program");
-    // Every shell ends by `_exit` or by `exit`, in some version.
+    // Depending on its version, a shell ends by `_exit`, which loses events, or by `exit`.
     let (calls, losses) = run(&["--plugin-in", "*"], &words);
     assert_eq!(calls + losses, 2, "the shell has loaded it, too");
     let script = format!("sed -n p /dev/null; uname >/dev/null; {} return; true", own.display());
@@ -526,7 +531,7 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     });
     let ended = plugged(&["return"]).envs(variables).status().unwrap();
     assert_eq!(ended.code(), Some(3));
-    // What an interrupted conversion leaves: a part of its directory, without the last file.
+    // An interrupted conversion leaves a part of its directory, without the last file.
     fs::create_dir_all(dir.join("plugins.tmp/processes/1-1-1048576")).unwrap();
     fs::write(dir.join("plugins.tmp/processes/1-1-1048576/meta.cps"), "half").unwrap();
     let expected = || {
@@ -540,7 +545,8 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     assert!(!dir.join("plugins.tmp").exists() && !dir.join("processes/1-1-1048576").exists());
     expected();
 
-    // What one leaves that was interrupted while it moved: the last file, and some of the rest.
+    // A conversion that was interrupted while it moved files leaves the last file, and some of the
+    // others.
     let part = fs::read_dir(dir.join("processes")).unwrap().flatten();
     let part = part
         .map(|part| part.file_name())
@@ -558,14 +564,14 @@ fn a_conversion_that_was_interrupted_is_repeated_or_finished() {
     expected();
 }
 
-/// `plugged_session` with the built library.
+/// Returns the command `plugged_session` with the built library.
 fn sessions(program: &Path) -> Command {
     let mut command = Command::new(Programs::get().other("plugged_session"));
     command.arg(program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so"));
     command
 }
 
-/// Prepares a session with the plugin in `dir`. Returns its run file.
+/// Prepares a session with the plugin in `dir`, and returns its run file.
 fn prepare(program: &Path, plugin: &Plugin, dir: &Path) -> String {
     let arguments = ["session", "prepare", "-e", "none", "--plugin", plugin.shown(), "-o"];
     let out = Command::new(program).args(arguments).arg(dir).output().unwrap();
@@ -573,8 +579,8 @@ fn prepare(program: &Path, plugin: &Plugin, dir: &Path) -> String {
     out["run_file"].as_str().unwrap().to_owned()
 }
 
-/// A plugin's threads are not in a forked child, so the child neither ends its parent's recording nor
-/// begins one with the same plugin.
+/// A forked child has no threads of its parent's plugins. It neither ends its parent's recording
+/// nor begins one with the same plugin.
 #[test]
 fn a_forked_child_uses_no_plugin_of_its_parent() {
     let Some(program) = counterpoint("forked sessions") else { return };
@@ -601,7 +607,8 @@ fn a_session_in_c_has_plugins() {
     let plugin = Plugin::new();
     let mut profiles = Vec::new();
     let mut command = sessions(&program);
-    // Two sessions, one after the other, and one that the program does not end itself.
+    // There are two sessions, one after the other, and a third one that the program does not end
+    // itself.
     for number in 0..3 {
         let dir = plugin.scratch.join(&format!("{number}.cpt"));
         command.arg(prepare(&program, &plugin, &dir));

@@ -1,7 +1,7 @@
-//! Plugins made with the SDK in a host that was written from the published description of Kineto's
-//! plugin interface alone (`tests/programs/plugins/kineto_host.cpp`): it loads them, and Perfetto's
-//! trace processor shows what its trace must contain. The other direction, C plugins compiled by gcc
-//! and by clang in our host, is in `crates/plugin-host/tests/host.rs`.
+//! Tests plugins made with the SDK in a host that was written from the published description of
+//! Kineto's plugin interface alone (`tests/programs/plugins/kineto_host.cpp`). The host loads them,
+//! and Perfetto's trace processor checks its trace. `crates/plugin-host/tests/host.rs` tests the
+//! other direction: C plugins compiled by gcc and by clang in our host.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,8 +11,9 @@ use testkit::{Scratch, c};
 
 use crate::support::trace_processor::TraceProcessor;
 
-/// The plugin `crates/plugin/examples/every_call.rs`, which Cargo builds with the tests of the workspace,
-/// and the telemetry plugin, from the folder of the built program or from Cargo's.
+/// Returns the paths of two plugins: `crates/plugin/examples/every_call.rs`, which Cargo builds
+/// with the tests of the workspace, and the telemetry plugin, from the folder of the built program
+/// or from Cargo's.
 fn plugins() -> Option<[PathBuf; 2]> {
     let test = std::env::current_exe().expect("a path");
     let built = test.parent()?.parent()?;
@@ -65,7 +66,8 @@ fn a_kineto_host_loads_and_records_our_plugins() {
             let found = events.iter().find(|event| is(event));
             found.unwrap_or_else(|| panic!("{compiler}: no {what}")).clone()
         };
-        // As every_call.rs has it. A plain host sees no extension: the unit is in the series' name.
+        // The expected values are those of every_call.rs. This host offers no extension, so the
+        // unit is in the name of the series.
         let kernel = find("kernel", &|event| event["cat"] == "kernel");
         assert_eq!(kernel["name"], "größte \"matmul\"");
         assert_eq!(

@@ -1,6 +1,6 @@
-//! What a program with plugins may still do: whatever needs a process without other threads, and
-//! whatever a plugin must not keep it from. `tests/programs/manners.c` in its modes, with plugins that
-//! have threads and plugins that have none, and plugins that misbehave.
+//! Tests what a program with plugins may still do: everything that needs a process without other
+//! threads, and everything from which a plugin must not keep it. The program is
+//! `tests/programs/manners.c` in its modes. The plugins have threads, have none, or misbehave.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn manners(mode: &str) -> Command {
     command
 }
 
-/// The plugin `timed.c` in a directory of its own.
+/// Compiles the plugin `timed.c` in its own directory.
 fn plugin() -> (Scratch, PathBuf) {
     let scratch = Scratch::new();
     let file = scratch.join("timed.so");
@@ -70,8 +70,8 @@ fn a_program_with_plugins_does_what_it_does_without_them() {
     }
 }
 
-/// What a plugin keeps open while it samples is neither among the program's descriptors nor its
-/// children's.
+/// The descriptors that a plugin keeps open while it samples are neither among the program's
+/// descriptors nor among its children's.
 #[test]
 fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     let Some(program) = counterpoint("plugins and descriptors") else { return };
@@ -86,8 +86,8 @@ fn a_program_with_plugins_gets_the_descriptors_that_it_gets_without_them() {
     assert!(report.contains("process memory"), "{report}");
 }
 
-/// Signals that the program blocks, catches or ignores. 32 and 33 are glibc's own, which it catches once
-/// there was a second thread.
+/// Tests the signals that the program blocks, catches or ignores. glibc uses 32 and 33 itself, and
+/// catches them once there was a second thread.
 #[test]
 fn a_program_with_plugins_finds_its_signals_as_they_are() {
     let Some(program) = counterpoint("plugins and signals") else { return };
@@ -104,8 +104,8 @@ fn a_program_with_plugins_finds_its_signals_as_they_are() {
     }
 }
 
-/// A plugin that hangs, leaves its thread or crashes at the end loses its own events only: neither those of other
-/// plugins nor what the program has written.
+/// A plugin that hangs, leaves its thread or crashes at the end loses its own events only. Events
+/// of other plugins and output of the program are not lost.
 #[test]
 fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     let Some(program) = counterpoint("misbehaving plugins") else { return };
@@ -141,7 +141,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
         let asked = format!("{what}={place}");
         command.env("BAD_PLUGIN", &asked).env("GOOD_PLUGIN", "thread");
         let (bad, good) = (bad.to_str().unwrap(), good.to_str().unwrap());
-        // Long enough for the good one on a busy machine.
+        // The long limit is enough for the good plugin on a busy machine.
         let timeout = if matches!(what, "hang" | "linger") { "2s" } else { "60s" };
         let options = ["--plugin", bad, "--plugin", good, "--plugin-timeout", timeout];
         let options = match call {
@@ -157,7 +157,8 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
             assert!(ops.contains(&name.to_owned()), "{asked}: {ops:?}: {said}");
         }
         if call == "flush" || asked == "linger=process" {
-            // The program may have ended before the first flush. After the last call, nothing is missing.
+            // The program may have ended before the first flush, or the plugin had handed over
+            // everything in its last call, so there may be no loss.
             continue;
         }
         assert_eq!(recorded.losses().get("plugin_failed"), Some(&1), "{asked}: {said}");
@@ -172,7 +173,7 @@ fn a_plugin_that_misbehaves_costs_its_own_events_only() {
     }
 }
 
-/// Waits for something that another process does.
+/// Waits until another process has done something.
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     let since = Instant::now();
     while !is() {
@@ -181,7 +182,7 @@ fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
     }
 }
 
-/// The only child of a process.
+/// Returns the only child of a process.
 fn child_of(pid: u32) -> Option<i32> {
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     children.trim().parse().ok()
@@ -222,12 +223,13 @@ fn a_plugin_that_hangs_in_start_does_not_take_the_signals() {
     };
     wait_until("the plugin is started", in_start);
     let child = child_of(run.id()).expect("one child");
-    // SAFETY: the child of a process that we started and have not waited for.
+    // SAFETY: `kill` takes no pointer. The process is the child of a process that was not waited
+    // for.
     assert_eq!(unsafe { libc::kill(child, libc::SIGTERM) }, 0);
     run.wait().unwrap();
 }
 
-/// A trace builder that is used after its call, and one that was made up, refuse.
+/// A trace builder refuses to be used after its call. So does a builder that the plugin made up.
 #[test]
 fn a_builder_after_its_call_is_refused() {
     let Some(program) = counterpoint("late builder") else { return };
@@ -240,7 +242,7 @@ fn a_builder_after_its_call_is_refused() {
     assert!(said.contains("addEvent"), "{said}");
 }
 
-/// Events are handed over as they come: a program that is killed keeps them, without any option.
+/// Events are handed over as they come, so a program that is killed keeps them without any option.
 #[test]
 fn a_signal_that_ends_the_program_loses_no_counters() {
     let Some(program) = counterpoint("plugins and SIGTERM") else { return };
@@ -262,10 +264,11 @@ fn a_signal_that_ends_the_program_loses_no_counters() {
         let files = parts.map(|part| part.path().join("plugins-0.events"));
         files.filter_map(|file| fs::metadata(file).ok()).map(|file| file.len()).sum::<u64>()
     };
-    // Long before 64 KiB are full, or a second is over.
+    // This is long before 64 KiB are full or a second is over.
     wait_until("the first sample is handed over", || bytes() > 200);
     let child = child_of(run.id()).expect("one child");
-    // SAFETY: the child of a process that we started and have not waited for.
+    // SAFETY: `kill` takes no pointer. The process is the child of a process that was not waited
+    // for.
     assert_eq!(unsafe { libc::kill(child, libc::SIGTERM) }, 0);
     run.wait().unwrap();
     let report = Command::new(&program).arg("report").arg(&profile).output().unwrap();
@@ -278,7 +281,7 @@ fn what_is_not_a_plain_file_is_refused_at_once() {
     let scratch = Scratch::new();
     let fifo = scratch.join("fifo.so");
     let name = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
-    // SAFETY: a C string.
+    // SAFETY: `name` is a C string.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let fifo = fifo.to_str().unwrap();
     let out = scratch.join("p.cpt");
@@ -302,7 +305,7 @@ fn root_is_told_about_plugins_that_others_can_change() {
     use std::os::unix::fs::{PermissionsExt, chown};
 
     let Some(program) = counterpoint("plugins that others can change") else { return };
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `geteuid` has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return testkit::skip("root and plugins", "only root refuses");
     }
@@ -322,7 +325,8 @@ fn root_is_told_about_plugins_that_others_can_change() {
         let said = recorded.stderr();
         assert!(said.contains("root does not load it") && said.contains("mode 777"), "{said}");
     }
-    // It belongs to one user: root may mean it.
+    // The file belongs to another user, but nobody else can change it: root may mean it, so it is
+    // loaded, and a message names the owner.
     fs::set_permissions(&directory, fs::Permissions::from_mode(0o755)).unwrap();
     chown(&inside, Some(65_534), None).unwrap();
     let recorded = run(&inside);
@@ -331,7 +335,7 @@ fn root_is_told_about_plugins_that_others_can_change() {
     assert_eq!(ops(&recorded), ["launch it", "timed kernel"]);
 }
 
-/// A zygote of Chromium ends itself if it finds a second thread.
+/// Chromium's zygote ends itself if it finds a second thread.
 #[test]
 fn a_zygote_of_chromium_has_no_plugins() {
     let Some(program) = counterpoint("plugins and zygotes") else { return };
@@ -345,7 +349,8 @@ fn a_zygote_of_chromium_has_no_plugins() {
     }
 }
 
-/// Compiles `manners.c` for a checker. `None` if that or the program does not work here.
+/// Compiles `manners.c` for a checker. Returns `None` if that fails or if the program does not work
+/// here.
 fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/manners.c");
     let mut compiler = Command::new(c::compiler(compiler)?);
@@ -355,8 +360,8 @@ fn checked(to: &Path, compiler: &str, flag: &str) -> Option<()> {
     (compiled.status.success() && runs()).then_some(())
 }
 
-/// A checker of the whole program would report the plugins and their threads, so such a program has none
-/// of them, and the profile says so.
+/// A checker of the whole program would report the plugins and their threads. Such a program
+/// therefore has no plugins, and the profile says so.
 #[test]
 fn a_program_with_a_checker_has_no_plugins() {
     let Some(program) = counterpoint("plugins and checkers") else { return };

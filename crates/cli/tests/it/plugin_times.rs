@@ -1,5 +1,5 @@
-//! The clock of what plugins hand over: in every export, and if a plugin has its times from another
-//! clock than the interface says. `tests/programs/plugins/two_devices.c` is the plugin.
+//! Tests the clock of plugins' events in every export, also if a plugin's times are not from the
+//! clock that the interface requires. `tests/programs/plugins/two_devices.c` is the plugin.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use testkit::{Scratch, c};
 
 use crate::support::{Programs, counterpoint};
 
-/// Now, on `CLOCK_MONOTONIC` and in UTC.
+/// Returns the present time on `CLOCK_MONOTONIC` and in UTC.
 fn now() -> [i64; 2] {
     let utc = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     [record::clock::monotonic_ns() as i64, utc]
@@ -19,7 +19,7 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().unwrap()
 }
 
-/// The moments in a CSV export, from the column with this name.
+/// Returns the times in the column with this name of a CSV export.
 fn moments(program: &Path, profile: &str, options: &[&str], column: &str) -> Vec<i64> {
     let arguments = [&["export", profile, "--format", "csv"], options].concat();
     let output = run(program, &arguments);
@@ -30,8 +30,8 @@ fn moments(program: &Path, profile: &str, options: &[&str], column: &str) -> Vec
     lines.map(|line| line[at].parse().unwrap()).collect()
 }
 
-/// Records with the plugin, whose times are of this clock, in a program and without one. Returns the
-/// profiles, and what was said.
+/// Records in a program and without one, with the plugin, whose times are of this clock. Returns
+/// the profiles and the messages.
 fn recorded(program: &Path, scratch: &Scratch, clock: &str) -> [(String, String); 2] {
     let file = scratch.join(&format!("{clock}.so"));
     let flags = ["-std=gnu11".to_owned(), format!("-DCLOCK={clock}")];
@@ -68,7 +68,7 @@ fn every_export_is_on_the_monotonic_clock_or_in_utc() {
             let utc = moments(&program, &profile, &utc, &format!("{column}_unix_ns"));
             assert_eq!((monotonic.len(), utc.len()), (count, count), "{profile}: {what}");
             for (monotonic, utc) in monotonic.into_iter().zip(utc) {
-                // What UTC is adjusted by in this time is far below a millisecond.
+                // Adjustments of UTC in this time are far below a millisecond.
                 let within = |at: usize, ns: i64| before[at] - 1_000_000 <= ns && ns <= after[at];
                 assert!(
                     within(0, monotonic),
@@ -88,7 +88,7 @@ fn times_of_the_monotonic_clock_are_recognised() {
     let profiles = recorded(&program, &scratch, "CLOCK_MONOTONIC");
     let after = now().map(|ns| ns + 10_000_000);
     for (profile, said) in profiles {
-        // 202 slices, 100 values of counters.
+        // These are 202 slices and 100 values of counters.
         assert!(said.contains("gave 302 times of CLOCK_MONOTONIC instead of UTC"), "{said}");
         for ns in moments(&program, &profile, &[], "start_ns") {
             assert!(before[0] <= ns && ns <= after[0], "{profile}: {ns}: {before:?} {after:?}");
@@ -101,8 +101,8 @@ fn times_of_an_unknown_clock_are_placed_in_the_recording_and_named() {
     let Some(program) = counterpoint("a plugin with an unknown clock") else { return };
     let scratch = Scratch::new();
     let before = now();
-    // Processor time since the process began: far from UTC, and, in all but the first minutes after
-    // the machine was started, from CLOCK_MONOTONIC.
+    // The plugin gives the processor time since the process began. It is far from UTC, and also
+    // from CLOCK_MONOTONIC, except in the first minutes after the machine was started.
     if before[0] < 300_000_000_000 {
         return testkit::skip("an unknown clock", "the machine was started just now");
     }

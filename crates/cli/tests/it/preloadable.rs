@@ -1,5 +1,5 @@
-//! Programs that cannot carry the recorder start as they would without it, and each kind is a named
-//! loss.
+//! Tests programs into which the recorder cannot be loaded. They start as they would without it,
+//! and each kind is a named loss.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,26 +13,28 @@ use crate::support::{Programs, Recorded, counterpoint, plain, skip};
 /// The programs of this test, compiled once.
 struct Kinds {
     starter: PathBuf,
-    /// Dynamic, for the system's glibc.
+    /// A dynamically linked program for the system's glibc.
     dynamic: PathBuf,
     fixed: PathBuf,
-    /// Its dynamic linker is a program that refuses to run with our library: `linker.c`.
+    /// A program whose dynamic linker refuses to run with our library: `linker.c`.
     other_libc: PathBuf,
     /// Like `other_libc`, but its linker says that it belongs to glibc 2.12.
     old_glibc: PathBuf,
-    /// Like `other_libc`, with glibc 2.17: this is not examined further, so the program refuses.
+    /// Like `other_libc`, with glibc 2.17. This version is not examined further, so the program
+    /// refuses.
     newer_glibc: PathBuf,
     /// Like `old_glibc`, but only the file's name contains the version.
     old_by_name: PathBuf,
-    /// 32-bit, if the compiler and the kernel support it.
+    /// A 32-bit program, if the compiler and the kernel support it.
     narrow: Option<PathBuf>,
-    /// Linked with musl, if its compiler is installed.
+    /// A program linked with musl, if its compiler is installed.
     musl: Option<PathBuf>,
-    /// `#!` with two interpreters, and then a program that refuses.
+    /// A script with `#!` and two interpreters in a row, of which the last is a program that
+    /// refuses.
     script: PathBuf,
     /// A script without `#!`.
     bare_script: PathBuf,
-    /// Preloaded together with our library; it does nothing.
+    /// A library that does nothing, and which is preloaded together with ours.
     other_library: PathBuf,
     directory: testkit::Scratch,
 }
@@ -75,7 +77,7 @@ impl Kinds {
         fs::write(&empty, "int nothing_at_all;\n").unwrap();
         compile("cc", &["-shared", "-fPIC"], &empty, &at("other.so")).unwrap();
 
-        // A dynamic linker is recognised by what it defines, not by its name.
+        // A dynamic linker is recognised by the symbols that it defines, not by its name.
         let plain = [freestanding.as_slice(), &["-static"]].concat();
         cc(&plain, "linker.c", &at("ld-any.so.1"));
         let with_linker = |linker: &Path, to: &Path| {
@@ -96,7 +98,7 @@ impl Kinds {
                 let flags = ["-shared", "-fPIC", "-nostdlib", &flag];
                 compile("cc", &flags, &empty, &directory.join("libc.so.6")).unwrap();
             }
-            // Through a symbolic link, as distributions have it.
+            // The linker is reached through a symbolic link, as distributions have it.
             let link = directory.join("link");
             fs::create_dir(&link).unwrap();
             let link = link.join("ld-linux-x86-64.so.2");
@@ -166,8 +168,9 @@ const WAYS: &[&str] = &[
     "spawn", "spawnp",
 ];
 
-/// Each way to start a program, directly and in a child of `fork` and of `vfork`: a program that
-/// refuses our library starts, its arguments and environment are unchanged, and it is counted once.
+/// Tests each way to start a program, directly and in a child of `fork` and of `vfork`. A program
+/// that refuses our library starts, its arguments and environment are unchanged, and it is counted
+/// once.
 #[test]
 fn every_way_to_start_a_program() {
     let Some(program) = counterpoint("ways") else { return };
@@ -184,8 +187,8 @@ fn every_way_to_start_a_program() {
     }
 }
 
-/// The kind of each program, as precisely as the table of losses names it, for programs started by
-/// another one and by `run` itself.
+/// Each program is reported with its kind, as precisely as the table of losses names it, whether
+/// another program or `run` itself started it.
 #[test]
 fn each_kind_has_its_name() {
     let Some(program) = counterpoint("kinds") else { return };
@@ -215,8 +218,8 @@ fn each_kind_has_its_name() {
         let recorded = same(&program, alone.args(["a", "b"]), &what);
         assert_eq!(recorded.losses(), expected, "{what} by itself");
     }
-    // This shows that the test can fail: for a new enough glibc, the preload is kept, and the
-    // program refuses.
+    // This shows that the test can fail: for a new enough glibc, the library is still preloaded,
+    // and the program refuses.
     let recorded = Recorded::run(&program, "none", &mut Command::new(&kinds.newer_glibc));
     assert_eq!(recorded.output.status.code(), Some(127));
     assert_eq!(recorded.losses(), lost("", 0));
@@ -256,7 +259,7 @@ fn failures_are_the_same() {
             }
         }
     }
-    // Searched in PATH, where other entries do not exist or are not executable.
+    // The program is searched in PATH, in which other entries do not exist or are not executable.
     let path = format!("/nowhere:{}:/usr/bin:/bin", kinds.directory.path().display());
     for (way, name) in
         [("execvp", "other_libc"), ("spawnp", "other_libc"), ("execlp", "no_program")]
@@ -306,11 +309,11 @@ fn a_cleared_environment_is_only_counted() {
     assert_eq!(recorded.losses(), lost("child_without_variables", 1));
 }
 
-/// A set-user-id program that another user starts: `LD_PRELOAD` does not apply to it.
+/// `LD_PRELOAD` does not apply to a set-user-id program that another user starts.
 #[test]
 fn more_rights_than_the_user() {
     let Some(program) = counterpoint("rights") else { return };
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `geteuid` has no arguments and cannot fail.
     if unsafe { libc::geteuid() } != 0 {
         return skip("rights", "only root can make a set-user-id program of another user");
     }
@@ -352,8 +355,8 @@ fn more_rights_than_the_user() {
         let bare = Command::new(&kinds.starter).arg("vfork-execv").arg(&copy).output().unwrap();
         let what = copy.display().to_string();
         assert_eq!(run(&[]), (text(&bare), lost("child_privileged", count)), "{what}");
-        // Where the mark has no effect, it is a program like any other. A program that nobody may
-        // read still cannot be examined.
+        // Where the set-user-id mark has no effect, the program is like any other. A program that
+        // nobody may read still cannot be examined.
         assert_eq!(run(&["--no-new-privs"]), (text(&bare), lost("", 0)), "{what}");
     }
 }

@@ -1,4 +1,4 @@
-//! What is recorded by default, and the stated cost of recording, in real processes.
+//! Tests what is recorded by default, and the stated cost of recording, in real processes.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ fn host(arguments: &str) -> Command {
     command
 }
 
-/// `run` without `-e`.
+/// Runs `run` without `-e`.
 fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratch, Value, String) {
     let directory = testkit::Scratch::new();
     let mut run = Command::new(program);
@@ -36,9 +36,9 @@ fn unasked(program: &std::path::Path, command: &mut Command) -> (testkit::Scratc
     (directory, found, text)
 }
 
-/// Without a PMU, nothing is counted in calls. The report still shows what the kernel counts for
-/// every thread. 50 calls touch 100 fresh pages each, on one thread; the other faults happened
-/// between calls.
+/// Without a PMU, calls have no counters. The report still shows what the kernel counts for every
+/// thread. 50 calls touch 100 fresh pages each, on one thread; the other faults happened between
+/// calls.
 #[test]
 fn timing_only_and_what_threads_used() {
     let Some(program) = counterpoint("unasked") else { return };
@@ -69,7 +69,7 @@ fn timing_only_and_what_threads_used() {
     assert!(!manifest.contains("switch_cost"), "{manifest}");
 }
 
-/// With counters, every part of the cost is present, and the empty bracket with its range.
+/// With counters, the report has every part of the cost, and the empty bracket with its range.
 #[test]
 fn every_part_of_the_cost_is_reported() {
     let Some(program) = counterpoint("price") else { return };
@@ -79,7 +79,7 @@ fn every_part_of_the_cost_is_reported() {
     for part in ["probes_ns", "switches_ns", "flush_ns", "attach_ns", "cpu_ns"] {
         assert!(probe[part].as_f64().is_some(), "{part}: {probe}");
     }
-    // The total is the sum of the parts, and so are the ends of its range.
+    // The total is the sum of the parts, and the ends of its range are the sums of the parts' ends.
     let parts = probe["parts"].as_object().unwrap();
     for (end, total) in [("value", "total_ns"), ("low", ""), ("high", "")] {
         let sum: f64 = parts.values().filter_map(|part| part[end].as_f64()).sum();
@@ -113,7 +113,7 @@ fn every_part_of_the_cost_is_reported() {
     // from that.
     let row = &report["rows"][0];
     assert!(row["counters"][0]["empty_share"].as_f64().unwrap() > 0.5, "{row}");
-    // What is left cannot be told from nothing, and the interval says so.
+    // The rest cannot be distinguished from 0, and its interval contains 0.
     let rest = &row["counters"][0]["intervals"]["per_call"];
     assert!(rest["low"].as_f64().unwrap() <= rest["value"].as_f64().unwrap(), "{rest}");
     assert!(report["profile"]["clock"]["steps_ns"]["typical"].as_f64().unwrap() > 0.0, "{report}");
@@ -139,7 +139,7 @@ fn a_process_that_dies() {
     let report = recorded.report(&[]);
     assert!(report["total"]["calls"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["threads"][0]["usage"], Value::Null);
-    // 100,000 calls are several pages.
+    // 100,000 calls fill several pages.
     let recorded = Recorded::run(&program, "none", &mut host("abort 100000"));
     let report = recorded.report(&[]);
     let thread = &report["threads"][0];
@@ -147,9 +147,9 @@ fn a_process_that_dies() {
     assert!(of > 0.0 && of < thread["wall_ns"].as_f64().unwrap(), "{thread}");
 }
 
-/// Brackets were timed around real calls on each thread, and around empty ones: both halves, in more
-/// than the calls that are timed soon, and in far less than all. What a hook says that it used
-/// is part of the start.
+/// Brackets were timed around real calls and around empty ones on each thread. Of both kinds there
+/// are more than the calls that are timed at the begin, and far fewer than all calls. The time that
+/// a hook says that it used is a part of the start.
 #[test]
 fn brackets_are_timed_and_what_others_used_is_counted() {
     let Some(program) = counterpoint("timed brackets") else { return };
@@ -166,7 +166,7 @@ fn brackets_are_timed_and_what_others_used_is_counted() {
         }
     }
     let cost = process.cost.unwrap();
-    // 5,000 ms.
+    // The hook said that it used 5,000 ms.
     assert!(cost.loading_ns > 5_000_000_000 && cost.loading_ns < 6_000_000_000, "{cost:?}");
     assert!(cost.constructor_ns > 0 && cost.process_cpu_ns > 0, "{cost:?}");
     let start = &recorded.report(&[])["probe"]["parts"]["start"];

@@ -1,5 +1,5 @@
-//! The recorder in our own test programs: everything that has ever killed injected code, each run
-//! with and without Counterpoint.
+//! Tests the recorder in our own test programs. They do everything that is known to break programs
+//! with injected code, and each runs with and without Counterpoint.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -52,8 +52,8 @@ fn programs_end_as_without_us_and_every_call_is_recorded() {
     }
 }
 
-/// Dispatches that exceptions leave: thrown through the probe, caught in an outer dispatch, caught
-/// inside, in a separate thread, and never caught.
+/// Tests dispatches that exceptions leave: thrown through the probe, caught in an outer dispatch,
+/// caught inside, in a separate thread, and never caught.
 #[test]
 fn exceptions_pass_through() {
     let Some(program) = counterpoint("exceptions") else { return };
@@ -76,7 +76,7 @@ fn exceptions_pass_through() {
     }
 }
 
-/// Threads and processes that glibc did not create, and ends of programs that glibc does not
+/// Tests threads and processes that glibc did not create, and ends of programs that glibc does not
 /// control.
 #[test]
 fn threads_and_processes_that_glibc_did_not_make() {
@@ -102,7 +102,8 @@ fn threads_and_processes_that_glibc_did_not_make() {
     }
 }
 
-/// Such a task reads its creator's counters, which do not see it: it has no count, and not 0.
+/// Such a task reads its creator's counters, which do not count the task. Its count is therefore
+/// missing, and not 0.
 #[test]
 fn a_task_that_shares_its_creators_storage_has_no_counts() {
     let Some(program) = counterpoint("shared storage") else { return };
@@ -196,8 +197,9 @@ fn each_call_has_its_workgroup_and_its_time() {
     }
 }
 
-/// Page faults are exact, and never include our own memory: not on first use, not after a fork has
-/// made the parent's memory copy-on-write, and not while dirty pages are being written back.
+/// Page faults are exact, and never include the recorder's own memory: not on first use, not after
+/// a fork has made the parent's memory copy-on-write, and not while dirty pages are being written
+/// back.
 #[test]
 fn page_faults_are_the_programs_own() {
     let Some(program) = counterpoint("faults") else { return };
@@ -238,7 +240,7 @@ fn five_counters_at_once_are_each_right() {
     }
     // These clocks count as long as the group was enabled. On a busy machine, that is less than the
     // wall time, and never much more. A virtual machine can be taken off its processor between two
-    // readings of one call, so the test looks at the median call.
+    // readings of one call, so the test uses the median call.
     let middle = |of: &dyn Fn(&BTreeMap<String, String>) -> f64| {
         let mut values: Vec<f64> = calls.iter().map(of).collect();
         values.sort_by(f64::total_cmp);
@@ -252,7 +254,7 @@ fn five_counters_at_once_are_each_right() {
     }
 }
 
-/// The simulated source works from `-e` to the table. Readings alternate between begin (adds 5) and
+/// Simulated counters work from `-e` to the table. Readings alternate between begin (adds 5) and
 /// end (adds 7), so each call counts 7.
 #[test]
 fn simulated_counters_go_all_the_way() {
@@ -284,7 +286,7 @@ fn filters_do_not_affect_other_functions() {
     assert_eq!(profile.calls(), 2);
 }
 
-/// `env`: the program is started without `run`, after the profile was made.
+/// With `env`, the program is started without `run`, after the profile was made.
 #[test]
 fn variables_set_by_hand_record_too() {
     let Some(program) = counterpoint("env") else { return };
@@ -320,7 +322,7 @@ fn variables_set_by_hand_record_too() {
     .unwrap();
 }
 
-/// The program gets exactly what the shell had set for it.
+/// The program gets exactly the signals and streams that the shell had set for it.
 #[test]
 fn dispositions_and_closed_streams_are_passed_on() {
     let Some(program) = counterpoint("dispositions") else { return };
@@ -351,8 +353,8 @@ fn dispositions_and_closed_streams_are_passed_on() {
     }
 }
 
-/// If `run` is killed, the manifest must say which process decides whether the recording is over. It
-/// must say so from the program's first instruction on.
+/// If `run` is killed, the manifest must name the process that decides whether the recording is
+/// over. It must do so from the program's first instruction on.
 #[test]
 fn the_program_finds_itself_in_the_manifest() {
     let Some(program) = counterpoint("watched") else { return };
@@ -379,7 +381,7 @@ fn the_program_finds_itself_in_the_manifest() {
     assert_eq!(then["state"], "recording");
     assert_eq!(then["watch"][0]["pid"], run_id);
     assert_eq!(then["watch"][1], serde_json::json!({ "pid": pid, "start_time": start_time }));
-    // What `run` writes at the end says the same.
+    // The manifest that `run` writes at the end names the same process.
     let last = profile::Manifest::read(&scratch.join("p.cpt")).unwrap();
     assert_eq!(last.watch[1], profile::ProcessId { pid, start_time });
     assert_eq!(last.state, profile::manifest::State::Finished);
@@ -430,7 +432,7 @@ fn signals_pass_through() {
     let mut out = std::io::BufReader::new(run.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    // SAFETY: our child, which has not been waited for yet.
+    // SAFETY: `kill` takes no pointer, and the child has not been waited for yet.
     unsafe { libc::kill(run.id() as i32, libc::SIGTERM) };
     std::io::Read::read_to_string(&mut out, &mut line).unwrap();
     assert_eq!(line, "ready\ngot it\n");

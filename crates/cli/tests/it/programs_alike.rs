@@ -1,5 +1,5 @@
-//! Programs of every kind, with and without `counterpoint run`: they print the same on both
-//! streams, and end in the same way. Programs that this machine does not have are skipped with a
+//! Tests programs of every kind, with and without `counterpoint run`. They print the same on both
+//! streams and end in the same way. Programs that this machine does not have are skipped with a
 //! message.
 //!
 //! The list is printed (`cargo nextest run --success-output=final programs_alike`): what each
@@ -19,13 +19,14 @@ struct Program {
     name: &'static str,
     /// Commands that must exist.
     needs: Vec<&'static str>,
-    /// How the program is started: by `sh -c` if it contains a character that is special to a shell,
-    /// otherwise by `counterpoint run` itself. `@` is a directory of programs that were compiled
-    /// for this test.
+    /// The command line. `sh -c` runs it if it contains a character that is special to a shell,
+    /// otherwise `counterpoint run` starts it itself. `@` is the directory of the programs that
+    /// were compiled for this test.
     line: &'static str,
 }
 
-/// The list. Each is started in a separate directory with a file `words` of 1,000 lines.
+/// Returns the list. Each program is started in a separate directory with a file `words` of 1,000
+/// lines.
 fn programs() -> Vec<Program> {
     let text = include_str!("programs_alike.txt");
     let blocks = text.split("\n\n").map(|block| {
@@ -41,7 +42,7 @@ fn programs() -> Vec<Program> {
     blocks.filter(|block| !block.is_empty()).map(of_block).collect()
 }
 
-/// A clang of any version.
+/// The name of a clang of any version in the list.
 const CLANG: &str = "@clang";
 
 /// Allocators to preload, by their names in the list.
@@ -51,7 +52,7 @@ const ALLOCATORS: &[(&str, &[&str])] = &[
     ("@mimalloc", &["libmimalloc.so.2", "libmimalloc.so.2.0"]),
 ];
 
-/// How `kinds.c` is compiled for the list.
+/// The names under which `kinds.c` is compiled for the list, each with its compiler and flags.
 const BUILDS: &[(&str, &str, &[&str])] = &[
     ("kinds", "cc", &["-O1", "-g", "-fPIE", "-pie"]),
     ("fixed", "cc", &["-O1", "-no-pie", "-fno-pie"]),
@@ -101,7 +102,7 @@ fn build(directory: &Path) {
     }
 }
 
-/// Whether the thing exists that a program of the list needs.
+/// Returns whether a file or command exists that a program of the list needs.
 fn is_there(need: &str, built: &Path) -> bool {
     if let Some(name) = need.strip_prefix("@/") {
         return built.join(name).is_file();
@@ -116,7 +117,7 @@ fn is_there(need: &str, built: &Path) -> bool {
     std::env::split_paths(&path).any(|directory| directory.join(need).is_file())
 }
 
-/// What a name of the list that begins with `@` stands for.
+/// Returns the file for a name of the list that begins with `@`.
 fn found(name: &str) -> Option<PathBuf> {
     if name == CLANG {
         return testkit::c::compiler("clang");
@@ -126,7 +127,7 @@ fn found(name: &str) -> Option<PathBuf> {
     files.iter().find_map(|file| places.iter().map(|at| at.join(file)).find(|at| at.exists()))
 }
 
-/// The command line with the paths of what was built and installed.
+/// Returns the command line with the paths of compiled programs and installed files.
 fn written_out(line: &str, built: &Path) -> String {
     let mut line = line.replace("@/", &format!("{}/", built.display()));
     for name in ALLOCATORS.iter().map(|(name, _)| *name).chain([CLANG]) {
@@ -137,7 +138,7 @@ fn written_out(line: &str, built: &Path) -> String {
     line
 }
 
-/// The program and its arguments, or a shell that reads the line.
+/// Returns the program and its arguments, or a shell that reads the line.
 fn words(line: &str) -> Vec<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || " _./=:,+-".contains(c);
     match line.chars().all(plain) && !line.starts_with("LD_PRELOAD") {
@@ -171,7 +172,7 @@ fn ended(output: &Output) -> String {
     }
 }
 
-/// The ways to record.
+/// The options of each way to record.
 const WAYS: &[&[&str]] = &[
     &["-e", "none"],
     &["-e", "page-faults", "--budget", "2%"],
@@ -179,8 +180,8 @@ const WAYS: &[&[&str]] = &[
     &["-e", "none", "--plugin", "telemetry"],
 ];
 
-/// Each program runs once without us, and once in each way. Two threads take the programs one after the
-/// other: most of them wait for most of their time.
+/// Each program runs once without Counterpoint, and once in each way. Two threads take the programs
+/// one after the other, because most programs mostly wait.
 #[test]
 fn programs_of_every_kind_run_as_without_us() {
     let Some(counterpoint) = counterpoint("programs of every kind") else { return };
@@ -214,7 +215,8 @@ fn programs_of_every_kind_run_as_without_us() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
 
-/// Runs the program without us and in each way. Returns a text for each way in which it differs.
+/// Runs the program without Counterpoint and in each way. Returns a text for each way in which it
+/// differs.
 fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) -> Vec<String> {
     let bare = run(Command::new(&words[0]).args(&words[1..]), place);
     let mut differ = Vec::new();
@@ -237,7 +239,7 @@ fn differences(counterpoint: &Path, name: &str, words: &[String], place: &Path) 
     differ
 }
 
-/// What the program wrote, without the lines that `counterpoint run` adds at the end.
+/// Returns what the program wrote, without the lines that `counterpoint run` adds at the end.
 fn theirs(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr).into_owned();
     let mut lines: Vec<&str> = text.lines().collect();

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::{Command, ExitStatus};
 
-/// A new terminal with this many columns: our end, and the program's end.
+/// Opens a new terminal with this many columns. Returns the test's end and the program's end.
 pub fn open(columns: u16) -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -13,22 +13,22 @@ pub fn open(columns: u16) -> (File, OwnedFd) {
     // SAFETY: all pointers outlive the call; no name is requested.
     let failed = unsafe { libc::openpty(&mut ours, &mut theirs, null, std::ptr::null(), &size) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: both were just opened, and nobody else has them.
+    // SAFETY: both descriptors were just opened, and nothing else owns them.
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
-/// What the command shows on a terminal with this many columns, stdout and stderr together, and how
-/// it ends. The terminal's line ends (`\r\n`) are returned as `\n`. Lines about progress, which a slow
-/// machine gets and a fast one does not, are left out.
+/// Returns how the command ends, and what it shows on a terminal with this many columns, stdout and
+/// stderr together. The terminal's line ends (`\r\n`) are returned as `\n`. Lines about progress
+/// are left out, because only a slow machine shows them.
 pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     let (mut ours, theirs) = open(columns);
-    // Nobody is there to turn its pages.
+    // No person is there to turn a pager's pages.
     if !command.get_envs().any(|(name, _)| name == "COUNTERPOINT_PAGER") {
         command.env("COUNTERPOINT_PAGER", "");
     }
-    // Only the program must hold its end of the terminal.
+    // Only the program must have its end of the terminal open.
     //
-    // SAFETY: a descriptor of our own.
+    // SAFETY: `fcntl` with `F_SETFD` takes no pointer, and `ours` is open.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
@@ -42,7 +42,7 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
             Ok(0) => break,
             Ok(n) => bytes.extend_from_slice(&part[..n]),
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
-            // The last program that had it open has ended.
+            // The last program that had the terminal open has ended.
             Err(e) if e.raw_os_error() == Some(libc::EIO) => break,
             Err(e) => panic!("{e}"),
         }
@@ -51,10 +51,11 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     (status, without_progress(&String::from_utf8(bytes).unwrap().replace("\r\n", "\n")))
 }
 
-/// Goes to the begin of the line and erases it: before a line about progress, and where there was one.
+/// The bytes that go to the begin of the line and erase it. They are written before a line about
+/// progress, and to remove that line.
 pub const ERASE: &str = "\r\x1b[K";
 
-/// What stays on the terminal of lines about progress: nothing.
+/// Returns the text that stays on the terminal, without the lines about progress.
 pub fn without_progress(text: &str) -> String {
     let mut parts = text.split(ERASE);
     let first = parts.next().unwrap_or_default().to_owned();

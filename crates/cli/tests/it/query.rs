@@ -1,4 +1,5 @@
-//! `counterpoint query`: the kept queries over datasets of scripted ranks. DuckDB is the judge.
+//! Tests `counterpoint query`: the kept queries over datasets of scripted ranks. DuckDB runs the
+//! same queries, and the answers must agree.
 
 use std::fs;
 use std::io::Read;
@@ -37,7 +38,7 @@ pub fn ask(engine: &Path, dataset: &Path, args: &[&str]) -> Output {
     command.env("COUNTERPOINT_QUERY", engine).output().unwrap()
 }
 
-/// The rows of an answer in CSV without its header.
+/// Returns the rows of an answer in CSV without its header.
 pub fn rows(output: &Output) -> Vec<Vec<String>> {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
@@ -59,7 +60,8 @@ pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u
     export(&Profile::open(&path).unwrap(), dataset, &options).unwrap();
 }
 
-/// Some calls of five ops. Even ranks have two counters, odd ranks one of them and another one.
+/// Returns a rank with some calls of five ops. Even ranks and odd ranks share one of their two
+/// counters.
 pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.host = format!("node{}", rank / 4);
@@ -78,8 +80,8 @@ pub fn rank(rank: u32, random: &mut Random) -> ProfileScript {
     script
 }
 
-/// The kept queries in DuckDB, with what docs/datasets.md says that it needs. Compares cell by cell; floats
-/// to the last digits.
+/// A Python program that runs the kept queries in DuckDB, with the settings that docs/datasets.md
+/// names for it. It compares cell by cell, and floats to the last digits.
 const JUDGE: &str = r#"
 import csv, duckdb, glob, math, sys
 dataset, queries, *answers = sys.argv[1:]
@@ -171,7 +173,7 @@ pub fn add_huge_sums(dataset: &Path) {
         script.counter("bytes", 0);
         let process = script.process(1);
         process.library("m", &["f"]);
-        // 16 · 2⁵⁹ ns = 2⁶³ ns. The square of each value has 38 digits.
+        // The sum is 16 · 2⁵⁹ ns = 2⁶³ ns. The square of each value has 38 digits.
         let call = CallScript::new(0, 1, 1 << 59).group(1, &[9_000_000_000_000_000_000]);
         process.thread("main").call(call);
         add(dataset, &script, "r", number, 16);
@@ -197,7 +199,7 @@ fn sums_are_right_or_an_error() {
         said,
         "counterpoint: a sum has more than 38 digits: 1296000000000000000000000000000000000000\n"
     );
-    // What a window leaves behind is taken back.
+    // Rows that leave the window are subtracted from the sum again.
     let window =
         "SELECT sum(rank) OVER (ORDER BY rank ROWS 1 PRECEDING) AS s FROM stats ORDER BY s LIMIT 3";
     assert_eq!(one(window), [["0"], ["1"], ["3"]]);
@@ -227,7 +229,8 @@ fn what_is_incomplete_is_named_in_each_answer() {
         "{said}"
     );
     assert_eq!(said.lines().count(), 2, "{said}");
-    // The right size, and bytes that no footer and no page has: an error or a gap, and no panic.
+    // The file has the right size, but bytes that no footer and no page has. That is an error or a
+    // missing rank, and no panic.
     let at_end = bytes.len() - 8;
     for place in [4..60, at_end - 300..at_end] {
         let mut other = bytes.clone();
@@ -300,7 +303,8 @@ fn the_op_that_makes_a_rank_slow_is_found_among_64() {
     assert_eq!(stragglers[0][1], "41");
     let slow = kept("slow-ops");
     assert_eq!((&*slow[0][1], &*slow[0][3]), ("41", "norm"));
-    // Ten calls are 4 µs longer, and it is a 64th of the ranks: 40 µs · 63/64, and less than 3 µs of noise.
+    // Ten calls of this rank are 4 µs longer, and it is one of 64 ranks, so it is above the mean by
+    // 40 µs · 63/64, with less than 3 µs of noise.
     let above: f64 = slow[0][6].parse().unwrap();
     assert!((above - 40_000.0 * 63.0 / 64.0).abs() < 3_000.0, "{above}");
     let imbalance = kept("imbalance");
@@ -339,11 +343,11 @@ fn a_query_reads_and_has_limits() {
     assert_eq!(String::from_utf8(json.stdout).unwrap(), "{\"a\":1,\"b\":\"x\\\"\",\"c\":null}\n");
 }
 
-/// What a query shows on a terminal in its first seconds, until there is a line that was drawn twice or `least`
-/// is over. It would take years.
+/// Returns what a query, which would take years, shows on a terminal in the time `least`. The query
+/// is killed then.
 fn shown_meanwhile(engine: &Path, dataset: &Path, options: &[&str], least: Duration) -> String {
     let (mut ours, theirs) = pty::open(80);
-    // SAFETY: a descriptor of our own.
+    // SAFETY: `fcntl` with `F_SETFD` takes no pointer, and `ours` is open.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     let sql = "SELECT count(*) FROM calls a, calls b, calls c, calls d, calls e, calls f WHERE \
                a.duration_ns + b.duration_ns + c.duration_ns + d.duration_ns + e.duration_ns > f.thread";
@@ -382,7 +386,7 @@ fn a_query_that_takes_long_shows_that_it_goes_on() {
         assert!(line.starts_with("counterpoint: asking ") && line.ends_with(" s"), "{line:?}");
     }
     assert_eq!(shown(&["-q"], 3), "");
-    // In a file, only `--verbose` says how long each step took.
+    // If stderr is a file, only `--verbose` prints the time of each step.
     let said = |options: &[&str]| {
         let done =
             ask(&engine, &dataset, &[options, &["SELECT count(*) AS n FROM calls"]].concat());

@@ -1,5 +1,5 @@
-//! `counterpoint query --engine ballista://…`: a scheduler and two executors on this machine answer as
-//! DataFusion in one process does, also after one of them was killed.
+//! Tests `counterpoint query --engine ballista://…`: a scheduler and two executors on this machine
+//! answer as DataFusion in one process does, also after one of the executors was killed.
 //!
 //! It needs a `counterpoint-query` with the feature `ballista`, which takes half an hour to build:
 //! `cargo xtask test --ballista` builds it.
@@ -17,7 +17,7 @@ use crate::query::{KEPT, add, add_huge_sums, ask, rank, rows};
 use crate::support::{query_engine, skip};
 
 const TEST: &str = "queries on a cluster";
-/// Nothing here takes so long, except on a machine on which nothing ends.
+/// The time limit of every wait. No step takes this long, unless it never ends.
 const LONG: Duration = Duration::from_secs(240);
 
 fn engine() -> Option<PathBuf> {
@@ -28,7 +28,7 @@ fn engine() -> Option<PathBuf> {
     found.map(PathBuf::from)
 }
 
-/// A program of the cluster. It is killed with this.
+/// A program of the cluster. It is killed when this value is dropped.
 struct Server {
     child: Child,
     said: Receiver<String>,
@@ -44,7 +44,7 @@ impl Server {
         Self { child, said }
     }
 
-    /// Waits for what it says when it is ready, and returns the last word.
+    /// Waits for the line that the program prints when it is ready, and returns its last word.
     fn ready(&self) -> String {
         let said = self.said.recv_timeout(LONG).expect("it says that it is ready");
         assert!(said.contains(" listens on ") || said.contains(" works for "), "{said}");
@@ -52,7 +52,8 @@ impl Server {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: the process is a child that nobody has waited for, so the number is its.
+        // SAFETY: `kill` takes no pointer. The child has not been waited for, so the number is its
+        // own.
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 }
@@ -107,7 +108,8 @@ fn has_files(dir: &Path) -> bool {
     entries.map(|e| e.path()).any(|path| !path.is_dir() || has_files(&path))
 }
 
-/// Eight ranks with other counters. No loss is in any, so one table has no files.
+/// Makes a dataset of eight ranks with different counters. No rank has a loss, so one table has no
+/// files.
 fn ranks(scratch: &Scratch) -> PathBuf {
     let dataset = scratch.join("a dataset");
     let mut random = Random(0x9e37);
@@ -140,7 +142,8 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     };
     same(&cluster, "with two executors");
     assert!(cluster.executors.iter().all(|(_, dir)| has_files(dir)), "both have worked");
-    // Killed in the middle: a query that is still running needs what the stopped executor has or does.
+    // An executor is killed while a query runs. The query needs the results that the killed
+    // executor has, or its tasks.
     for name in ["quantiles", "slow-ops"] {
         let (victim, dir) = cluster.executors.pop().unwrap();
         let alone = &alone[KEPT.iter().position(|kept| *kept == name).unwrap()];
@@ -153,7 +156,7 @@ fn kept_queries_are_the_same_on_two_executors_and_after_one_was_killed() {
     same(&cluster, "with one executor");
 }
 
-/// Asks, and kills the executor when it has begun to write results of this query.
+/// Starts the query, and kills the executor when it has begun to write results of this query.
 fn killed_in_the_middle(
     cluster: &Cluster,
     dataset: &Path,
@@ -168,7 +171,7 @@ fn killed_in_the_middle(
             fs::remove_dir_all(entry.unwrap().path()).unwrap();
         }
         let mut command = Command::new(cluster.engine);
-        // So many parts that one executor has not enough threads for them.
+        // The query has more parts than one executor has threads.
         command.args(["--kept", name, "--format", "csv", "--threads", "16"]);
         command
             .args(["--engine", &url, "--dataset"])
@@ -213,10 +216,12 @@ fn a_result_that_is_lost_before_it_is_read_is_made_again() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let signal = |signal| {
-        // SAFETY: the process is a child that nobody has waited for, so the number is its.
+        // SAFETY: `kill` takes no pointer. The child has not been waited for, so the number is its
+        // own.
         assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), signal) }, 0);
     };
-    // Who asks does not notice that the result is there until it is gone.
+    // The asking process is stopped, so it does not notice the result before the executor that has
+    // it is gone.
     signal(libc::SIGSTOP);
     std::thread::sleep(Duration::from_secs(3));
     drop(cluster.executors.remove(0));
@@ -234,7 +239,8 @@ fn who_is_stopped_stops_the_cluster() {
     let dataset = ranks(&scratch);
     let mut cluster = Cluster::new(&engine, &scratch, 1);
     let url = cluster.url();
-    // 1,600 calls to the power of four: it would not end. (A `CROSS JOIN` would not notice that it is stopped.)
+    // The join has 1,600 calls to the power of four and would not end. (DataFusion does not notice
+    // that a `CROSS JOIN` is stopped.)
     let sql = "SELECT count(*) FROM calls a JOIN calls b ON a.process = b.process \
                JOIN calls c ON c.process = b.process JOIN calls d ON d.process = c.process";
     let mut command = Command::new(&engine);
@@ -248,7 +254,7 @@ fn who_is_stopped_stops_the_cluster() {
     }
     std::thread::sleep(Duration::from_secs(1));
     assert!(asking.try_wait().unwrap().is_none());
-    // SAFETY: the process is a child that nobody has waited for, so the number is its.
+    // SAFETY: `kill` takes no pointer. The child has not been waited for, so the number is its own.
     assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), libc::SIGINT) }, 0);
     let done = asking.wait_with_output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();
@@ -297,7 +303,7 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
         );
         assert!(done.stdout == alone.stdout, "{sql}: {done:?} {alone:?}");
     }
-    // Sums are the checked ones in all three programs.
+    // All three programs check sums for overflow.
     let wide = scratch.join("wide");
     add_huge_sums(&wide);
     let found = rows(&cluster.ask(&wide, &["SELECT sum(total_ns) FROM stats"]));
@@ -309,10 +315,10 @@ fn a_cluster_reads_ranks_with_other_counters_and_says_what_is_wrong() {
         said,
         "counterpoint: a sum has more than 38 digits: 1296000000000000000000000000000000000000\n"
     );
-    // Statements that write are refused here, and do not reach the cluster.
+    // Statements that write are refused before they reach the cluster.
     let done = cluster.ask(&dataset, &["CREATE TABLE a AS SELECT 1"]);
     assert_eq!(done.status.code(), Some(2), "{done:?}");
-    // An executor that ends in an orderly way leaves nothing.
+    // An executor that ends in an orderly way leaves no files.
     let (mut executor, dir) = { cluster }.executors.pop().unwrap();
     executor.signal(libc::SIGTERM);
     assert!(executor.child.wait().is_ok());
@@ -329,7 +335,7 @@ fn without_a_scheduler_or_executors_it_says_so() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert_eq!(done.status.code(), Some(2), "{said}");
     assert!(said.starts_with("counterpoint: ballista://127.0.0.1:1: "), "{said}");
-    // The only executor is killed, and nobody takes its place.
+    // The only executor is killed, and no other one takes its place.
     let mut cluster = Cluster::new(&engine, &scratch, 1);
     let (executor, _) = cluster.executors.pop().unwrap();
     executor.signal(libc::SIGKILL);

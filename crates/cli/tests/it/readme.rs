@@ -1,15 +1,16 @@
-//! What README.md shows is what the commands print.
+//! Tests that README.md shows what the commands print.
 //!
-//! Profiles that were really recorded are kept in `fixtures/readme` (`record.sh` there makes them). A block of
-//! README.md after `<!-- shows: NAME -->` ends with a command about `NAME.cpt` and its output, which is
-//! compared. `UPDATE_GOLDEN=1` writes the output into the page; `cargo xtask pictures` does that.
+//! Profiles that were really recorded are kept in `fixtures/readme` (`record.sh` there makes them).
+//! A block of README.md after `<!-- shows: NAME -->` ends with a command about `NAME.cpt` and its
+//! output, which is compared. `UPDATE_GOLDEN=1` writes the output into the page; `cargo xtask
+//! pictures` does that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use testkit::Scratch;
 
-/// As wide as a block of a page is on the hosts of repositories.
+/// The width of a block of code on the pages of repository hosts.
 const COLUMNS: &str = "88";
 
 fn root() -> PathBuf {
@@ -28,7 +29,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A page in which the output of each shown command is what it prints now, and how many there are.
+/// Returns the page with the present output of each shown command, and the number of these
+/// commands.
 fn renewed(page: &str) -> (String, usize) {
     let scratch = Scratch::new();
     let (mut new, mut shown) = (String::new(), 0);
@@ -70,7 +72,8 @@ fn what_the_first_page_shows_is_printed() {
     assert!(page == new, "README.md is not what is printed (UPDATE_GOLDEN=1): {differs:?}");
 }
 
-/// A stranger is told how to install it and which two commands build and test it, on the first screen.
+/// On the first screen, a stranger reads how to install the program and which two commands build
+/// and test it.
 #[test]
 fn the_first_screen_has_two_commands_of_the_checkout() {
     let page = std::fs::read_to_string(root().join("README.md")).unwrap();
@@ -80,7 +83,7 @@ fn the_first_screen_has_two_commands_of_the_checkout() {
     assert!(named(0, "xtask demo") && named(1, "xtask test"), "{commands:?}");
     let at = page.lines().position(|line| line.starts_with("cargo xtask test")).unwrap();
     assert!(at < 45, "line {at}");
-    // What is promised and was not tested is said where it is promised.
+    // A promise about something that was not tested says so in the same paragraph.
     let promise = page.split("\n\n").find(|part| part.contains("hardware counter")).unwrap();
     assert!(promise.contains("has not been tested"), "{promise}");
 }

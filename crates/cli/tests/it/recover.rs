@@ -1,4 +1,4 @@
-//! `recover`: what it prints and does, and that the views need nothing more afterwards.
+//! Tests `recover`: its output and its effects. Afterwards the views need no other command.
 
 use std::path::{Path, PathBuf};
 
@@ -6,8 +6,8 @@ use profile::{Manifest, Origin, ProcessId, State, boot_id};
 use testkit::make::pool_path;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
-/// Two threads of a process that ended long ago, with 2 calls each in pages that were not written
-/// out.
+/// Returns a profile of two threads of a process that ended long ago. Each thread has 2 calls in
+/// pages that were not written out.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.pool = true;

@@ -1,5 +1,5 @@
-//! `report` and `export` on scripted profiles. The golden files contain the layout; the numbers in
-//! them are computed on paper here.
+//! Tests `report` and `export` on scripted profiles. The golden files contain the layout; the
+//! numbers in them are computed on paper here.
 
 use std::io::Read;
 use std::path::Path;
@@ -17,7 +17,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// One process, two threads, three ops, two groups of counters; one tick is 1 ns.
+/// Returns a profile of one process, two threads, three ops and two groups of counters; one tick is
+/// 1 ns.
 ///
 /// ```text
 ///  main    matmul  tile 0 of 2   1,000,000 – 1,200,000   cpu 1   faults 10, clock 200,000
@@ -79,7 +80,7 @@ fn the_table_for_people() {
     golden.check("op", 0, &["report", dir]);
     golden.check("top", 0, &["report", dir, "--top", "1"]);
     let verbose = golden.check_stdout("verbose", 0, &["report", dir, "--verbose"]);
-    // How long each step took.
+    // The verbose output ends with the time of each step.
     let (step, took) = verbose.stderr.trim_end().rsplit_once(": ").unwrap();
     assert!(step.starts_with("counterpoint: reading ") && took.ends_with('s'), "{step}: {took}");
     golden.check("narrow", 0, &["report", dir, "--width", "60"]);
@@ -103,7 +104,7 @@ fn the_numbers_equal_those_on_paper() {
     let total = &report["total"];
     assert_eq!(total["calls"], 5);
     assert_eq!(total["dispatches"], 4);
-    // Half of the 50 of an empty call is subtracted from each of five calls.
+    // Half of the 50 ns of an empty call is subtracted from each of five calls.
     assert_eq!(total["duration_ns"], 1_000_375.0);
 
     let rows = report["rows"].as_array().unwrap();
@@ -121,7 +122,7 @@ fn the_numbers_equal_those_on_paper() {
         softmax["counters"][0], faults,
         "a counter that was not read or was multiplexed is missing, not zero"
     );
-    // An empty call reads 40 of the counter, and takes 50.
+    // An empty call reads 40 of the counter, and takes 50 ns.
     let clock = json!({"name": "task-clock", "total": 589_920.0, "per_call": 294_960.0, "calls": 2,
                        "empty_share": 80.0 / 590_000.0});
     assert_eq!(softmax["empty_share"], 50.0 / 700_000.0);
@@ -136,23 +137,24 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(matmul["counters"][0]["total"], 12);
     assert_eq!(rows[2]["counters"][0]["total"], 0, "it was read, and nothing happened");
 
-    // main: wall time from 1,000,000 to 2,000,000; in calls 300,000, of which the recorder took 50; on
-    // a CPU 400,000, of which 300,000 in calls; so off the CPU 700,000 − 100,000.
+    // The wall time of main is from 1,000,000 to 2,000,000. In calls it spent 300,000, of which the
+    // recorder took 50. It was on a CPU for 400,000, of which 300,000 were in calls. So it was off
+    // the CPU for 700,000 − 100,000 between calls.
     let main = &report["threads"][0];
     assert_eq!(main["wall_ns"], 1_000_000.0);
     assert_eq!(main["dispatch_ns"], 299_950.0);
     assert_eq!(main["recorder_ns"], 50.0);
     assert_eq!(main["no_dispatch_ns"], 700_050.0);
     assert_eq!(main["off_cpu_ns"], 600_000.0);
-    // worker: its CPU clock was read only once.
+    // The CPU clock of worker was read only once.
     let worker = &report["threads"][1];
     assert_eq!(worker["wall_ns"], 900_500.0);
     assert_eq!(worker["dispatch_ns"], 700_425.0);
     assert_eq!(worker["recorder_ns"], 75.0);
     assert_eq!(worker["off_cpu_ns"], Value::Null);
-    // What both times in calls leave of the wall times.
+    // The time between calls is the sum of the wall times minus both times in calls.
     assert_eq!(report["total"]["between_ns"], 1_900_500.0 - 299_950.0 - 700_425.0);
-    // 5 calls at 200 ns; in calls 300,000 and 700,500, as they were recorded.
+    // The total is 5 calls at 200 ns. The recorded times in calls are 300,000 and 700,500.
     assert_eq!(report["probe"]["total_ns"], 1_000.0);
     assert_eq!(report["probe"]["share_of_dispatch_time"], 1_000.0 / 1_000_500.0);
     let losses: Vec<(&str, u64)> = report["losses"]
@@ -225,12 +227,12 @@ fn partly_counted_and_partly_calibrated() {
     let (golden, dir) = (golden(&scratch), dir.to_str().unwrap());
     golden.check("partly", 0, &["report", dir]);
     let report = golden.json(&["report", dir, "--format", "json"]);
-    // 8 calls, 2 of them without counters: 6 at 200 ns each.
+    // There are 8 calls, 2 of them without counters: 6 at 200 ns each.
     assert_eq!((&report["probe"]["calls"], &report["probe"]["of_calls"]), (&json!(6), &json!(8)));
     assert_eq!(report["probe"]["total_ns"], 1_200.0);
 }
 
-/// Everything is printed into a file; on a terminal, only what fits.
+/// In a file, all rows are printed; on a terminal, only as many as fit.
 #[test]
 fn output_fits_the_width() {
     let (_scratch, dir) = mlp().written();
@@ -253,7 +255,8 @@ fn output_fits_the_width() {
     }
 }
 
-/// The program and `run` were killed: `report` shows what they left, and leaves it where it is.
+/// The program and `run` were killed. `report` shows the calls that they left in memory, and does
+/// not move them.
 #[test]
 fn after_a_crash() {
     let mut script = mlp();
@@ -285,7 +288,7 @@ fn a_recording_of_env_is_closed_on_request() {
     script.processes[0].pid = 4_000_711;
     let (scratch, dir) = script.written();
     let golden = golden(&scratch);
-    // Wide, so that the length of a path in a note does not change the line breaks.
+    // The output is wide, so that the length of a path in a note does not change the line breaks.
     let dir_text = dir.to_str().unwrap();
     golden.check("env-open", 0, &["report", dir_text, "--width", "400"]);
     assert_eq!(golden.run(&["recover", "--close", dir_text]).code, Some(0));

@@ -1,5 +1,6 @@
-//! How a report shows its rows: names that can be told apart, source locations, first calls, and
-//! filters that match nothing; and `stats` of values that do not vary.
+//! Tests how a report shows its rows: names that differ even when they are shortened, source
+//! locations, first calls, and filters that match nothing. Also tests `stats` of values that do not
+//! vary.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,8 +11,9 @@ use testkit::{CallScript, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Names that IREE's compiler gives (of the fixtures `tinyloop` and `transformer_block`), at the
-/// widths of real terminals: rows can be told apart, and a source location takes no room from them.
+/// Shows names that IREE's compiler gives (of the fixtures `tinyloop` and `transformer_block`) at
+/// the widths of real terminals. The shown names of all rows differ, and a source location takes no
+/// room from them.
 #[test]
 fn ops_are_told_apart_at_every_width() {
     let tiny: Vec<String> =
@@ -73,7 +75,7 @@ fn ops_are_told_apart_at_every_width() {
 }
 
 /// Functions of C++ are shown as a person writes them, overloaded ones with their parameters. JSON
-/// keeps what was recorded, and a filter takes either name.
+/// keeps the recorded names, and a filter takes either name.
 #[test]
 fn mangled_names_are_readable() {
     let scratch = Scratch::new();
@@ -93,7 +95,7 @@ fn mangled_names_are_readable() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = report(&["--width", "200"]);
-    // As `c++filt` and `c++filt -p` print them.
+    // The names are those that `c++filt` and `c++filt -p` print.
     let shown = ["scale ", "void add<float>(float*, int) ", "void add<float>(float*, long) "];
     for name in shown.iter().chain(&["matmul "]) {
         assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
@@ -145,14 +147,15 @@ fn one_source_location_for_all_ops() {
         let alone = lines == [1; 3];
         assert_eq!(head.contains("source"), !alone, "{text}");
         assert_eq!(text.contains("--iree-hal-dump-executable-sources-to=DIR"), alone, "{text}");
-        // The formats for programs contain it in both cases.
+        // CSV and JSON contain the location in both cases.
         assert!(run(&["--format", "csv"]).contains(",m.mlir:1,"));
     }
 }
 
-/// Two threads; one tick is 1 ns. For `slow`, the first calls of the threads take 50,000 and
-/// 40,000, and eleven more on each take 100: 92,200 together, of which the first calls are 90,000
-/// or 97.6 %. `even` takes 100 in each of its 20 calls. `few` has too few calls for a statement.
+/// Returns a profile of two threads; one tick is 1 ns. For `slow`, the first calls of the threads
+/// take 50,000 and 40,000, and eleven more on each take 100: 92,200 together, of which the first
+/// calls are 90,000 or 97.6 %. `even` takes 100 in each of its 20 calls. `few` has too few calls
+/// for a statement.
 fn warming_up() -> (Scratch, std::path::PathBuf) {
     let scratch = Scratch::new();
     let mut script = ProfileScript::monotonic();
@@ -168,7 +171,7 @@ fn warming_up() -> (Scratch, std::path::PathBuf) {
         };
         call(0, first, 7);
         call(2, 30_000, 0);
-        // 11 + 10 calls, of which the first begins 200,000 after the thread's first call.
+        // There are 11 + 10 calls, of which the first begins 200,000 after the thread's first call.
         (0..21).for_each(|i| call(i % 2, 100, 1));
         call(2, 100, 0);
     }
@@ -196,7 +199,7 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     let (_, json, _) = run(&at, &["report", "--format", "json", "--skip-ms", "0.15"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["skip_ms"], 0.15);
-    // 22 of the 24 calls of each thread.
+    // 22 of the 24 calls of each thread are left.
     assert_eq!(json["total"]["calls"], 44);
     assert_eq!(json["total"]["duration_ns"], 4_400.0);
     let row = |name: &str| {
@@ -210,17 +213,18 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     assert_eq!(row("slow")["counters"][0]["total"], 22);
     assert_eq!(row("even")["counters"][0]["total"], 20);
     assert_eq!(row("few")["total_ns"], 200.0);
-    // The wall time begins with what is left: 21 calls of 100,000 and one more of 100.
+    // The wall time begins with the first call that is left: 21 calls of 100,000 and one more of
+    // 100.
     assert_eq!(json["threads"][0]["wall_ns"], 2_100_100.0);
     assert_eq!(json["threads"][0]["dispatch_ns"], 2_200.0);
     let (_, text, _) = run(&at, &["report", "--skip-ms", "0.15"]);
     assert!(!text.contains("much longer"), "{text}");
     assert!(text.contains("left out  the calls in the first 0.15 ms of each thread"), "{text}");
-    // The same as `stats` does.
+    // `stats` leaves out the same calls.
     let (_, csv, _) = run(&at, &["stats", "--format", "csv", "--op", "slow", "--skip-ms", "0.15"]);
     let all = csv.lines().nth(1).unwrap();
     assert!(all.starts_with("slow,m,,,,,,22,duration_ns,ns,22,100,0,100,100,"), "{all}");
-    // Everything can be left out.
+    // All calls can be left out.
     let (code, text, _) = run(&at, &["report", "--skip-ms", "1e9"]);
     assert_eq!(code, Some(0));
     assert!(text.contains("no calls are left"), "{text}");
@@ -258,8 +262,8 @@ fn a_filter_that_matches_nothing_is_a_finding() {
     assert_eq!(code, Some(1), "{said}");
 }
 
-/// A constant, and the values of a single call, take one line each, without tables; everything
-/// fits.
+/// A constant, and the values of a single call, take one line each, without tables. All lines fit
+/// the width.
 #[test]
 fn statistics_of_a_constant_are_one_line() {
     let (_scratch, at) = warming_up();
@@ -272,7 +276,7 @@ Statistics for thread a (9), op even:
   page-faults: 1 in each of 10 calls
 ";
     assert_eq!(text, expected);
-    // One call: 30 µs, no fault.
+    // One call of 30 µs has no fault.
     let one = ["stats", "--op", "few", "--thread", "a", "--width", "80"];
     let (_, text, _) = run(&at, &one);
     assert!(text.contains("  page-faults: 0 in each of 2 calls\n"), "{text}");
@@ -297,8 +301,8 @@ Statistics for thread a (9), op few:
     }
 }
 
-/// The second process was killed before it noted what its thread had used: that is not known, and not
-/// 0 ns and 0 page faults.
+/// The second process was killed before it noted what its thread had used. The use is therefore
+/// unknown, and not 0 ns and 0 page faults.
 #[test]
 fn what_a_process_used_is_not_zero_if_it_is_not_known() {
     let mut script = ProfileScript::monotonic();

@@ -1,5 +1,5 @@
-//! A program that is linked with the library and has more rights than the user who starts it: that
-//! user controls the environment, so the library reads nothing from it.
+//! Tests a program that is linked with the library and has more rights than the user who starts it.
+//! That user controls the environment, so the library reads nothing from it.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -15,8 +15,8 @@ fn mode(path: &Path, mode: u32) {
         .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
-/// Opens a directory and everything in it for everybody, so that only the program's own decision
-/// keeps it from writing there.
+/// Makes a directory and everything in it writable for everybody, so that only the program's own
+/// decision keeps it from writing there.
 fn open_for_all(path: &Path) {
     mode(path, 0o777);
     for entry in fs::read_dir(path).unwrap() {
@@ -25,7 +25,7 @@ fn open_for_all(path: &Path) {
     }
 }
 
-/// Every file below, with its content.
+/// Returns every file below the path, with its content.
 fn contents(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(path).unwrap() {
@@ -49,10 +49,10 @@ struct Case {
 }
 
 impl Case {
-    /// `None` if the files cannot be created, or if nobody cannot start them.
+    /// Returns `None` if the files cannot be created, or if the user nobody cannot start them.
     fn new(test: &str) -> Option<Self> {
         let program = counterpoint(test)?;
-        // SAFETY: no arguments, cannot fail.
+        // SAFETY: `geteuid` has no arguments and cannot fail.
         if unsafe { libc::geteuid() } != 0 {
             skip(test, "only root can make a set-user-id program of another user");
             return None;
@@ -79,7 +79,7 @@ impl Case {
         Some(case)
     }
 
-    /// Starts the program as nobody, with these variables.
+    /// Starts the program as the user nobody, with these variables.
     fn start(&self, variables: &[(String, String)]) -> Output {
         let mut command = Command::new("setpriv");
         command.args(NOBODY).arg(&self.linked).arg(&self.library);
@@ -88,7 +88,8 @@ impl Case {
         command.output().unwrap()
     }
 
-    /// The variables of a new profile, which everybody may write, except for the preload.
+    /// Makes a profile that everybody may write. Returns the profile, its pool, and its variables
+    /// without the preload.
     fn profile(&self, name: &str) -> (PathBuf, PathBuf, Vec<(String, String)>) {
         let profile = self.scratch.join(name);
         let variables = environment(&self.program, "none", &profile);
@@ -129,7 +130,7 @@ fn the_environment_is_not_read() {
         assert!(before == (contents(&profile), fs::read(&pool).unwrap()), "{kind}: it recorded");
         remove(&profile, &pool);
 
-        // The variables of IREE's original hook, one of which would end the program.
+        // These are the variables of IREE's original hook. One of them would end the program.
         for variable in ["IREE_HOOK_BUCKET_COUNT", "IREE_HOOK_LIST_EVENT_TYPES"] {
             let before = contents(case.scratch.path());
             let output = case.start(&[(variable.to_owned(), "1".to_owned())]);
@@ -137,7 +138,7 @@ fn the_environment_is_not_read() {
             assert!(before == contents(case.scratch.path()), "{kind}, {variable}: files were made");
         }
     }
-    // The same program without any mark reads them, which shows that the test can fail.
+    // The same program without set-user-id reads the variables, which shows that the test can fail.
     let copy = case.scratch.join("copy");
     fs::copy(&case.linked, &copy).unwrap();
     fs::rename(&copy, &case.linked).unwrap();

@@ -1,5 +1,5 @@
-//! `roofline` and `report --roofline`. The profile and the roofs are on paper, and so are the expected
-//! numbers.
+//! Tests `roofline` and `report --roofline`. The profile, the roofs and the expected numbers were
+//! made up and computed on paper.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,8 +12,8 @@ use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// One tick is 1 ns. Two calls of a product, one of a sum, one of an op that no rule knows, and one whose
-/// arguments were not recorded.
+/// Returns a profile; one tick is 1 ns. It has two calls of a product, one of a sum, one of an op
+/// that no rule knows, and one whose arguments were not recorded.
 fn recorded() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(4711);
@@ -33,7 +33,7 @@ fn recorded() -> ProfileScript {
     script
 }
 
-/// 100 GFLOP/s and 10 GB/s from memory, 50 GB/s from a cache of 1 MB.
+/// Returns roofs of 100 GFLOP/s, of 10 GB/s from memory, and of 50 GB/s from a cache of 1 MB.
 fn roofs() -> Value {
     let rate = |best: f64| json!({"best": best, "median": best, "worst": best / 2.0});
     json!({
@@ -77,14 +77,15 @@ fn ops_under_their_roofs() {
     assert_eq!(found["schema"], "counterpoint.placed/1");
     let rows = found["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 2, "what is not known has no row: {found:#}");
-    // A million additions; 12 MB take 1.2 ms from memory, of 2.4 ms.
+    // The sum has a million additions. Its 12 MB take 1.2 ms from memory, of 2.4 ms.
     let (add, matmul) = (&rows[0], &rows[1]);
     assert_eq!((&add["op"], &add["calls"]), (&json!("add"), &json!(1)));
     assert_eq!((&add["flop_per_call"], &add["bytes_per_call"]), (&json!(1e6), &json!(12e6)));
     let roof = json!({"bound": "memory", "level": "memory", "least_ns": 1.2e6, "part": 0.5});
     assert_eq!(add["roof"], roof);
     assert_eq!(add["bytes_per_s"], json!(5e9));
-    // 2 million operations take 20 µs, of 40 µs; 120,000 bytes fit the cache, and take 2.4 µs.
+    // The product's 2 million operations take 20 µs, of 40 µs. Its 120,000 bytes fit the cache, and
+    // take 2.4 µs.
     assert_eq!((&matmul["op"], &matmul["calls"]), (&json!("matmul"), &json!(2)));
     assert_eq!((&matmul["flop_per_call"], &matmul["flop_per_s"]), (&json!(2e6), &json!(50e9)));
     let roof = json!({"bound": "compute", "level": "L2", "least_ns": 20e3, "part": 0.5});
@@ -126,7 +127,7 @@ fn ops_under_their_roofs() {
     );
 }
 
-/// The rows of a table in CSV, by the names of their columns; values contain no quotes but around arguments.
+/// Returns the cells of a table in CSV, by row. Only arguments are in quotes.
 fn csv(text: &str) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for line in text.lines() {
@@ -143,8 +144,8 @@ fn csv(text: &str) -> Vec<Vec<String>> {
     rows
 }
 
-/// Roofs that are five times as high: ops reach a tenth of them. A table for people says that neither roof holds
-/// them, and CSV and JSON name the lower one, with the same numbers.
+/// The roofs are five times as high, so ops reach a tenth of them. A table for people says that
+/// neither roof limits the ops. CSV and JSON name the lower roof, with the same numbers.
 #[test]
 fn far_below_both_roofs() {
     let (_scratch, dir) = recorded().written();
@@ -216,7 +217,8 @@ fn a_machine_is_measured_once() {
     let when = |document: &Value| document["measured_unix_ns"].as_u64().unwrap();
     let again = document(cache.path(), &["roofline", "--seconds", "1", "--again"]);
     assert!(when(&again) > when(&first));
-    // What others could have written is not believed, and neither is what is damaged.
+    // Roofs in a file that others could have written are not used, and neither are those in a
+    // damaged file.
     fs::set_permissions(&files[0], fs::Permissions::from_mode(0o666)).unwrap();
     let third = document(cache.path(), &measure);
     assert!(when(&third) > when(&again));

@@ -1,10 +1,10 @@
-//! The same quantity is the same number in every view and format, over random profiles of all kinds: calls
-//! inside of calls, dispatches on several workers, ops of virtual machines with tasks on other threads, runs
-//! with a budget, lost pages, instrumented loops, imported traces. And no view shows what a stranger must never see
-//! ([`crate::strangers_screen`]).
+//! Tests that the same quantity is the same number in every view and format, over random profiles
+//! of all kinds: calls inside of calls, dispatches on several workers, ops of virtual machines with
+//! tasks on other threads, runs with a budget, lost pages, instrumented loops, imported traces. And
+//! no view shows what a stranger must never see ([`crate::strangers_screen`]).
 //!
-//! `COUNTERPOINT_PROFILES=1000` looks at a thousand. Each depends on its number only, so that
-//! `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one.
+//! `COUNTERPOINT_PROFILES=1000` checks a thousand profiles. Each profile depends on its number
+//! only, so that `COUNTERPOINT_SEED=NUMBER COUNTERPOINT_PROFILES=1` repeats one of them.
 
 mod loops;
 mod random_loops;
@@ -25,7 +25,7 @@ use crate::strangers_screen::look_at;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// Dispatches of three functions, whose workgroups run on several threads.
+/// Returns a profile of dispatches of three functions, whose workgroups run on several threads.
 fn dispatches(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -39,7 +39,7 @@ fn dispatches(r: &mut Random) -> ProfileScript {
         let begin = of_worker.iter().map(|(at, _)| *at).max().unwrap() + r.below(500);
         of_worker.iter_mut().for_each(|(at, _)| *at = begin);
         for id in 0..count {
-            // Whoever is free first takes the next workgroup.
+            // The first worker that is free takes the next workgroup.
             let worker = (0..workers as usize).min_by_key(|worker| of_worker[*worker].0).unwrap();
             let (at, calls) = &mut of_worker[worker];
             let duration = 50 + r.below(2_000);
@@ -60,7 +60,8 @@ fn dispatches(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// Runs of a virtual machine with ops, some of which call others or launch tasks on another thread.
+/// Returns a profile of runs of a virtual machine with ops, some of which call others or launch
+/// tasks on another thread.
 fn machine(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -115,7 +116,8 @@ fn machine(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// A run with a budget. Of some, a host announced its calls in some steps only.
+/// Returns a profile of a run with a budget. In some of these profiles, a host announced its calls
+/// in some steps only.
 pub fn sampled(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.01 * (1 + r.below(10)) as f64);
@@ -155,7 +157,7 @@ pub fn sampled(r: &mut Random) -> ProfileScript {
                 let unseen = if by_steps && export > 1 { 3 * calls } else { 0 };
                 thread.counted(export, calls + unseen, timed, counted);
                 if unseen > 0 {
-                    // In 100 steps of weight 3, as many calls each, but for one of them.
+                    // The calls are in 100 steps of weight 3, the same number in each but one.
                     let each = calls / 100 + 1;
                     let (sum, squares) = (300 * each + 3, 300 * each * each + 6 * each + 3);
                     rows.push(SampledCalls { export, sum, squares, unseen, in_cut: 0 });
@@ -183,7 +185,7 @@ pub fn sampled(r: &mut Random) -> ProfileScript {
     script
 }
 
-/// A trace of another program, which becomes a profile with activities.
+/// Returns a trace of another program, which becomes a profile with activities.
 fn trace(r: &mut Random) -> Value {
     let mut events = Vec::new();
     for tid in 0..1 + r.below(3) {
@@ -212,7 +214,7 @@ fn lose(r: &mut Random, script: &mut ProfileScript) {
 /// How many kinds of profiles there are.
 const KINDS: u64 = 6;
 
-/// Writes the random profile with this number. Returns what kind it is.
+/// Writes the random profile with this number, and returns the name of its kind.
 fn write(number: u64, scratch: &Scratch, dir: &Path) -> &'static str {
     let mut r = Random(0x5a3e_0f26 + 0x9e37_79b9 * (number + 1));
     let (name, mut script) = match number % KINDS {
@@ -241,17 +243,17 @@ fn write(number: u64, scratch: &Scratch, dir: &Path) -> &'static str {
     name
 }
 
-/// A profile, and who it is in messages.
+/// A profile that is checked, with its name for messages.
 struct Look<'a> {
     what: String,
     dir: &'a Path,
     compared: usize,
-    /// What is not the same.
+    /// Messages about numbers that differ.
     wrong: Vec<String>,
     documents: HashMap<String, Value>,
 }
 
-/// A column of a table, by the names that programs and people know, and its cells.
+/// The columns of a table: their names or titles, and their cells.
 type Columns = Vec<(String, Vec<String>)>;
 
 impl Look<'_> {
@@ -263,7 +265,7 @@ impl Look<'_> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A document, which is made once.
+    /// Returns a document in JSON. The command for it runs once.
     fn json(&mut self, words: &[&str]) -> Value {
         if let Some(known) = self.documents.get(&words.join(" ")) {
             return known.clone();
@@ -284,7 +286,7 @@ impl Look<'_> {
         names.into_iter().enumerate().map(|(at, name)| (name, column(at))).collect()
     }
 
-    /// A table for people, by the titles of its columns.
+    /// Returns a printed table, by the titles of its columns.
     fn table(&self, words: &[&str], first: &str) -> Columns {
         let text = self.run(&[words, &["--width", "1000"]].concat());
         let mut lines = text.lines().skip_while(|line| !line.starts_with(&format!("{first}  ")));
@@ -295,7 +297,8 @@ impl Look<'_> {
         head.iter().enumerate().map(|(at, name)| ((*name).to_owned(), column(at))).collect()
     }
 
-    /// The table of a page, by names, and the title of each.
+    /// Returns the tables of a page by their names. Each column has its name, its title and its
+    /// cells.
     fn page(&self, scratch: &Scratch) -> HashMap<String, Vec<(String, String, Vec<String>)>> {
         let file = scratch.join("page.html");
         self.run(&["report", "--html", file.to_str().unwrap()]);
@@ -326,7 +329,7 @@ impl Look<'_> {
         }
     }
 
-    /// A printed cell is the number, to its last digit. A bound is above the number.
+    /// Checks that a printed cell is the number, to its last digit. A bound is above the number.
     fn printed(&mut self, cell: &str, value: &Value, what: &str) {
         let text = cell.trim_start_matches(['~', '≈']);
         let is_same = match (value.as_f64(), text.strip_prefix('<')) {
@@ -340,7 +343,7 @@ impl Look<'_> {
         self.check(is_same, || format!("{what}: {cell:?} is printed for {value}"));
     }
 
-    /// The report by op, as text, CSV, JSON and page.
+    /// Compares the report as text, CSV, JSON and page.
     fn report(&mut self, scratch: &Scratch, by: &str) {
         let words = ["report", "--by", by, "--top", "0"];
         let document = self.json(&words);
@@ -389,7 +392,7 @@ impl Look<'_> {
         }
     }
 
-    /// Rows of a thread and what is between them are its life.
+    /// Checks that the rows of a thread and the time between them add up to the thread's life.
     fn lives(&mut self) {
         let document = self.json(&["report", "--by", "thread", "--top", "0"]);
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -407,7 +410,7 @@ impl Look<'_> {
         }
     }
 
-    /// `stats` and `ops` say the same as `report`.
+    /// Checks that `stats` and `ops` have the same numbers as `report`.
     fn other_views(&mut self) {
         let report = self.json(&["report", "--by", "op", "--top", "0"]);
         let rows = report["rows"].as_array().unwrap();
@@ -460,12 +463,12 @@ fn near(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * a.abs().max(b.abs()).max(1.0)
 }
 
-/// The cells of a line, between which there are at least two blanks.
+/// Returns the cells of a line, which are separated by two or more blanks.
 fn cells(line: &str) -> Vec<&str> {
     line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
-/// The fields of a line of CSV.
+/// Returns the fields of a line of CSV.
 fn fields(line: &str) -> Vec<String> {
     let (mut all, mut is_quoted) = (vec![String::new()], false);
     for c in line.trim_end().chars() {
@@ -478,7 +481,7 @@ fn fields(line: &str) -> Vec<String> {
     all
 }
 
-/// The number in a row of JSON that CSV has in this column.
+/// Returns the number in a row of JSON that CSV has in this column.
 fn number_of<'a>(row: &'a Value, column: &str) -> Option<&'a Value> {
     const NAMES: [&str; 9] = [
         "calls", "share", "total_ns", "self_ns", "mean_ns", "min_ns", "p50_ns", "p99_ns", "max_ns",
@@ -520,7 +523,7 @@ fn every_view_and_format_has_the_same_numbers() {
         if kind == "loops" {
             look.loops(&scratch);
         }
-        // All views, of every fifth profile of each kind.
+        // Of each kind, all views of every fifth profile are checked.
         if number / KINDS % 5 == 0 {
             look_at(&dir, &what);
         }
