@@ -1,5 +1,5 @@
-//! Views of scripted profiles of runs with a budget. The numbers of [`paper`] are computed on paper;
-//! those of [`drawn`] by numpy, with the program in docs/sampling.md.
+//! Tests views of scripted profiles of runs with a budget. The numbers of [`paper`] are computed on
+//! paper; those of [`drawn`] are computed by numpy, with the program in docs/sampling.md.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn golden(scratch: &Scratch) -> Golden {
         .scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// One tick is 1 ns. Two threads:
+/// Returns a profile of two threads; one tick is 1 ns.
 ///
 /// ```text
 ///  main    matmul   two calls of period 1: 1,000 and 800 ns; then three of period 4: 10, 14, 12 ns.
@@ -59,7 +59,7 @@ pub fn paper() -> ProfileScript {
     script
 }
 
-/// The profile above with calls of which nothing is known but their number.
+/// Returns the profile of [`paper`] with seven more calls that were only counted.
 pub fn with_counts_only() -> ProfileScript {
     let mut script = paper();
     let process = &mut script.processes[0];
@@ -90,12 +90,12 @@ fn close(value: &Value, expected: f64) {
     assert!((value - expected).abs() < 1e-3 * expected.abs().max(1.0), "{value} is not {expected}");
 }
 
-/// As [`paper`], with so many drawn calls that there are intervals:
+/// Returns a profile like [`paper`], with so many sampled calls that there are intervals:
 ///
 /// ```text
 ///  matmul   1,000 and 800 ns of period 1; then 1,334 times 10, 14 and 12 ns, of period 4 and with three
 ///           calls that are only counted before each. 16,010 calls.
-///           faults are read in the first two and in every other drawn call: 5, 1; then 2 and 4 in turns
+///           faults are read in the first two and in every other sampled call: 5, 1; then 2 and 4 in turns
 ///  softmax  three calls of period 1: 100, 200, 300 ns: exact
 /// ```
 fn often() -> ProfileScript {
@@ -146,7 +146,7 @@ fn the_numbers_equal_those_on_paper() {
     close(&matmul["mean_ns"]["high"], (total + half) / 16_010.0);
     let timed = (&matmul["timed_calls"], &matmul["counted_calls"]);
     assert_eq!(timed, (&json!(4_004), &json!(2_003)));
-    // The weights are 1, 1, and 4 for each drawn call.
+    // The weights are 1, 1, and 4 for each sampled call.
     close(&matmul["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
     close(&rows[0]["p50_ns"], 12.0);
     close(&rows[0]["p99_ns"], 14.0);
@@ -155,7 +155,7 @@ fn the_numbers_equal_those_on_paper() {
     close(&faults["total"], 6.0 + 16_008.0 * mean);
     assert_eq!(faults["calls"], 16_010);
     assert_eq!(faults["sampled"]["counted_calls"], 2_003);
-    // s² is 1, of 2,001 calls with 2 or 4 that stand for 16,008.
+    // s² is 1, of 2,001 calls with 2 or 4 faults that represent 16,008 calls.
     let half = 1.961 * 16_008.0 * (0.875 / 2_001f64).sqrt();
     let high = faults["sampled"]["total"]["high"].as_f64().unwrap();
     assert!((high - 6.0 - 16_008.0 * mean - half).abs() < 2.0, "{high}");
@@ -175,7 +175,7 @@ fn the_numbers_equal_those_on_paper() {
     assert_eq!(report["profile"]["budget"], 0.02);
 }
 
-/// Three drawn calls say nothing about seven others. The views agree.
+/// From three sampled calls, the report does not estimate the seven others. The views agree.
 #[test]
 fn few_drawn_calls_are_only_counted() {
     let (scratch, dir) = paper().written();
@@ -202,7 +202,7 @@ fn few_drawn_calls_are_only_counted() {
     assert_eq!(matmul["all"]["variables"][0]["max"], 1_000.0);
 }
 
-/// What was only counted is missing, and never 0.
+/// Values of calls that were only counted are missing, and never 0.
 #[test]
 fn a_thread_without_timed_calls() {
     let (scratch, dir) = with_counts_only().written();
@@ -212,7 +212,7 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&softmax["op"], &softmax["calls"]), (&json!("softmax"), &json!(10)));
     assert_eq!((&softmax["total_ns"], &softmax["mean_ns"]), (&Value::Null, &Value::Null));
     assert_eq!(softmax["sampled"]["timed_calls"], 3);
-    // It was read in three calls, which say nothing about the seven others.
+    // The counter was read in three calls. The seven others are not estimated from them.
     assert_eq!(softmax["counters"][0]["total"], Value::Null);
     assert_eq!(report["total"]["duration_ns"], Value::Null);
     assert_eq!((&report["total"]["calls"], &report["total"]["threads"]), (&json!(22), &json!(2)));
@@ -222,7 +222,7 @@ fn a_thread_without_timed_calls() {
     assert_eq!((&worker["min_ns"], &worker["p99_ns"]), (&Value::Null, &Value::Null));
 }
 
-/// Statistics of an op as if each drawn call were there four times.
+/// The statistics of an op count each sampled call four times.
 #[test]
 fn weighted_statistics_on_paper() {
     let (scratch, dir) = often().written();
@@ -236,10 +236,11 @@ fn weighted_statistics_on_paper() {
     let duration = &all["variables"][0];
     close(&duration["effective_calls"], 16_010f64.powi(2) / (2.0 + 16.0 * 4_002.0));
     close(&duration["mean"], 193_896.0 / 16_010.0);
-    // The first 8,005: 10 ns 5,336 times, 12 ns 2,669 times. The rest: 12, 14, 800 and 1,000.
+    // The first 8,005 calls are 10 ns 5,336 times and 12 ns 2,669 times. The others are 12, 14, 800
+    // and 1,000 ns.
     close(&duration["bucket_means"][0], (53_360.0 + 32_028.0) / 8_005.0);
     close(&duration["bucket_means"][1], (32_004.0 + 74_704.0 + 1_800.0) / 8_005.0);
-    // Faults 5, 1 with weight 1, 2 and 4 with weight 8.
+    // The faults are 5 and 1 with weight 1, and 2 and 4 with weight 8.
     let faults = &all["variables"][1];
     assert_eq!(faults["calls"], 2_003);
     close(&faults["mean"], (6.0 + 16_008.0 * 6_002.0 / 2_001.0) / 16_010.0);
@@ -247,7 +248,7 @@ fn weighted_statistics_on_paper() {
     close(&all["pairs"][0]["effective_calls"], weights);
 }
 
-/// Numbers that no run has are shown, and none of them ends a view.
+/// Numbers that no run can have are shown, and none of them ends a view.
 #[test]
 fn forged_numbers() {
     let mut script = ProfileScript::monotonic();
@@ -289,7 +290,8 @@ fn forged_numbers() {
     }
 }
 
-/// How many of the calls that were only counted began in the first milliseconds is not known.
+/// It is not known how many of the calls that were only counted began in the first milliseconds, so
+/// those cannot be left out.
 #[test]
 fn first_milliseconds_cannot_be_left_out() {
     let mut script = ProfileScript::monotonic();
@@ -304,7 +306,7 @@ fn first_milliseconds_cannot_be_left_out() {
     assert!(output.stderr.contains("do not say when they began"), "{}", output.stderr);
 }
 
-/// A run that only counted.
+/// With budget 0, a run only counts.
 #[test]
 fn budget_0() {
     let mut script = ProfileScript::monotonic();
@@ -332,8 +334,8 @@ fn budget_0() {
     }
 }
 
-/// Runs and ops of a virtual machine: a run of period 1 with two ops, and a run of which one op was
-/// timed.
+/// Tests runs and ops of a virtual machine: a run of period 1 with two ops, and a run of which one
+/// op was timed.
 #[test]
 fn ops_of_machines() {
     let mut script = ProfileScript::monotonic();
@@ -369,7 +371,8 @@ fn ops_of_machines() {
     golden.check("machine-ops-json", 0, &["ops", dir, "--format", "json"]);
     let report = golden.json(&["report", dir, "--format", "json"]);
     let rows = report["rows"].as_array().unwrap();
-    // Two of period 1, and one of period 2 that says nothing about the fourth.
+    // `matmul` has two calls of period 1, and one of period 2, from which the fourth call is not
+    // estimated.
     let matmul = rows.iter().find(|row| row["op"] == "matmul").unwrap();
     assert_eq!((&matmul["calls"], &matmul["total_ns"]), (&json!(4), &Value::Null));
     assert_eq!((&matmul["self_ns"], &matmul["share"]), (&Value::Null, &Value::Null));
@@ -379,8 +382,9 @@ fn ops_of_machines() {
     assert_eq!(report["threads"][0]["dispatch_ns"], Value::Null);
 }
 
-/// Two processes with two threads; ops whose calls are constant, alternating, heavy-tailed, slow at
-/// first, and few. Drawn with a period that depends on the op and changes.
+/// Returns a profile of two processes with two threads each. The calls of its ops are constant,
+/// alternating, heavy-tailed, slow at first, and few. They are sampled with a period that depends
+/// on the op and changes.
 pub fn drawn() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.budget(0.05);
@@ -405,7 +409,8 @@ pub fn drawn() -> ProfileScript {
                         _ => 300 + spread / 10_000,
                     };
                     clock += duration + 100;
-                    // From the 17th call on: periods from 3 to 40, two stages for counters.
+                    // From the 17th call on, the periods are from 3 to 40, and counters are read in
+                    // half of the sampled calls.
                     let period = if call < 16 { 1 } else { 3 + (export + 1) * (call / 200 % 7) };
                     if !random.odd(period) {
                         skipped += 1;
@@ -428,8 +433,8 @@ pub fn drawn() -> ProfileScript {
     script
 }
 
-/// What the program in docs/sampling.md prints for each op: total, low and high; 50th and 99th
-/// percentile.
+/// Returns what the program in docs/sampling.md prints for each op: total, low and high; 50th and
+/// 99th percentile.
 fn by_hand(python: &Path, scratch: &Scratch, arguments: &[&str]) -> BTreeMap<String, [f64; 5]> {
     let page = std::fs::read_to_string(root().join("docs/sampling.md")).unwrap();
     let code = page.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
@@ -477,7 +482,7 @@ fn numpy_computes_the_report_from_an_export() {
                     Some((i, _)) => &row["counters"][i]["sampled"]["total"],
                 };
                 for (key, expected) in ["value", "low", "high"].into_iter().zip(expected) {
-                    // numpy's NaN is what is not known.
+                    // numpy prints NaN for a value that is not known.
                     let value = estimate[key].as_f64().unwrap_or(f64::NAN);
                     let same = (value - expected).abs() <= 1e-9 * expected.abs()
                         || value.is_nan() && expected.is_nan();

@@ -1,4 +1,5 @@
-//! Timelines of runs with a budget: slices have weights, and viewers say that they are a sample.
+//! Tests timelines of runs with a budget. Slices have weights, and viewers say that the slices are
+//! a sample.
 
 use std::path::Path;
 use std::process::Command;
@@ -30,7 +31,8 @@ fn slices_have_weights_and_the_process_says_that_it_is_a_sample() {
     let trace: Value = serde_json::from_slice(&std::fs::read(trace).unwrap()).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices: Vec<&Value> = events.iter().filter(|event| event["ph"] == "X").collect();
-    // One for each timed call, and no dispatches: a sample does not have all of their workgroups.
+    // There is one slice for each timed call. There are no dispatches, because a sample does not
+    // have all of their workgroups.
     assert_eq!(slices.len(), 8);
     let of = |key: &str| -> Vec<Value> {
         let matmul = slices.iter().filter(|slice| slice["name"] == "matmul");

@@ -1,6 +1,6 @@
-//! Programs that are built with a sanitizer start and are recorded. The sanitizer reports the same
-//! as without us, and nothing about our code. Programs that cannot run with our library run without
-//! it, which is a named loss.
+//! Tests programs that are built with a sanitizer. They start and are recorded. The sanitizer
+//! reports the same as without Counterpoint, and nothing about our code. Programs that cannot run
+//! with our library run without it, which is a named loss.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ struct Build {
     compiler: &'static str,
     flags: &'static [&'static str],
     finds: &'static [(&'static str, &'static str, i32)],
-    /// Whether the library that is called must be built with the sanitizer, too.
+    /// Whether the library that the program calls must be built with the sanitizer, too.
     whole: bool,
 }
 
@@ -24,7 +24,7 @@ const ADDRESS: &[(&str, &str, i32)] = &[
     ("overflow", "heap-buffer-overflow", 1),
     ("leak", "77 byte(s) leaked in 1 allocation(s)", LEAK),
 ];
-/// AddressSanitizer's status for everything; LeakSanitizer's own status is 23.
+/// AddressSanitizer's status for all its findings. LeakSanitizer by itself has the status 23.
 const LEAK: i32 = 1;
 
 const BUILDS: &[Build] = &[
@@ -109,7 +109,7 @@ fn directory() -> &'static testkit::Scratch {
     DIRECTORY.get_or_init(|| testkit::Scratch::new().until_exit())
 }
 
-/// Compiles `from`. The error says why it does not work.
+/// Compiles `from`. The error says why that is not possible here.
 fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> {
     let letters = |text: &str| text.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
     let to = directory().join(&letters(&format!("{}-{from}{}", build.name, more.concat())));
@@ -136,8 +136,8 @@ fn compile(build: &Build, from: &str, more: &[&str]) -> Result<PathBuf, String> 
     }
 }
 
-/// The program of this build and its library, if the compiler and the runtime exist here, and the
-/// program runs at all.
+/// Returns the program of this build and its library, if the compiler and the runtime exist here,
+/// and the program runs at all.
 fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     let test = format!("sanitizers, {}", build.name);
     let library = match build.whole {
@@ -159,8 +159,8 @@ fn built(build: &Build, from: &str) -> Option<(PathBuf, PathBuf)> {
     }
 }
 
-/// Calls, threads, children and what they exec: output and end are as without us, nothing is
-/// reported, and everything is recorded.
+/// Runs calls, threads, children and the programs that they become. Output and end are as without
+/// Counterpoint, no fault is reported, and everything is recorded.
 #[test]
 fn sanitized_hosts_are_recorded() {
     let Some(program) = counterpoint("sanitizers") else { return };
@@ -193,7 +193,7 @@ fn sanitized_hosts_are_recorded() {
     }
 }
 
-/// A sanitizer still finds what it must find, and reports nothing about our code.
+/// A sanitizer still finds the fault that it must find, and reports nothing about our code.
 #[test]
 fn sanitizers_still_find_their_faults() {
     let Some(program) = counterpoint("sanitizers find") else { return };
@@ -225,9 +225,9 @@ fn sanitizers_still_find_their_faults() {
     }
 }
 
-/// A program that answers AddressSanitizer's question itself cannot be told that our library may
-/// come first: it runs without us, and this is counted. With a static runtime, the question does
-/// not arise.
+/// A program may define AddressSanitizer's options itself. Counterpoint then cannot set the option
+/// that allows our library to come first, so the program runs without our library, and this is
+/// counted. With a static runtime, that option is not needed.
 #[test]
 fn a_program_with_its_own_options_runs_without_us() {
     let Some(program) = counterpoint("sanitizers, options") else { return };
@@ -263,7 +263,7 @@ fn a_program_with_its_own_options_runs_without_us() {
     }
 }
 
-/// Under valgrind's tools and under gdb.
+/// Runs programs under valgrind's tools and under gdb.
 #[test]
 fn under_valgrind_and_gdb() {
     let Some(program) = counterpoint("valgrind") else { return };

@@ -1,4 +1,4 @@
-//! docs/schema.md describes every field of every JSON document.
+//! Tests that docs/schema.md describes every field of every JSON document.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -27,7 +27,7 @@ fn keys(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Everything between backticks, word by word.
+/// Returns the words between backticks.
 fn words(page: &str) -> BTreeSet<&str> {
     let code = page.split('`').skip(1).step_by(2);
     code.flat_map(|code| code.split([' ', ',', '\n', '"', '{', '}', ':'])).collect()

@@ -1,5 +1,5 @@
-//! A seccomp filter forbids `perf_event_open`: everything is timed, what is missing is named, and
-//! `run` and `doctor` say what forbids it.
+//! Tests a seccomp filter that forbids `perf_event_open`. All calls are timed, missing counters are
+//! named, and `run` and `doctor` name the filter.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -13,14 +13,14 @@ use serde_json::Value;
 
 const EVENTS: &str = "page-faults:u,task-clock:u";
 
-/// Error numbers that filters return, and what the message says about each.
+/// The error numbers that filters return, with their names and what the message says about each.
 const NUMBERS: [(i32, &str, &str); 2] =
     [(libc::EPERM, "EPERM", "forbids"), (libc::ENOSYS, "ENOSYS", "hides")];
 
-/// What `without_perf` does for these numbers: it ends the thread or the process, or raises SIGSYS.
+/// The numbers for which `without_perf` ends the thread or the process, or raises SIGSYS.
 const KILLERS: [i32; 3] = [-2, -3, -4];
 
-/// Runs `command` such that perf_event_open fails with `number`.
+/// Returns a command that runs `command` such that perf_event_open fails with `number`.
 fn without_perf(number: i32, command: &Command) -> Command {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     let program = PROGRAM.get_or_init(|| Programs::get().other("without_perf"));
@@ -36,7 +36,7 @@ fn host(mode: &str) -> Command {
     command
 }
 
-/// The built program, if filters work here.
+/// Returns the built program, if filters work here.
 fn program(test: &str) -> Option<PathBuf> {
     let program = counterpoint(test)?;
     let tried = without_perf(libc::EPERM, &Command::new("true")).status().unwrap();
@@ -52,8 +52,8 @@ fn err(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Only the program has the filter, which `run` cannot know. Counters are missing, and that is
-/// named.
+/// Only the program has the filter, which `run` cannot know. The counters are missing, and a loss
+/// says so.
 #[test]
 fn only_the_program_is_filtered() {
     let Some(run) = program("seccomp program") else { return };
@@ -77,8 +77,8 @@ fn only_the_program_is_filtered() {
     }
 }
 
-/// The program installs a filter after its first calls: open counters continue, and those of later
-/// threads and of a forked child are missing.
+/// The program installs a filter after its first calls. Counters that are open continue, and those
+/// of later threads and of a forked child are missing.
 #[test]
 fn the_program_filters_itself() {
     let Some(run) = program("seccomp later") else { return };
@@ -99,8 +99,8 @@ fn the_program_filters_itself() {
     }
 }
 
-/// `run` itself has the filter, as in a container: named counters are refused before anything
-/// starts, and the default is timing, with a note.
+/// `run` itself has the filter, as in a container. Requested counters are refused before anything
+/// starts. Without requested counters, calls are timed, and a note says why.
 #[test]
 fn run_is_filtered_too() {
     let Some(program) = program("seccomp run") else { return };
@@ -185,8 +185,8 @@ fn doctor_says_what_forbids_counting() {
     assert_eq!(seccomp["state"], "a filter is active and lets perf_event_open pass");
 }
 
-/// A filter that kills callers of perf_event_open: every command detects this with a child process
-/// and reports it.
+/// The filter kills processes that call perf_event_open. Every command detects this with a child
+/// process and reports it.
 #[test]
 fn a_filter_that_kills_is_survived() {
     let Some(program) = program("seccomp kills") else { return };
@@ -240,7 +240,7 @@ fn a_filter_that_kills_is_survived() {
     }
 }
 
-/// A program that does call perf_event_open.
+/// Runs a program that does call perf_event_open.
 fn counter_of_its_own(number: i32) -> Output {
     let call = format!(
         "import ctypes; ctypes.CDLL(None).syscall({}, 0, 0, -1, -1, 0)",

@@ -1,4 +1,5 @@
-//! `session prepare` and `session finish`: profiles that a program starts and ends itself.
+//! Tests `session prepare` and `session finish`, with which a program starts and ends its own
+//! profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use testkit::make::pool_path;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// The program next to a file with the library's name. Preparing does not load the library.
+/// Copies the program next to a file with the library's name. Preparing does not load the library.
 fn program(scratch: &Scratch) -> PathBuf {
     let (bin, lib) = (scratch.join("bin"), scratch.join("lib"));
     std::fs::create_dir(&bin).unwrap();
@@ -104,7 +105,7 @@ fn a_missing_counter_fails_or_is_left_out_with_a_warning() {
     json_of(&run(&program, &["finish", place]), 0);
 }
 
-/// A recording of the test's own process, which is alive.
+/// Writes a recording of the test's own process, which is alive.
 fn recorded(scratch: &Scratch) -> PathBuf {
     let me = ProcessId::current().unwrap();
     let mut script = ProfileScript::monotonic();
@@ -144,7 +145,8 @@ fn only_sessions_are_finished() {
     assert!(String::from_utf8_lossy(&out.stderr).contains("it was not recorded by a session"));
 }
 
-/// A test that collects nothing leaves nothing in /dev/shm.
+/// The pool of a test that collects no recording is removed from /dev/shm with the test's
+/// directory.
 #[test]
 fn a_tests_pool_is_removed_with_its_directory() {
     let scratch = Scratch::new();

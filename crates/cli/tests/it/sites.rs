@@ -1,5 +1,5 @@
-//! Dispatches of stock IREE by site, and calls inside of each other, compared with sums over
-//! `counterpoint export` and with the counts that IREE's own profiler made.
+//! Tests dispatches of stock IREE by site, and calls inside of each other. They are compared with
+//! sums over `counterpoint export` and with the counts that IREE's own profiler made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -29,7 +29,7 @@ fn shown(recorded: &Recorded, options: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// One row per call, by column name.
+/// Returns the exported rows, one per call, by column name.
 fn calls(recorded: &Recorded) -> Vec<BTreeMap<String, String>> {
     let mut export = Command::new(PROGRAM);
     export.arg("export").arg(recorded.path()).args(["--format", "csv"]);
@@ -68,7 +68,7 @@ fn the_sites_of_a_transformer_block() {
         assert_eq!(sites[op.as_str()], *dispatches, "{op}");
     }
 
-    // The same from single calls.
+    // The same numbers are computed from single calls.
     let mut found: BTreeMap<u64, (String, u64, u64, BTreeMap<u64, u64>)> = BTreeMap::new();
     let mut threads = BTreeSet::new();
     for call in calls(&recorded) {
@@ -106,7 +106,7 @@ fn the_sites_of_a_transformer_block() {
         let gaps = runs - u64::from(at == 0);
         assert!(near(value("gap_ns"), gap * ns / gaps as f64), "{row} {gap}");
     }
-    // What all workgroups of a function take is the same number in the table by op.
+    // The time of all workgroups of a function is the same in the table by op.
     let by_op = shown(&recorded, &["--raw"]);
     for op in by_op["rows"].as_array().unwrap() {
         let of_op = rows.iter().filter(|row| row["op"] == op["op"]);

@@ -1,6 +1,6 @@
-//! How much of a program's stack recording takes: at most 1 KiB, in a thread's first call and later, on
-//! stacks that programs make for `makecontext` and signal handlers; and threads with the smallest
-//! stacks live (`tests/programs/small_stacks.h`).
+//! Tests how much of a program's stack recording takes. It takes at most 1 KiB, in a thread's first
+//! call and later, on stacks that programs make for `makecontext`, and in signal handlers. Threads
+//! with the smallest stacks survive (`tests/programs/small_stacks.h`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::support::{Programs, Recorded, counterpoint, plain};
 use crate::torch_ops;
 
-/// Bytes that each kind of stack may lose to us. `cargo xtask tidy --built` holds every entry of the
-/// release against the same number.
+/// The bytes of each kind of stack that recording may take. `cargo xtask tidy --built` compares
+/// every entry point of the release with the same number.
 const MOST: u64 = 1024;
 
 fn used(output: &std::process::Output, what: &str) -> BTreeMap<String, u64> {
@@ -116,7 +116,8 @@ fn ops_of_pytorch() {
     compare("torch", &make, options);
 }
 
-/// A program of clang whose loops run on threads of 16 KiB, and on stacks below which its own data lies.
+/// Runs a program of clang whose loops run on threads with stacks of 16 KiB, and on stacks below
+/// which the program's own data lies.
 #[test]
 fn loops_of_clang_on_small_stacks() {
     let test = "stacks::loops_of_clang";
@@ -137,7 +138,8 @@ fn loops_of_clang_on_small_stacks() {
     done(Command::new(&program).args(["loops", "instrument", "-o"]).arg(&counted).arg(&text));
     let again = ["-O1", "-Xclang", "-disable-llvm-passes", "-lpthread", "-o"];
     done(Command::new(&clang).args(again).arg(&host).arg(&counted));
-    // sum(n) is n (n - 1) / 2. Ten threads add 0 + 1 + 3 + … + 45 = 165, in 1 + 2 + … + 10 iterations.
+    // sum(n) is n (n - 1) / 2. Ten threads add 0 + 1 + 3 + … + 45 = 165, in 1 + 2 + … + 10
+    // iterations.
     let cases = [
         ("after", "2000", "33000\n", 2000, 11_000),
         ("together", "200", "3300\n", 200, 1100),
@@ -168,7 +170,7 @@ fn loops_of_clang_on_small_stacks() {
     }
 }
 
-/// Hits of the function `sum`, hits of its loop, and the loop's iterations.
+/// Returns the hits of the function `sum`, the hits of its loop, and the loop's iterations.
 fn of_sum(recorded: &Recorded) -> [u64; 3] {
     let mut report = Command::new(&recorded.program);
     report.args(["loops", "report", "--format", "json"]).arg(recorded.path());

@@ -1,4 +1,4 @@
-//! `stats` on scripted profiles. The golden files contain the layout; the numbers in them are
+//! Tests `stats` on scripted profiles. The golden files contain the layout; the numbers in them are
 //! computed on paper here, and compared with numpy and scipy in `stats_oracle.rs`.
 
 use std::path::Path;
@@ -13,8 +13,9 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(program, root).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// One tick is 1 ns. The duration is 1,000 times the number of the call. Faults decrease while
-/// durations increase. The clock equals the duration, but was not read in the last call.
+/// Returns a profile; one tick is 1 ns. The duration is 1,000 times the number of the call. Faults
+/// decrease while durations increase. The clock equals the duration, but was not read in the last
+/// call.
 ///
 /// ```text
 ///  main    matmul  1 … 6 µs    faults 60, 50 … 10    clock 1,000 … 6,000   cpu 1

@@ -1,5 +1,5 @@
-//! Compares `stats` with numpy and scipy, on the rows that `export` writes: random and adversarial
-//! profiles, if the test environment has Python with both.
+//! Compares `stats` with numpy and scipy, on the rows that `export` writes for random and
+//! adversarial profiles, if the test environment has Python with both.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,8 +12,8 @@ const ORACLE: &str = include_str!("stats_oracle.py");
 /// A call's duration, and its counters if they were read.
 type Row = (u64, Option<[u64; 3]>);
 
-/// Calls of three ops, alternating between two threads. Counters 0 and 1 are one group, which is
-/// multiplexed in every seventh call.
+/// Returns a profile of calls of three ops, alternating between two threads. Counters 0 and 1 are
+/// one group, which is multiplexed in every seventh call.
 fn profile(rows: &[Row]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     for (name, group) in [("a", 0), ("b", 0), ("c", 1)] {

@@ -1,5 +1,5 @@
-//! Stock IREE: the wheels from pip, modules compiled for a fixed target CPU, and counts that IREE's
-//! own profiler made (`fixtures/iree/expected.json`).
+//! Tests stock IREE: the wheels from pip, modules compiled for a fixed target CPU, and counts that
+//! IREE's own profiler made (`fixtures/iree/expected.json`).
 
 use std::process::Command;
 
@@ -18,8 +18,8 @@ fn run_module(iree: &Iree, fixture: &str, system: bool, device: &str, seen: &Exp
     command
 }
 
-/// Every fixture, on every device, in both kinds of executables: the calls and dispatches of each
-/// export, the program's output and status, and no loss.
+/// Checks every fixture, on every device, in both kinds of executables: the calls and dispatches of
+/// each export, the program's output and status, and that there is no loss.
 #[test]
 fn every_call_of_every_export_is_counted() {
     let Some((program, iree)) = setup("counts") else { return };
@@ -46,7 +46,7 @@ fn every_call_of_every_export_is_counted() {
     }
 }
 
-/// The tool with Tracy in it, and the benchmark tool, which runs the module many times.
+/// Records the tool with Tracy in it, and the benchmark tool, which runs the module many times.
 #[test]
 fn other_tools_of_the_wheel() {
     let Some((program, iree)) = setup("tools") else { return };
@@ -68,8 +68,9 @@ fn other_tools_of_the_wheel() {
     }
 }
 
-/// Twenty load and unload cycles of two modules in one Python process, on both devices: counted
-/// exactly, with the same results as without the profiler, and with metadata that does not grow.
+/// One Python process loads and unloads two modules twenty times, on both devices. Calls are
+/// counted exactly, the results are the same as without the profiler, and the metadata does not
+/// grow.
 #[test]
 fn python_loads_and_unloads() {
     let Some((program, iree)) = setup("python") else { return };
@@ -91,8 +92,7 @@ fn python_loads_and_unloads() {
     }
 }
 
-/// A Python process that never loads a module has no part in the profile, and no file is created
-/// for it.
+/// A Python process that never loads a module is not in the profile, and no file is created for it.
 #[test]
 fn a_process_without_executables_leaves_no_trace() {
     let Some((program, iree)) = setup("bystander") else { return };
@@ -103,9 +103,9 @@ fn a_process_without_executables_leaves_no_trace() {
     assert!(recorded.profile().processes.is_empty());
 }
 
-/// A tracepoint of system calls counts our own reading in every call, one per group of counters,
-/// because matrix products make no system calls. This is reported before the run and in the
-/// profile, and both remedies that are named work.
+/// A tracepoint of system calls counts Counterpoint's own reading in every call, once per group of
+/// counters, because matrix products make no system calls. This is reported before the run and in
+/// the profile, and both suggested remedies work.
 #[test]
 fn own_readings_are_reported() {
     let Some((program, iree)) = setup("own-readings") else { return };

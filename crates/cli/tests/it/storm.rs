@@ -1,4 +1,5 @@
-//! Forks in a signal handler at random moments; the children return into the interrupted code.
+//! Tests forks in a signal handler at random moments. The children return into the interrupted
+//! code.
 
 use std::process::Command;
 

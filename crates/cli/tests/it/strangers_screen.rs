@@ -1,6 +1,6 @@
-//! What a stranger's screen must never show (docs/account.md), over every view of random profiles and
-//! of recorded ones: a negative or missing time where calls were timed, a mean outside of minimum and
-//! maximum, parts above their whole, and 0 for what was not measured.
+//! Checks that no view of random and recorded profiles shows what a stranger must never see
+//! (docs/account.md): a negative or missing time where calls were timed, a mean outside of minimum
+//! and maximum, parts above their whole, and 0 for a value that was not measured.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use testkit::{ProfileScript, Random, Scratch};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 
-/// A view of a profile, and all that it must not show.
+/// A view of a profile, and the checks of it.
 struct Screen<'a> {
     what: String,
     document: &'a Value,
@@ -25,8 +25,8 @@ impl Screen<'_> {
         panic!("{}: {what}: {row}", self.what)
     }
 
-    /// No time, count or share is negative, except for the lower ends of intervals. Ends of intervals
-    /// are around their value.
+    /// Checks that no time, count or share is negative, except for the lower ends of intervals, and
+    /// that the ends of an interval are around its value.
     fn no_negative(&self, value: &Value, name: &str) {
         match value {
             Value::Object(members) => {
@@ -53,7 +53,7 @@ impl Screen<'_> {
         }
     }
 
-    /// These members of a row are in this order; those that are null are left out.
+    /// Checks that these members of a row are in this order. Members that are null are left out.
     fn in_order(&self, row: &Value, names: &[&str]) {
         let values: Vec<f64> = names.iter().filter_map(|name| row[*name].as_f64()).collect();
         if !values.windows(2).all(|pair| at_most(pair[0], pair[1])) {
@@ -61,7 +61,7 @@ impl Screen<'_> {
         }
     }
 
-    /// What holds of each row of `report`.
+    /// Checks each row of `report`.
     fn row(&self, row: &Value) {
         self.in_order(row, &["min_ns", "p50_ns", "p99_ns", "max_ns"]);
         self.in_order(row, &["self_ns", "total_ns"]);
@@ -71,7 +71,7 @@ impl Screen<'_> {
             self.in_order(row, &["min_ns", "mean_ns", "max_ns"]);
         }
         let timed = sampled.map_or(row["calls"].as_u64(), |s| s["timed_calls"].as_u64());
-        // By CPU, and of few drawn calls, quantiles of a sample are not known.
+        // Quantiles of a sample are not known by CPU, and not known if too few calls were sampled.
         let by_cpu = sampled.is_some_and(|sampled| sampled["calls"].is_null());
         let few = sampled.is_some_and(|sampled| sampled["effective_calls"].is_null());
         let no_quantiles = by_cpu || few;
@@ -110,8 +110,8 @@ impl Screen<'_> {
         {
             self.fail("more time in calls than threads lived", &self.document["total"]);
         }
-        // What recording calls took is a part of the threads' processor time, which does not contain
-        // what it took to attach and to flush.
+        // The time of recording calls is a part of the threads' processor time. That part does not
+        // contain the time to attach and to flush.
         self.in_order(&self.document["probe"], &["probes_ns", "cpu_ns"]);
     }
 
@@ -128,7 +128,7 @@ impl Screen<'_> {
                         "{}: {variable}",
                         self.what
                     );
-                    // Few drawn calls have no mean.
+                    // If too few calls were sampled, there is no mean.
                     let sampled = !self.document["profile"]["budget"].is_null();
                     let without = variable["mean"].is_null();
                     if without != (variable["calls"] == 0) && !(sampled && without) {
@@ -150,7 +150,7 @@ impl Screen<'_> {
     }
 }
 
-/// Looks at every view of a profile. A view may have nothing to show, but it must not fail.
+/// Checks every view of a profile. A view may have nothing to show, but it must not fail.
 pub fn look_at(dir: &Path, name: &str) {
     let mut views: Vec<Vec<&str>> = Vec::new();
     for by in ["op", "thread", "cpu", "process", "kind", "device", "stream"] {

@@ -1,5 +1,5 @@
-//! The licences of what others have written and a release is linked with: the file that lies in `dist` has
-//! every crate that Cargo links, and a text for each.
+//! Tests the licences of other people's code that is linked into a release. The file in `dist`
+//! lists every crate that Cargo links, and has a text for each.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,8 +7,9 @@ use std::process::Command;
 
 use crate::support::counterpoint;
 
-/// The crates of others that `cargo tree` shows for a package: `name version`. Paths stand behind those of
-/// this workspace, and procedural macros only run while building.
+/// Returns the crates of others that `cargo tree` shows for a package, as `name version`. Lines
+/// with a path are crates of this workspace, and procedural macros only run while building. Both
+/// are left out.
 fn linked(manifest: &str, package: &str) -> BTreeSet<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let tree = Command::new(env!("CARGO"))
@@ -61,7 +62,8 @@ fn every_crate_that_is_linked_has_its_licence_in_the_release() {
     let mut with_text = BTreeSet::new();
     for part in parts {
         let (names, licence) = part.trim_start().split_once("\n\n").unwrap();
-        // A file may only name the licences whose texts are in others.
+        // A part without a text only names licences. The texts of those licences are in other
+        // parts.
         if licence.len() > 200 {
             with_text.extend(names.split(", ").map(str::to_owned));
         }

@@ -1,4 +1,4 @@
-//! Ops of PyTorch in runs with a budget, with a host that plays PyTorch
+//! Tests ops of PyTorch in runs with a budget, with a host that plays PyTorch
 //! (`tests/programs/torch_ops_host.c`).
 
 use std::collections::BTreeMap;
@@ -76,7 +76,7 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         };
         let [empty] = &of(Role::Op, "AddBackward0")[..] else { panic!("{what}") };
         assert!(empty.len() < TIMES, "{what}: all {} are timed", empty.len());
-        // A region and its tasks are recorded when their op is, with the op's probability.
+        // A region and its tasks are recorded if their op is, with the op's probability.
         let periods = |calls: &[Drawn]| calls.iter().map(|drawn| drawn.period).collect::<Vec<_>>();
         let [ops] = &of(Role::Op, "aten::parallel")[..] else { panic!("{what}") };
         let regions = of(Role::Region, "aten::parallel");
@@ -85,7 +85,7 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         for follows in regions.iter().chain(&tasks) {
             assert_eq!(periods(follows), periods(ops), "{what}");
         }
-        // The forward op is known even if it was only counted. Counts are those of the program.
+        // The forward op is known even if it was only counted. The counts are those of the program.
         let view = Command::new(&recorded.program)
             .args(["ops", "--format", "json"])
             .arg(recorded.path())

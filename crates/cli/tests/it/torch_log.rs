@@ -1,5 +1,6 @@
-//! Recordings of PyTorch's profiler, without PyTorch: `tests/programs/log_host.c` hands them over as its
-//! shim does. Expected values are those of the program's `step`, worked out on paper.
+//! Tests recordings of PyTorch's profiler, without PyTorch: `tests/programs/log_host.c` hands them
+//! over as PyTorch's shim does. The expected values are those of the program's `step`, computed on
+//! paper.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -9,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// A step takes 100 µs, of which ops take 20 µs forward (12 of them in the outer op) and 5 µs backward.
+/// The self time of a step. A step takes 100 µs, of which ops take 20 µs forward (12 of them in the
+/// outer op) and 5 µs backward.
 const STEP_SELF_NS: u64 = 75_000;
 
 fn record(test: &str, mode: &str) -> Option<Recorded> {
@@ -19,7 +21,7 @@ fn record(test: &str, mode: &str) -> Option<Recorded> {
 }
 
 impl Recorded {
-    /// The events of the profile, exported.
+    /// Exports the profile, and returns the trace's events.
     fn exported(&self) -> Vec<Value> {
         let path = self.directory.join("exported.json");
         let mut export = Command::new(counterpoint("exported").expect("it has recorded"));
@@ -79,11 +81,12 @@ fn two_recordings_are_one_timeline() {
         );
         assert_eq!((&linear["dur"], &linear["cat"]), (&json!(20.0), &json!("cpu_op")));
     }
-    // Inside of each step, at the same distances as the program said.
+    // The moments are inside of each step, at the distances that the program gave.
     let at = |e: &Value| (e["ts"].as_f64().unwrap() * 1e3).round() as i64;
     let [steps, moments] = [("X", "step \"1\"\\é"), ("i", "[memory]")]
         .map(|(phase, name)| named(&events, phase, name).into_iter().map(at).collect::<Vec<_>>());
-    // Times are those of the profile's clock, and a float of them is exact to half a nanosecond.
+    // Times are those of the profile's clock. In the trace they are floats, which are exact to half
+    // a nanosecond.
     let near = |(step, moment): (&i64, &i64)| (moment - step - 31_000).abs() <= 5;
     assert!(moments.len() == 2 && steps.iter().zip(&moments).all(near), "{steps:?} {moments:?}");
     assert_eq!(named(&events, "i", "[memory]")[0]["args"], json!({"Bytes": -64}));
@@ -147,7 +150,8 @@ fn ops_are_added_up_by_module_and_by_shape() {
         ]
     );
 
-    // These shapes are of no op whose operations are known. What is made of times has values.
+    // For these shapes, the number of operations is not known. The metric of calls and times has a
+    // value.
     let metrics =
         ["--metric", "rate = flops / duration in G/s", "--metric", "often = calls / duration"];
     let report =
@@ -193,8 +197,8 @@ fn a_recording_without_an_end_is_counted() {
             "{mode}: {}",
             recorded.stderr()
         );
-        // What was handed over is less than is collected before it is written, so nothing has arrived
-        // but that there was a recording.
+        // The recording is smaller than the buffer from which it is written. So the profile only
+        // contains that there was a recording.
         let lost = BTreeMap::from([("recording_incomplete".to_owned(), 1)]);
         assert_eq!(recorded.losses(), lost, "{mode}");
         assert!(recorded.stderr().contains("a part of a recording is missing"), "{mode}");

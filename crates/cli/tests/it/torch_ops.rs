@@ -1,5 +1,6 @@
-//! Ops of PyTorch, recorded for a host that plays PyTorch (`tests/programs/torch_ops_host.c`). Expected
-//! numbers are those in the header of that file. `tests/python/torch` has the same for PyTorch itself.
+//! Tests ops of PyTorch, recorded for a host that plays PyTorch
+//! (`tests/programs/torch_ops_host.c`). The expected numbers are those in the header of that file.
+//! `tests/python/torch` tests the same with PyTorch itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
 
-/// The host, and the library that plays libtorch_cpu. `None` if the compiler has no OpenMP.
+/// Returns the host with the library that plays libtorch_cpu, or `None` if the compiler has no
+/// OpenMP.
 pub fn host(test: &str) -> Option<Command> {
     let Some(library) = library() else {
         testkit::skip(test, "the C compiler has no OpenMP (-fopenmp)");
@@ -31,7 +33,7 @@ fn library() -> Option<PathBuf> {
     })
 }
 
-/// Exports a profile as a trace with the generic names of kinds or Kineto's, and reads it.
+/// Exports a profile as a trace with the generic names of kinds or Kineto's, and reads the trace.
 fn trace(program: &Path, profile: &Path, out: &Path, options: &[&str]) -> Value {
     let mut export = Command::new(program);
     export.args(["trace", "export"]).arg(profile).arg("-o").arg(out).args(options);
@@ -40,7 +42,7 @@ fn trace(program: &Path, profile: &Path, out: &Path, options: &[&str]) -> Value 
     serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap()
 }
 
-/// The categories of the slices with this name, and how many slices have each.
+/// Returns the categories of the slices with this name, and how many slices have each.
 fn categories(trace: &Value, name: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     let slices = trace["traceEvents"].as_array().unwrap().iter();
@@ -50,7 +52,7 @@ fn categories(trace: &Value, name: &str) -> BTreeMap<String, usize> {
     found
 }
 
-/// What a view of the profile prints. `words`: the view and its options.
+/// Returns what a view of the profile prints. `words` are the view and its options.
 fn view(recorded: &Recorded, words: &[&str]) -> String {
     let mut view = Command::new(&recorded.program);
     let output = view.arg(words[0]).arg(recorded.path()).args(&words[1..]).output().unwrap();
@@ -62,7 +64,7 @@ fn ops(recorded: &Recorded) -> Value {
     serde_json::from_str(&view(recorded, &["ops", "--format", "json"])).unwrap()
 }
 
-/// The second of the two calls with this name. During the first, the recorder allocates.
+/// Returns the second of the two calls with this name. During the first, the recorder allocates.
 fn op<'a>(document: &'a Value, name: &str) -> &'a Value {
     let all = document["ops"].as_array().unwrap().iter();
     let found: Vec<&Value> = all.filter(|op| op["name"] == name).collect();
@@ -93,8 +95,8 @@ fn counts_are_exact_on_the_caller_and_on_workers() {
     assert_eq!(of("a later range", "counters"), 0);
 }
 
-/// Whether ops are recorded, counted or timed, each one is announced. What the host says that this takes is
-/// stated, with a tenth more, and nothing of it is recorded as a call.
+/// Each op is announced, whether it is recorded, counted or timed. The report states the time that
+/// the host says that this takes, with a tenth more. None of this time is recorded as a call.
 #[test]
 fn the_price_contains_what_the_host_takes_to_announce_ops() {
     let Some(program) = counterpoint("announced ops of torch") else { return };
@@ -109,15 +111,15 @@ fn the_price_contains_what_the_host_takes_to_announce_ops() {
         let way = report["probe"]["parts"]["way"]["value"].as_f64().unwrap();
         assert!((way / expected - 1.0).abs() < 1e-9, "{options:?}: {way} and not {expected}");
         assert_eq!(report["probe"]["way_ns"], way);
-        // In a table, there is one price.
+        // A table has one price.
         let shown = view(&recorded, &["report", "--verbose", "--width", "400"]);
         assert!(shown.contains("announcing ops to the recorder "), "{shown}");
         assert!(!shown.contains("by its own account"), "{shown}");
     }
 }
 
-/// PyTorch may remove an op, and the next one may get the address of its schema. Also, more ops than the
-/// recorder has places for.
+/// PyTorch may remove an op, and the next op may get the address of its schema. The host also calls
+/// more ops than the recorder has places for.
 #[test]
 fn ops_with_the_identity_of_a_removed_one_have_their_own_names() {
     let Some(program) = counterpoint("removed ops of torch") else { return };
@@ -195,7 +197,7 @@ fn timelines_call_regions_and_tasks_pytorchs_own() {
     let file = |name: &str| recorded.directory.join(name);
     let generic =
         trace(&program, &recorded.path(), &file("generic.json"), &["--vocabulary", "generic"]);
-    // Two calls with one region each, which has two tasks.
+    // There are two calls with one region each, which has two tasks.
     let counted = |of: &[(&str, usize)]| -> BTreeMap<String, usize> {
         of.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
     };
@@ -233,7 +235,8 @@ fn a_filter_that_no_op_matches_is_not_explained_with_tvm() {
     }
 }
 
-/// The page faults of the recorder's own code, data and stack are no op's, wherever on a page the stack is.
+/// Page faults of the recorder's own code, data and stack are counted in no op, wherever on a page
+/// the stack is.
 #[test]
 fn ops_after_forks_count_their_own_page_faults_only() {
     let Some(program) = counterpoint("ops of torch after forks") else { return };
@@ -284,7 +287,7 @@ fn forks_between_ops_and_inside_of_them() {
         .filter(|p| !parents.contains(p))
         .collect();
     assert_eq!(of_children, children);
-    // What began in the parent has no row in the child.
+    // A call that began in the parent has no row in the child.
     for name in ["aten::around", "a range"] {
         assert_eq!((of(name, true).len(), of(name, false).len()), (2, 0), "{name}");
     }

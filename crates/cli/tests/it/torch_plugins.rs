@@ -1,4 +1,5 @@
-//! Plugins for PyTorch, without PyTorch: `tests/programs/torch_host.c` calls what its shim calls.
+//! Tests plugins for PyTorch, without PyTorch: `tests/programs/torch_host.c` makes the calls of
+//! PyTorch's shim.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -13,7 +14,7 @@ fn plugin(scratch: &Scratch, name: &str, flags: &[&str]) {
         .expect("a C compiler: Rust links with it");
 }
 
-/// The host, which takes the plugins in the directory.
+/// Returns the host, which loads the plugins in the directory.
 fn host(test: &str, scratch: &Scratch) -> Option<Command> {
     let program = counterpoint(test)?;
     let library = program.parent()?.parent()?.join("lib/libcounterpoint.so");
@@ -37,7 +38,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What `plugins/plugin.c` hands over, in the header's order of fields.
+/// The events that `plugins/plugin.c` hands over, with the fields in the header's order.
 const RECORDING: &str = "\
 profiler test plugin stacks 3
 device 3 order 1 accelerator 3 (rev B)
@@ -60,7 +61,7 @@ fn a_plugin_hands_its_events_over_in_each_recording() {
 #[test]
 fn wide_ids_and_broken_metadata_are_made_safe() {
     let Some((_scratch, output)) = show("torch_plugins", &["-DMISTAKE=WIDE_ID"]) else { return };
-    // 0x123456789ab does not fit into 32 bits, so the event's own id is the largest that does.
+    // 0x123456789ab does not fit into 32 bits, so the event's id is the largest that fits.
     let wide = RECORDING.replace(
         "event 6 1500..9000 id 11 at 3/7 flow 2/own/0 kernel of a test [stream=7] [device=3] \
          [correlation=11]",
@@ -75,7 +76,7 @@ fn wide_ids_and_broken_metadata_are_made_safe() {
     };
     assert!(text(&output.stdout).contains("[broken=\"{'a':\"]"), "{output:?}");
     let said = text(&output.stderr);
-    // There were two recordings.
+    // The host made two recordings, but the message appears once.
     assert_eq!(said.matches("1 metadata values that are not JSON").count(), 1, "{said}");
 }
 
@@ -92,7 +93,7 @@ fn a_problem_is_said_once_and_the_events_before_it_are_kept() {
     assert!(said.ends_with("p.so: profilerProcessEvents returned 5\n"), "{said}");
 }
 
-/// It hangs in its own function, or in a destructor of the thread that has loaded it.
+/// The plugin hangs in its own function, or in a destructor of the thread that has loaded it.
 #[test]
 fn a_plugin_that_hangs_while_it_is_loaded_is_left_out() {
     for (mistake, lines) in [("REGISTER_HANGS", 2), ("REGISTER_LINGERS", 1)] {
@@ -120,7 +121,7 @@ fn a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded() {
     let mut said = [0; 6];
     host.stderr.as_mut().expect("a pipe").read_exact(&mut said).expect("the plugin says it");
     assert_eq!(&said, b"hangs\n");
-    // SAFETY: a child that has not been waited for.
+    // SAFETY: `kill` takes no pointer, and the child has not been waited for.
     assert_eq!(unsafe { libc::kill(host.id() as i32, libc::SIGTERM) }, 0);
     assert_eq!(host.wait().expect("a child").signal(), Some(libc::SIGTERM));
 }

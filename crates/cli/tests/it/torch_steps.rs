@@ -1,6 +1,6 @@
-//! Ops of PyTorch that are announced in some steps of the program only, in runs with a budget. The host
-//! (`tests/programs/torch_steps_host.c`) plays PyTorch; `tests/python/torch/test_steps.py` has the same for
-//! PyTorch itself.
+//! Tests ops of PyTorch that are announced in some steps of the program only, in runs with a
+//! budget. The host (`tests/programs/torch_steps_host.c`) plays PyTorch;
+//! `tests/python/torch/test_steps.py` tests the same with PyTorch itself.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -13,8 +13,8 @@ use crate::support::{Programs, Recorded, counterpoint};
 
 const STEPS: u64 = 2_000;
 
-/// Runs the host with a budget that announcing its ops exceeds by far, and returns the recording and how often
-/// it called `aten::other`. `None` if there is no program.
+/// Runs the host with a budget that announcing its ops far exceeds. Returns the recording and the
+/// number of calls of `aten::other`, or `None` if the program was not built.
 fn run(mode: &str, options: &[&str]) -> Option<(Recorded, u64)> {
     run_steps(STEPS, mode, options)
 }
@@ -31,7 +31,7 @@ fn run_steps(steps: u64, mode: &str, options: &[&str]) -> Option<(Recorded, u64)
     Some((recorded, others))
 }
 
-/// The calls of an op, of all processes and threads.
+/// Returns the calls of an op in all processes and threads.
 fn calls<'a>(profile: &'a Profile, wanted: &str) -> Vec<&'a CountedCalls> {
     let is_it = |one: &&CountedCalls| {
         let op = profile.ops.of(one.process, one.export).and_then(|op| profile.ops.get(op));
@@ -48,7 +48,7 @@ fn seen(profile: &Profile, op: &str) -> u64 {
     calls(profile, op).iter().map(|one| one.seen()).sum()
 }
 
-/// Steps in all, and those that were away.
+/// Returns the number of all steps, and the number of steps in which ops were not announced.
 fn steps(profile: &Profile) -> (u64, u64) {
     let all = profile.processes.iter().filter_map(|process| process.steps);
     all.fold((0, 0), |(all, away), of| (all + of.steps, away + of.away - of.away_before))
@@ -61,7 +61,7 @@ fn report(recorded: &Recorded, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The row of an op in the report's JSON.
+/// Returns the row of an op in the report's JSON.
 fn row(recorded: &Recorded, op: &str) -> Value {
     let document: Value = serde_json::from_str(&report(recorded, &["--format", "json"])).unwrap();
     let rows = document["rows"].as_array().unwrap();
@@ -73,7 +73,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     let Some((recorded, others)) = run("same", &[]) else { return };
     let profile = recorded.profile();
     let (all, away) = steps(&profile);
-    // The range recurs with the second step.
+    // The range repeats from the second step on.
     assert_eq!(all, STEPS - 1);
     assert!(away > STEPS / 2 && away < STEPS - 8, "{away} steps were away");
     assert_eq!(others, 3 * STEPS);
@@ -81,7 +81,7 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
         assert_eq!(sum(&profile, op), each * STEPS, "{op}");
         assert_eq!(seen(&profile, op), each * (STEPS - away), "{op}");
     }
-    // What is outside of steps, and ranges, are counted exactly.
+    // Ops outside of steps are counted exactly, and so are ranges.
     assert_eq!((sum(&profile, "aten::first"), seen(&profile, "aten::first")), (4, 4));
     let ranges = profile.counted().iter().filter(|one| {
         let op = profile.ops.of(one.process, one.export).and_then(|op| profile.ops.get(op));
@@ -89,7 +89,8 @@ fn estimates_of_equal_steps_are_the_truth_and_are_marked() {
     });
     let ranges: Vec<_> = ranges.map(|one| (one.calls, one.steps)).collect();
     assert_eq!(ranges, [(STEPS, None)]);
-    // The shown number is the same, with its mark. Of at least 100 steps of equal weight, at most 3 % differ.
+    // The report shows the same number with its mark. At least 100 steps of equal weight were seen,
+    // so the ends differ from it by less than 5 %.
     let sampled = &row(&recorded, "aten::same")["sampled"];
     let end = |name: &str| sampled["estimated_calls"][name].as_f64().unwrap() / (5 * STEPS) as f64;
     assert_eq!(sampled["estimated_calls"]["value"], (5 * STEPS) as f64, "{sampled}");
@@ -141,8 +142,8 @@ fn a_program_without_steps_is_seen_whole() {
     assert_eq!(steps(&profile), (0, 0));
 }
 
-/// The numbers of calls in a step are from 1 to 9, with a standard deviation of 2.6. Of 2,000 steps, at least
-/// one in 16 is seen, so that the standard error is at most 2,000 · 2.6 / √125.
+/// The numbers of calls in a step are from 1 to 9, with a standard deviation of 2.6. Of 2,000
+/// steps, at least one in 16 is seen, so the standard error is at most 2,000 · 2.6 / √125.
 #[test]
 fn the_interval_holds_the_truth_of_steps_that_differ() {
     let Some((recorded, others)) = run("varying", &[]) else { return };
@@ -151,7 +152,8 @@ fn the_interval_holds_the_truth_of_steps_that_differ() {
     let (value, low, high) = (of("value"), of("low"), of("high"));
     assert!(low < value && value < high, "{calls}");
     assert!(high - low < 2_500.0, "{calls}");
-    // An interval leaves the truth out once in twenty runs, and twice as wide a one hardly ever.
+    // One of twenty intervals does not contain the true number. An interval that is twice as wide
+    // almost always contains it.
     let truth = others as f64;
     assert!(truth > 2.0 * low - value && truth < 2.0 * high - value, "{calls}, in truth {truth}");
 }
@@ -209,8 +211,8 @@ fn calls_of_other_threads_are_estimated_as_well() {
     assert_eq!(sum(&profile, "aten::worker"), 2 * STEPS);
 }
 
-/// After the last step, the program goes on for longer than steps take. If the last step is away, what follows is
-/// seen all the same, from a moment on.
+/// After the last step, the program goes on for longer than a step takes. Even if ops are not
+/// announced in the last step, later ops are announced after a time.
 #[test]
 fn what_follows_the_last_step_is_seen() {
     let Some((recorded, _)) = run("tail", &[]) else { return };

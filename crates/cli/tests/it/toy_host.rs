@@ -1,6 +1,7 @@
-//! A host that Counterpoint has no adapter for and that announces itself (`tests/programs/toy_host.c`).
-//! Every view and export shows it in its own words. Expected numbers are those in the header of that
-//! file: three runs on one thread, and one on another.
+//! Tests a host that Counterpoint has no adapter for and that announces itself
+//! (`tests/programs/toy_host.c`). Every view and export shows it with the host's own names. The
+//! expected numbers are those in the header of that file: three runs on one thread, and one on
+//! another.
 
 use std::process::Command;
 
@@ -12,7 +13,7 @@ pub fn host() -> Command {
     Command::new(Programs::get().other("toy_host"))
 }
 
-/// What a view of the profile prints. `words`: the view and its options.
+/// Returns what a view of the profile prints. `words` are the view and its options.
 fn view(recorded: &Recorded, words: &[&str]) -> String {
     let mut view = Command::new(&recorded.program);
     let output = view.arg(words[0]).arg(recorded.path()).args(&words[1..]).output().unwrap();
@@ -31,7 +32,8 @@ fn every_view_shows_a_host_in_its_own_words() {
     let described: Vec<_> = profile.processes[0].seen_hosts().map(|host| &*host.title).collect();
     assert_eq!(described, ["Toy"]);
 
-    // Calls, and pages of the call itself with everything in it. A bookkeeping op is only timed.
+    // Expected are the calls, and the pages of a call with all calls inside of it. A bookkeeping op
+    // is only timed.
     let report = recorded.report(&[]);
     let row = |name: &str| {
         let found = report["rows"].as_array().unwrap().iter().find(|row| row["op"] == name);
@@ -42,7 +44,8 @@ fn every_view_shows_a_host_in_its_own_words() {
     for (name, pages) in [("pad", 2), ("relu", 1)] {
         assert_eq!(row(name), (4, json!(4 * pages)), "{name}");
     }
-    // What calls others counts what the agent does when it meets one of those for the first time, too.
+    // A call that contains others also counts the pages that the agent touches when it meets an
+    // inner op for the first time.
     for (name, pages) in [("conv", 5), ("a range", 6), ("forward", 20)] {
         let (calls, counted) = row(name);
         let most = 4 * pages + 30;
@@ -75,7 +78,7 @@ fn every_view_shows_a_host_in_its_own_words() {
     assert_eq!(threads["rows"].as_array().unwrap().len(), 2, "{threads}");
     assert!(view(&recorded, &["stats", "--op", "conv"]).contains("conv"));
     assert_eq!(recorded.calls().len(), 24);
-    // It has no dispatches.
+    // The host has no dispatches.
     let mut sites = Command::new(&program);
     let sites = sites.args(["report", "--by", "site"]).arg(recorded.path()).output().unwrap();
     assert!(!sites.status.success());
@@ -115,7 +118,8 @@ fn an_exported_trace_has_the_kinds_of_a_host() {
     assert_eq!(generic["counterpoint"]["kinds"], kinds);
 }
 
-/// A host that announces a model and never runs it says why there are no calls. Mistakes record nothing.
+/// If a host announces a model and never runs it, the report says why there are no calls.
+/// Announcements with mistakes record no calls.
 #[test]
 fn a_host_without_calls_records_nothing() {
     let Some(program) = counterpoint("idle toy host") else { return };

@@ -1,4 +1,4 @@
-//! `counterpoint trace export`: the timeline of a profile that is computed on paper.
+//! Tests `counterpoint trace export` with a profile whose timeline is computed on paper.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,7 +11,8 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
 const BASE: i64 = 1_700_000_000_000_000_000 / 7_889_238_000_000_000 * 7_889_238_000_000_000;
 const NAME: &str = "odd \"name\" \\ \n\u{1}é";
 
-/// Two dispatches of two workgroups on two threads, and one of three on one thread.
+/// Returns a profile of two dispatches of two workgroups on two threads, and one of three
+/// workgroups on one thread.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -109,7 +110,7 @@ fn arguments_say_which_workgroup_and_what_it_counted() {
         json!({"workgroup": [0, 0, 0], "worker": 0, "cpu": 2, "node": 1, "dispatch": 2,
                "correlation": 2, "page-faults": 5, "bytes": null})
     );
-    // Multiplexed: the call has no value, and the dispatch has no sum.
+    // The counter was multiplexed, so the call has no value, and the dispatch has no sum.
     assert_eq!(slices[7]["args"]["bytes"], Value::Null);
     assert_eq!(
         slices[9]["args"],
@@ -207,8 +208,8 @@ fn errors_of_writing_are_reported() {
     );
 }
 
-/// HolisticTraceAnalysis: its kernels are our dispatches. It
-/// rounds to microseconds, so all times here are whole microseconds.
+/// HolisticTraceAnalysis finds our dispatches as kernels. It rounds to microseconds, so all times
+/// here are whole microseconds.
 #[test]
 fn holistic_trace_analysis_finds_the_kernels() {
     const LOOK: &str = include_str!("holistic_trace_analysis.py");
@@ -315,6 +316,7 @@ fn tracks_are_rates_with_gaps() {
             (ns(&trace, &e["ts"]), e["args"]["Joules/s"].as_f64().unwrap())
         })
         .collect();
-    // 4 × 0.5 in 1 µs; 6 × 0.5 in 2 µs, counted in half of the time; then it never ran.
+    // The rates are 4 × 0.5 in 1 µs, and 6 × 0.5 in 2 µs, counted in half of the time. In the last
+    // interval the counter never ran.
     assert_eq!(points, [(0, 2_000_000.0), (1_000, 3_000_000.0)]);
 }

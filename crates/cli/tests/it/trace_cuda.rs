@@ -1,5 +1,5 @@
-//! A recording of `torch.profiler` on a real device: one training step (fixtures/traces/README.md). What
-//! is expected is added up here from the file's own events.
+//! Tests a recording that `torch.profiler` made of one training step on a real device
+//! (fixtures/traces/README.md). The expected numbers are added up here from the file's own events.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn a_step_on_a_device_is_what_its_trace_says() {
         assert_eq!(found, (Some(*count), Some(*total)), "{name}");
     }
 
-    // Kineto calls the device as the program, and says only in the label which one it is.
+    // Kineto gives the device the name of the program. Only the label has the device's number.
     let all: i64 = expected.values().map(|(_, total)| total).sum();
     let by_device = rows(&profile, "device");
     let device = by_device.iter().find(|row| row["device"] == 0).expect("a device");
@@ -67,7 +67,7 @@ fn a_step_on_a_device_is_what_its_trace_says() {
         assert_eq!(row["self_ns"].as_f64().map(|ns| ns.round() as i64), Some(of_stream));
     }
 
-    // What the profiler wrote about itself is longer than the step, and no part of it.
+    // The profiler's events about itself are longer than the step, and no part of it.
     let by_kind = rows(&profile, "kind");
     let mut shares = 0.0;
     for row in &by_kind {

@@ -1,5 +1,5 @@
-//! `counterpoint trace export` with `--category`, `--from` and `--to`: what is kept, what is left
-//! out and reported, and that no pair loses only one of its ends.
+//! Tests `counterpoint trace export` with `--category`, `--from` and `--to`: the events that are
+//! kept, those that are left out and reported, and that no pair loses only one of its ends.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -13,7 +13,8 @@ fn run(args: &[&str], paths: &[&Path]) -> Output {
     Command::new(PROGRAM).args(args).args(paths).output().unwrap()
 }
 
-/// The JSON of a part, and the messages. Checks that no arrow in the file lacks its other end.
+/// Exports a part, and returns its JSON and the messages. Checks that no arrow in the file lacks
+/// its other end.
 fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     let file = scratch.join("part.json");
     let output = run(&[&["trace", "export"], more, &["-o"]].concat(), &[&file, profile]);
@@ -24,7 +25,7 @@ fn part(profile: &Path, scratch: &Scratch, more: &[&str]) -> (Value, String) {
     (serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap(), words)
 }
 
-/// Form, category, name and time of each event, without the names of rows.
+/// Returns form, category, name and time of each event, except for the names of rows.
 fn events(trace: &Value) -> Vec<(String, String, String, f64)> {
     let all = trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] != "M");
     let text = |e: &Value, key: &str| e[key].as_str().unwrap_or("").to_owned();
@@ -55,7 +56,7 @@ fn a_window_of_a_recording() {
     let scratch = Scratch::new();
     let profile = recorded(&scratch);
     // The first call begins at 1,000 ns, so the window is from 2,050 to 3,000 ns. The second call
-    // extends into it, and the third begins when it ends.
+    // extends into the window, and the third begins when it ends.
     let (trace, words) = part(&profile, &scratch, &["--from", "1.05us", "--to", "2us"]);
     let found = events(&trace);
     let kinds: Vec<_> =
@@ -176,7 +177,7 @@ fn a_part_of_an_imported_trace() {
         "X late 300",
     ];
     assert_eq!(named(&kept), expected);
-    // The same for several files.
+    // Several files are filtered in the same way.
     let both = scratch.join("both.cpt");
     assert!(run(&["trace", "import", "-o"], &[&both, &file, &file]).status.success());
     let (kept, _) = part(&both, &scratch, &[&window[..], &["--category", "kernel"]].concat());

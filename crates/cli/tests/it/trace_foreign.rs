@@ -1,5 +1,5 @@
-//! Traces of other programs with all their oddities: their contents survive, an unreadable part is
-//! lost without anything else, and every view shows what exists.
+//! Tests unusual traces of other programs. Their contents are kept, an unreadable part does not
+//! lose any other part, and every view shows the contents.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -27,7 +27,7 @@ fn import(scratch: &Scratch, name: &str, trace: &[u8]) -> (PathBuf, String) {
     (profile, text(&output.stderr))
 }
 
-/// The exported trace, with one event per line.
+/// Returns the exported trace, with one event per line.
 fn exported(scratch: &Scratch, profile: &Path) -> String {
     let to = scratch.join("again.json");
     let output = run(&["trace", "export", "-o"], &[&to, profile]);
@@ -41,7 +41,7 @@ fn report(profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Name and count of each loss.
+/// Returns the name and count of each loss.
 fn losses(report: &Value) -> Vec<(String, u64)> {
     let all = report["losses"].as_array().unwrap().iter();
     let mut all: Vec<_> = all
@@ -91,12 +91,12 @@ fn digits_beyond_nanoseconds_are_kept() {
     let output = run(&["trace", "merge", "-o"], &[&merged, &other, &scratch.join("t.json")]);
     assert!(output.status.success(), "{output:?}");
     let merged = std::fs::read_to_string(merged).unwrap();
-    // First events are aligned: t.json's 1.5 µs with the other file's 5 µs, so it is moved by 3.5
-    // µs.
+    // First events are aligned: t.json's 1.5 µs with the other file's 5 µs, so t.json is moved by
+    // 3.5 µs.
     assert!(merged.contains("1763652130123460.2891234,\"dur\":12.345678"), "{merged}");
 }
 
-/// In an earlier version, each of these lost all events of its trace.
+/// In an earlier version, each of these lines lost all events of its trace.
 #[test]
 fn one_bad_event_only_loses_itself() {
     let good = |n: u32| format!(r#"{{"ph":"X","pid":1,"tid":1,"name":"good","ts":{n},"dur":1}}"#);
@@ -123,7 +123,7 @@ fn one_bad_event_only_loses_itself() {
         ("{\"ph\":\"i\",\"pid\":1,\"ts\":1,\"name\":\"\u{1}\"}", "", 0),
     ];
     for (event, name, count) in bad {
-        // In the middle, and as the last event.
+        // The bad event is once in the middle, and once the last event.
         for events in
             [[&good(1), event, &good(9)].join(",\n"), [&good(1), &good(9), event].join(",\n")]
         {
@@ -143,7 +143,7 @@ fn one_bad_event_only_loses_itself() {
             assert_eq!(check.status.code() == Some(1), !matches!(event.as_bytes(), b""), "{event}");
         }
     }
-    // The same for names and for the other keys of an object, and for a second document.
+    // The same holds for bad names, for other keys of an object, and for a second document.
     let scratch = Scratch::new();
     let trace = format!("\u{feff}{{\"x\":NaN,\"traceEvents\":[{}],\"y\":[1,]}}\n{{}}", good(1));
     let (profile, _) = import(&scratch, "t.json", trace.as_bytes());
@@ -151,8 +151,8 @@ fn one_bad_event_only_loses_itself() {
     assert_eq!(losses(&report(&profile)), expected);
 }
 
-/// Computed by hand: a request of 9 µs with 1 µs inside, and an old span of 3 µs. Spans have no
-/// percentage; the slice is 100 %.
+/// The numbers were computed by hand: a request of 9 µs with 1 µs inside, and an old span of 3 µs.
+/// Spans have no percentage; the slice is 100 %.
 #[test]
 fn spans_and_counters_are_in_every_view() {
     let scratch = Scratch::new();
@@ -239,14 +239,14 @@ fn spans_and_counters_are_in_every_view() {
         text(&run(&["export", "--what", "tracks", "--format", "csv"], &[&profile]).stdout);
     assert_eq!(samples.lines().count(), 1 + 4, "{samples}");
 
-    // If there are only counters, the user is not told to look for an executable.
+    // If there are only counters, the message does not send the user to look for an executable.
     let (profile, _) = import(&scratch, "c.json", format!("[{counters}]").as_bytes());
     let said = text(&run(&["report"], &[&profile]).stdout);
     assert!(said.contains("the trace has no slices: 3 counter events"), "{said}");
     assert!(said.contains("mem bytes") && !said.contains("IREE"), "{said}");
 }
 
-/// What Kineto writes about itself has a row, but no share.
+/// Kineto's events about itself have a row, but no share.
 #[test]
 fn a_profilers_own_rows_have_no_share() {
     let scratch = Scratch::new();
@@ -268,13 +268,13 @@ fn a_profilers_own_rows_have_no_share() {
     assert_eq!(share("PyTorch Profiler (0)"), own(100_000.0));
     assert_eq!(share("Activity Buffer Request"), own(7_000.0));
     assert_eq!(share("aten::mm").3, 0.75);
-    // The same category elsewhere belongs to the program.
+    // The same category in another place belongs to the program.
     assert_eq!(share("mine").3, 0.25);
     assert_eq!(report["total"]["self_ns"], 40_000.0);
     assert_eq!(report["total"]["bookkeeping_calls"], 2);
 }
 
-/// Both commands say what kind of file it is if it is not a trace.
+/// For a file that is not a trace, both commands name its kind.
 #[test]
 fn files_of_other_kinds() {
     let scratch = Scratch::new();
@@ -312,8 +312,8 @@ fn files_of_other_kinds() {
     }
 }
 
-/// A trace that Perfetto's published classes wrote, in every form that other writers use, compared
-/// with what the script that wrote it expects.
+/// Imports a trace that Perfetto's published classes wrote, in every form that other writers use.
+/// It is compared with the values that the script that wrote it expects.
 #[test]
 fn perfettos_format_of_other_writers() {
     let modules = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";
@@ -354,7 +354,7 @@ fn perfettos_format_of_other_writers() {
     assert_eq!(losses(&report), [loss("trace_event_damaged", 1)]);
     let notes = report["notes"].to_string();
     assert!(notes.contains("2 packets are not about events"), "{notes}");
-    // If it is cut at any byte, the complete part is read.
+    // If the file is cut at any byte, the complete part is read.
     let whole = std::fs::read(&file).unwrap();
     for end in (40..whole.len()).step_by(37) {
         let (_, said) = import(&Scratch::new(), "cut.pftrace", &whole[..end]);

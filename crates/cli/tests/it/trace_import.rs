@@ -1,4 +1,4 @@
-//! `counterpoint trace import`, as a user types it.
+//! Tests `counterpoint trace import` as a user types it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,8 @@ fn cli() -> Command {
     Command::new(env!("CARGO_BIN_EXE_counterpoint"))
 }
 
-/// A timeline of Counterpoint has less in it than its profile, which it would become: it is refused, whoever
-/// has written it again since, and an earlier profile stays.
+/// A trace that Counterpoint wrote contains less than its profile, so it is refused. That holds
+/// even if another program has written it again since. An earlier profile is kept.
 #[test]
 fn traces_of_counterpoint_are_refused() {
     let scratch = testkit::Scratch::new();
@@ -103,8 +103,7 @@ fn a_trace_becomes_a_profile() {
     assert!(said.contains("bad.json: byte 27: not JSON"), "{said}");
     assert!(output.exists() && !at("p.cpt.old").exists());
 
-    // The same for a file with a value next to the events that cannot be kept; the error names the
-    // value.
+    // For a value beside the events that cannot be kept, the error names the value.
     let deep = format!(r#"{{"traceEvents":[],"z":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
     std::fs::write(at("deep.json"), deep).unwrap();
     let deep = import("deep.json");
@@ -112,13 +111,13 @@ fn a_trace_becomes_a_profile() {
     let said = String::from_utf8_lossy(&deep.stderr).into_owned();
     assert!(said.contains("deep.json: byte 22: z: recursion limit exceeded"), "{said}");
 
-    // A file that does not exist changes nothing at all.
+    // If the input does not exist, the output is not changed.
     let none = import("none.json");
     assert_eq!(none.status.code(), Some(2));
     assert!(output.exists());
 }
 
-/// Fresh traces of two versions of torch, by op, compared with torch's own sums.
+/// Compares the sums of fresh traces of two versions of torch, by op, with torch's own sums.
 #[test]
 fn our_sums_equal_torchs() {
     crate::support::torch("torchs_sums").as_deref().into_iter().for_each(compare_sums);
@@ -139,7 +138,7 @@ fn compare_sums(python: &Path) {
     // torch treats a name with several categories as one op.
     let mut ours = BTreeMap::<&str, (u64, f64, f64)>::new();
     for row in report["rows"].as_array().unwrap() {
-        // Kineto's slice over the whole trace, which is not an op.
+        // Kineto writes a slice over the whole trace, which is not an op.
         if row["role"] == "bookkeeping" {
             continue;
         }
@@ -157,14 +156,14 @@ fn compare_sums(python: &Path) {
         // The file has whole nanoseconds; torch adds up fractions of µs.
         let off = (our_ns - total_us * 1e3).abs();
         assert!(off < *calls as f64, "{op}: {our_ns} ns, torch says {total_us} µs");
-        // Fractions of a nanosecond of the call and of the calls inside it.
+        // The call and the calls inside of it are off by fractions of a nanosecond each.
         let off = (our_self_ns - self_us * 1e3).abs();
         assert!(off < 4.0 * *calls as f64, "{op}: {our_self_ns} ns, torch says {self_us} µs");
     }
 }
 
-/// Random slices, which are split recursively into nested ones. Some are equal to the surrounding
-/// slice, and some are empty.
+/// Adds random slices, which are split recursively into nested ones. Some are equal to the
+/// surrounding slice, and some are empty.
 fn nest(
     draw: &mut impl FnMut(u64) -> u64,
     (begin, end): (u64, u64),
@@ -187,7 +186,8 @@ fn nest(
     }
 }
 
-/// Self times by op, compared with a tree that a script builds from the JSON; their shares add up.
+/// Compares self times by op with a tree that a script builds from the JSON, and checks that their
+/// shares add up.
 #[test]
 fn self_times_of_random_nests() {
     let Some(python) = testkit::python::with("self_times", "json") else { return };
@@ -198,7 +198,8 @@ fn self_times_of_random_nests() {
         let state = state.next();
         state % end
     };
-    // Events in the order of their begins (a page has some thousand), of their ends, and in no order.
+    // Events are in the order of their begins (a page has some thousand), of their ends, and in no
+    // order.
     for order in 0..3 {
         let mut events = Vec::new();
         for row in 0..3 {
@@ -236,7 +237,7 @@ fn self_times_of_random_nests() {
         let shares: f64 = rows.iter().map(|row| row["share"].as_f64().unwrap()).sum();
         assert!((shares - 1.0).abs() < 1e-9, "{shares}");
         let total = &report["total"];
-        // The time in calls, in which nested calls count once.
+        // The total is the time in calls, in which nested calls count once.
         assert_eq!(total["self_ns"], total["duration_ns"]);
         assert_eq!(total["overlapping_calls"], 0);
         // A thread's time in calls equals the sum of its calls' self times.

@@ -1,4 +1,4 @@
-//! `counterpoint trace merge`: times and rows of several files, computed on paper.
+//! Tests `counterpoint trace merge`. The times and rows of several files are computed on paper.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// A profile with a call at monotonic time 1,000, of a machine whose real time was set while it
-/// ran: `ahead` ns more than in the other profile.
+/// Writes a profile with a call at monotonic time 1,000. The real time of its machine was set while
+/// it ran: it is `ahead` ns ahead of the other profile.
 fn profile(scratch: &Scratch, name: &str, ahead: u64, boot: &str) -> String {
     let mut script = ProfileScript::monotonic();
     script.manifest.boot_id = boot.to_owned();
@@ -38,7 +38,7 @@ fn events<'a>(trace: &'a Value, phase: &str) -> Vec<&'a Value> {
     trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == phase).collect()
 }
 
-/// ns since 1970.
+/// Returns an event's time in ns since 1970.
 fn at(trace: &Value, event: &Value) -> i64 {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     base + (event["ts"].as_f64().unwrap() * 1_000.0).round() as i64
@@ -54,7 +54,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     };
     let a = profile(&scratch, "a.json", 0, "boot-1");
     let b = profile(&scratch, "b.json", 7_000, "boot-1");
-    // As torch writes it, from another machine; its base comes last.
+    // This file is written as torch writes it, on another machine; its base comes last.
     let c = write(
         "c.json",
         format!(
@@ -91,7 +91,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     let expected = [
         (json!(100), "f", first),
         (json!(5_000_000), "f", first),
-        // Seven microseconds later by its own clock, which had been set forward by that amount.
+        // By its own clock, which had been set forward by seven microseconds, this call is seven
+        // microseconds later.
         (json!(100_000_100), "f", first),
         (json!(105_000_000), "f", first),
         (json!(200_000_100), "aten::\"mm\"", BASE + 100_000 + 5_001),
@@ -103,7 +104,8 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
         (&torch["tts"], &torch["dur"], &torch["tid"]),
         (&json!(7), &json!(2.0), &json!("t"))
     );
-    // It has no base time, so its first event is aligned with the first event of the first file.
+    // The file has no base time, so its first event is aligned with the first event of the first
+    // file.
     assert_eq!(at(&trace, events(&trace, "B")[0]), first);
     assert_eq!(at(&trace, events(&trace, "E")[0]), first + 10_000);
 
@@ -139,7 +141,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     assert_eq!(facts["schema"], "counterpoint.trace-merge/1");
     let alignment = |i: usize| &facts["files"][i]["alignment"];
     assert_eq!(alignment(1)["by"], "monotonic");
-    // Two snapshots, each within ±10 ticks of 1 ns on both sides.
+    // The uncertainty is that of two snapshots, each within ±10 ticks of 1 ns on both sides.
     assert_eq!(alignment(1)["shift_ns"], -7_000);
     assert_eq!(alignment(1)["uncertainty_ns"], 40.0);
     assert_eq!(
@@ -164,8 +166,8 @@ fn another_boot_is_another_clock() {
     golden.check("merge-missing", 2, &["trace", "merge", &a, "nothing.json", "-o", &merged]);
 }
 
-/// Three ranks whose processes and threads have the same ids, in one file for Perfetto: each rank is a
-/// process of its own there, and has its slices.
+/// Merges three ranks whose processes and threads have the same ids, into one file for Perfetto.
+/// Each rank is a separate process there, with its own slices.
 #[test]
 fn every_rank_is_a_process_in_perfetto() {
     let Some(mut perfetto) = TraceProcessor::start("trace_merge ranks") else { return };

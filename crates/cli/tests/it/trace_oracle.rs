@@ -1,6 +1,6 @@
-//! Exports in Perfetto's trace processor: Chrome JSON and `.pftrace` of one profile show the same
-//! slices, points, arrows and arguments there, which equal those of the report, and it finds
-//! nothing wrong with either.
+//! Tests exports in Perfetto's trace processor. Chrome JSON and `.pftrace` of one profile show the
+//! same slices, points, arrows and arguments there, which equal those of the report. The trace
+//! processor finds no fault in either.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,9 +26,9 @@ pub fn export(profile: &Path, to: &Path, more: &[&str]) -> String {
     run(&[&["trace", "export"], more, &["-o"]].concat(), &[to, profile])
 }
 
-/// Adapts a timeline of Chrome JSON for comparison. There, calls have arguments that only imports
-/// need, and three numbers are a list. Perfetto's format leaves out zeros of three numbers, and the
-/// trace processor shows each dot of a key as `_`.
+/// Adapts a timeline of Chrome JSON for comparison. In Chrome JSON, calls have arguments that only
+/// imports need, and three numbers are a list. Perfetto's format leaves out zeros of three numbers,
+/// and the trace processor shows each dot of a key as `_`.
 fn as_in_perfetto(mut timeline: Timeline) -> Timeline {
     for slice in &mut timeline.slices {
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
@@ -80,7 +80,7 @@ fn both_with(
     perfetto
 }
 
-/// The slices that are inside of no other one of the same row. Only these are in sums.
+/// Returns the slices that are inside of no other slice of the same row. Only these are in sums.
 pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     let around = |s: &Shown, o: &Shown| {
         o.row == s.row && o.depth < s.depth && o.ts <= s.ts && s.ts + s.dur <= o.ts + o.dur
@@ -88,7 +88,8 @@ pub fn outermost<'a>(slices: &[&'a Shown]) -> Vec<&'a Shown> {
     slices.iter().copied().filter(|s| !slices.iter().any(|o| around(s, o))).collect()
 }
 
-/// The calls of each op, their times and their counts equal those of the report as it was recorded.
+/// Checks that the calls of each op, their times and their counts equal those of the report with
+/// `--raw`.
 fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report =
@@ -128,7 +129,7 @@ fn as_reported(what: &str, timeline: &Timeline, profile: &Path) {
             assert_eq!(args.get(*counter).unwrap_or(&0), total, "{what}: {counter} of {op}");
         }
     }
-    // Time series must say the same.
+    // The time series must have the same sums.
     let mut series = BTreeMap::<String, f64>::new();
     for Point { name, value, .. } in &timeline.points {
         if let Some((_, counter)) = name.split_once(" counters ") {
@@ -155,7 +156,7 @@ fn the_kept_profile_is_shown_correctly() {
         if path.join("manifest.json").exists() {
             let timeline = both(&mut oracle, "kept", &path, &Scratch::new());
             as_reported("kept", &timeline, &path);
-            // What is shown of a part must also be shown of the whole.
+            // The slices of an exported part are also in the whole.
             let window = ["--from", "10ms", "--to", "500ms"];
             let kinds = ["--category", "cpu_op", "--category", "kernel"];
             let more = [&window[..], &kinds[..]].concat();
@@ -172,8 +173,8 @@ fn the_kept_profile_is_shown_correctly() {
     assert!(seen > 0);
 }
 
-/// Some counters are usually 0 and come before others, and some are missing: no value is read as
-/// another counter's, and none as 0.
+/// Some counters are usually 0 and come before others, and some are missing. No value is read as
+/// another counter's, and no missing value as 0.
 #[test]
 fn counters_are_read_as_they_were_counted() {
     let Some(mut oracle) = TraceProcessor::start("oracle_counters") else { return };
@@ -215,8 +216,8 @@ fn counters_are_read_as_they_were_counted() {
     }
 }
 
-/// Names that are difficult for formats, calls of length 0, calls that begin and end together,
-/// programs that replace themselves, and many threads.
+/// Exports names that are difficult for formats, calls of length 0, calls that begin and end
+/// together, programs that replace themselves, and many threads.
 #[test]
 fn hostile_profiles_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_hostile") else { return };
@@ -232,7 +233,7 @@ fn hostile_profiles_are_shown_correctly() {
         "a\u{1}b",
     ];
     for generation in 0..3 {
-        // The same process id three times: the process has replaced its program.
+        // The same process id is used three times, because the process has replaced its program.
         let process = script.process(100);
         process.generation = generation;
         process.library("lib \"x\"\\", &names);
@@ -241,7 +242,7 @@ fn hostile_profiles_are_shown_correctly() {
         let call = |export: u32, start: u64, duration: u64| {
             CallScript::new(export, base + start, duration).group(5, &[start, 0])
         };
-        // Recorded at their ends: inner calls first.
+        // Calls are recorded at their ends: inner calls first.
         for one in [
             call(0, 0, 0),
             call(1, 0, 0),
@@ -280,7 +281,7 @@ fn hostile_profiles_are_shown_correctly() {
     assert_eq!(rows.len(), 300);
 }
 
-/// Clocks of a run and of its processes, read in any order, and a clock that was set back.
+/// The clocks of a run and of its processes are read in any order, and one clock was set back.
 #[test]
 fn snapshots_of_clocks_are_in_order() {
     let Some(mut oracle) = TraceProcessor::start("oracle_clocks") else { return };
@@ -306,7 +307,7 @@ fn snapshots_of_clocks_are_in_order() {
     assert_eq!(begins, [200_000, 200_000, 400_000, 400_000]);
 }
 
-/// Real IREE, on its own threads and in several processes, with counters.
+/// Records real IREE, on its own threads and in several processes, with counters.
 #[test]
 fn fresh_recordings_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fresh") else { return };
@@ -340,7 +341,7 @@ fn fresh_recordings_are_shown_correctly() {
     }
 }
 
-/// A program that forks: each process has its own calls in its own row.
+/// A program forks, and each process has its own calls in its own row.
 #[test]
 fn forks_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_fork") else { return };
@@ -355,8 +356,8 @@ fn forks_are_shown_correctly() {
     assert!(recorded.calls_per_process().len() > 1);
 }
 
-/// Time series with any values: a sample that is not a number has no point, and no missing sample
-/// becomes a point at 0.
+/// Exports time series with any values. A sample that is not a number has no point, and no missing
+/// sample becomes a point at 0.
 #[test]
 fn tracks_of_any_value_are_shown() {
     use profile::TracksWriter;

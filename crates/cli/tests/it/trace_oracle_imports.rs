@@ -1,5 +1,5 @@
-//! Imported traces, merges, and their exports in Perfetto's trace processor: it shows the same for
-//! `.pftrace` as for Chrome JSON, except for what it drops there.
+//! Tests imported traces, merges, and their exports in Perfetto's trace processor. It shows the
+//! same for `.pftrace` as for Chrome JSON, except for slices that it drops from Chrome JSON.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ fn counters_with_different_ids_are_different_series() {
         ("c id: 0x5 v", 5_000, 7.0),
     ];
     assert_eq!(found, expected);
-    // One track for each series, as in Chrome's format.
+    // There is one track for each series, as in Chrome's format.
     let tracks = "select count(*) from counter_track";
     assert_eq!(oracle.query(tracks), [[json!(3)]]);
 }
@@ -221,7 +221,7 @@ fn names_of_rows_survive_a_merge() {
     }
 }
 
-/// The traces that torch wrote, if they are next to the checkout.
+/// Exports the traces that torch wrote, if they are next to the checkout.
 #[test]
 fn torchs_traces_are_shown_correctly() {
     let Some(mut oracle) = TraceProcessor::start("oracle_torch") else { return };
@@ -284,7 +284,7 @@ fn assert_includes(what: &str, all: &Timeline, part: &Timeline, base_ns: i64, mo
     assert_eq!(all, part, "{what}: arrows and points");
 }
 
-/// The slices of each op equal the calls of the report.
+/// Checks that the slices of each op equal the calls of the report.
 fn as_reported_foreign(what: &str, timeline: &Timeline, profile: &Path) {
     let mut report = Command::new(PROGRAM);
     let report = report.arg("report").arg(profile).args(["--format", "json"]).output().unwrap();

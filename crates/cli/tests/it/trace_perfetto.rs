@@ -1,5 +1,5 @@
-//! `counterpoint trace export -o x.pftrace`, read by a decoder made from Perfetto's published
-//! definitions and compared with Chrome JSON of the same profile.
+//! Tests `counterpoint trace export -o x.pftrace`. A decoder made from Perfetto's published
+//! definitions reads the file, which is compared with Chrome JSON of the same profile.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +20,7 @@ fn export(dir: &Path, output: &Path, more: &[&str]) {
     assert!(command.status().unwrap().success());
 }
 
-/// What the decoder prints.
+/// Returns what the decoder prints.
 fn decode(python: &Path, trace: &Path) -> Value {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/decode_pftrace.py");
     let output = Command::new(python).arg(script).arg(trace).output().unwrap();
@@ -28,7 +28,7 @@ fn decode(python: &Path, trace: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Start, duration, name, category and arguments, as text, sorted.
+/// Returns start, duration, name, category and arguments, as sorted texts.
 fn sorted(mut all: Vec<Value>) -> Vec<String> {
     all.sort_by_key(|one| (one[0].as_i64(), one[1].as_i64(), one.to_string()));
     all.iter().map(Value::to_string).collect()
@@ -42,22 +42,22 @@ fn of_perfetto(trace: &Value) -> Vec<String> {
     sorted(slices.collect())
 }
 
-/// The arguments with sorted keys.
+/// Returns the arguments with sorted keys.
 fn sort(args: &Value) -> Value {
     let mut pairs: Vec<_> = args.as_object().unwrap().iter().collect();
     pairs.sort_by_key(|(key, _)| *key);
     json!(pairs)
 }
 
-/// The slices of a trace in Chrome's JSON, written as those of Perfetto's: lists of three become x, y and z without zeros, and nulls are
-/// removed.
+/// Returns the slices of a trace in Chrome's JSON, written as those of Perfetto's: lists of three
+/// become x, y and z without zeros, and nulls are removed.
 fn of_chrome(trace: &Value) -> Vec<String> {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();
     let slices = events.iter().filter(|e| e["ph"] == "X").map(|e| {
         let ns = |key: &str| (e[key].as_f64().unwrap() * 1_000.0).round() as i64;
         let mut args = Map::new();
-        // What only imports need is only in Chrome JSON.
+        // Arguments that only imports need are only in Chrome JSON.
         let raw = ["export", "groups", "workgroups", "values", "process", "thread"];
         let of_imports = |key: &str| e["cat"] != "kernel" && raw.contains(&key);
         for (key, value) in e["args"].as_object().unwrap() {
@@ -79,7 +79,7 @@ fn of_chrome(trace: &Value) -> Vec<String> {
     sorted(slices.collect())
 }
 
-/// Time, name and value of each point of a time series.
+/// Returns time, name and value of each point of a time series.
 fn points_of_perfetto(trace: &Value) -> Vec<String> {
     let points = trace["counters"].as_array().unwrap().iter();
     sorted(points.map(|p| json!([p["at"], 0, p["name"], p["value"].as_f64()])).collect())
@@ -98,7 +98,8 @@ fn points_of_chrome(trace: &Value) -> Vec<String> {
     sorted(points.collect())
 }
 
-/// Time and id of each end of an arrow: first those that begin, then those that end.
+/// Returns time and id of each end of an arrow: first the ends at which arrows begin, then the
+/// others.
 fn arrows_of_perfetto(trace: &Value) -> [Vec<String>; 2] {
     ["from", "to"].map(|end| {
         let slices = trace["slices"].as_array().unwrap().iter();
@@ -122,7 +123,7 @@ fn arrows_of_chrome(trace: &Value) -> [Vec<String>; 2] {
     })
 }
 
-/// Both formats of a profile, uncompressed and compressed.
+/// Compares both formats of a profile, uncompressed and compressed, and returns the decoded trace.
 fn compare(python: &Path, script: &ProfileScript) -> Value {
     let (scratch, dir) = script.written();
     let (json, plain) = (scratch.join("x.json"), scratch.join("x.pftrace"));
@@ -154,8 +155,8 @@ fn rows_counters_and_arrows_equal_those_on_paper() {
     let process = script.process(100);
     process.library("mlp", &["é \"x\"\n", "inner"]);
     let main = process.thread("main");
-    // A call inside a call, which is recorded first, and then one of which only the first group was
-    // read.
+    // The first call is inside of the second and is recorded first. Of the third, only the first
+    // group was read.
     let call = |call: CallScript| call.group(5, &[3]).group(5, &[u64::MAX]).group(5, &[9]);
     main.call(call(CallScript::new(1, 1_100, 300)));
     main.call(call(CallScript::new(0, 1_000, 500)));
@@ -189,7 +190,8 @@ fn rows_counters_and_arrows_equal_those_on_paper() {
     );
 }
 
-/// More series than a slice's packet may have, and values that have no field in it.
+/// A call has more series than a slice's packet may have, and values for which the packet has no
+/// field.
 #[test]
 fn many_series_and_large_values_arrive() {
     let Some(python) = python("perfetto_series") else { return };
@@ -227,7 +229,7 @@ fn many_series_and_large_values_arrive() {
     );
 }
 
-/// Calls that overlap in every way, even in ways that are impossible for a thread.
+/// Exports calls that overlap in every way, even in ways that are impossible for a thread.
 #[test]
 fn both_formats_agree_for_any_calls() {
     let Some(python) = python("perfetto_random") else { return };
@@ -438,7 +440,7 @@ fn imported_traces_keep_their_contents() {
     import_and_compare(&python, &scratch, "made", &file, &trace);
 }
 
-/// The traces that torch wrote, if they are next to the checkout.
+/// Exports the traces that torch wrote, if they are next to the checkout.
 #[test]
 fn torchs_traces_keep_their_contents() {
     let Some(python) = python("perfetto_torch") else { return };
@@ -458,7 +460,7 @@ fn torchs_traces_keep_their_contents() {
     }
 }
 
-/// Several traces in one profile: each has its own rows, and all times are on one clock.
+/// Several traces are in one profile. Each has its own rows, and all times are on one clock.
 #[test]
 fn several_imported_traces_have_separate_rows() {
     let Some(python) = python("perfetto_several") else { return };

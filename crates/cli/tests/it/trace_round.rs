@@ -1,4 +1,4 @@
-//! export(import(t)) has the contents of t.
+//! Tests that a trace has the same contents after it was imported and exported.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ fn traces_of_other_programs_come_back() {
     }
 }
 
-/// The traces that torch wrote, if they are next to the checkout.
+/// Tests the traces that torch wrote, if they are next to the checkout.
 #[test]
 fn torchs_traces_come_back() {
     let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/workloads/traces");
@@ -148,7 +148,7 @@ fn several_traces_come_back_merged() {
     assert!(generic.to_string().contains("\"cat\":\"runtime\""));
 }
 
-/// From other programs' categories to the generic ones, to Kineto's, and back.
+/// Other programs' categories are converted to the generic ones, to Kineto's, and back.
 #[test]
 fn vocabularies_can_be_converted_back() {
     let categories = [

@@ -1,4 +1,4 @@
-//! Counters that `run` samples while the program runs.
+//! Tests counters that `run` samples while the program runs.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -25,7 +25,7 @@ fn report(program: &Path, profile: &Path) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The exported samples: one row of cells each, without the header.
+/// Returns the exported samples: one row of cells each, without the header.
 fn samples(program: &Path, profile: &Path) -> Vec<Vec<String>> {
     let mut export = Command::new(program);
     export.arg("export").arg(profile).args(["--what", "tracks", "--format", "csv"]);
@@ -44,8 +44,8 @@ fn online_cpus() -> u64 {
     ranges.sum()
 }
 
-/// The list `readings=` of a simulated counter says what each reading adds, so every raw value is known in
-/// advance.
+/// The list `readings=` of a simulated counter gives the amount that each reading adds, so every
+/// raw value is known in advance.
 #[test]
 fn a_scripted_counter_is_read_as_written() {
     let Some(program) = counterpoint("tracks_sim") else { return };
@@ -119,8 +119,8 @@ fn per_cpu_counters_agree_with_the_clock() {
     }
 }
 
-/// SIGKILL to `run` itself: earlier samples exist, their times can be converted, and the program
-/// continues undisturbed.
+/// `run` itself is killed by SIGKILL. Earlier samples exist, their times can be converted, and the
+/// program continues undisturbed.
 #[test]
 fn samples_survive_a_kill_of_run() {
     let Some(program) = counterpoint("tracks_kill") else { return };
@@ -145,8 +145,8 @@ fn samples_survive_a_kill_of_run() {
     let track = &report["tracks"][0];
     assert!(track["samples"].as_u64().unwrap() > 10, "{track}");
     assert_eq!(report["profile"]["clock"]["calibrated"], true);
-    // An uncalibrated clock would be wrong by its frequency. The samples began after the run did, and the
-    // second batch ends a second after the first sample.
+    // An uncalibrated clock would be wrong by its frequency. The samples began after the run did,
+    // and the second batch ends a second after the first sample.
     let over_ns = track["over_ns"].as_f64().unwrap();
     assert!((0.5e9..lived.as_secs_f64() * 1e9).contains(&over_ns), "{track}, {lived:?}");
     let losses: Vec<&str> =
@@ -175,7 +175,7 @@ fn counters_that_cannot_be_sampled_are_refused_before_the_start() {
     );
 }
 
-/// A profile with two series that look imported and two sampled ones; times are in ns.
+/// Tests a profile with two series that look imported and two sampled ones; times are in ns.
 #[test]
 fn the_views_of_tracks() {
     let scratch = Scratch::new();

@@ -1,5 +1,5 @@
-//! Shared memory of a test's own. Commands that free pools look at all of `/dev/shm`, where the developer
-//! may have recordings that nobody has collected yet.
+//! Makes shared memory for a single test. Commands that free pools search all of `/dev/shm`, in
+//! which the developer may have recordings that have not been collected yet.
 
 use std::ffi::{CString, c_int};
 use std::fs;
@@ -14,15 +14,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use testkit::skip;
 
-/// A directory in memory that takes the place of `/dev/shm` for the commands of a test. It is removed when
-/// dropped.
+/// A directory in memory that takes the place of `/dev/shm` for the commands of a test. It is
+/// removed when dropped.
 #[derive(Debug)]
 pub struct Memory {
     path: PathBuf,
 }
 
 impl Memory {
-    /// Skips the test where the kernel lets this user not change what a process sees.
+    /// Makes the directory. Skips the test if the kernel does not let this user change what a
+    /// process sees.
     pub fn new(test: &str) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
@@ -40,15 +41,15 @@ impl Memory {
         }
     }
 
-    /// Where what a command has in `/dev/shm` is for the test.
+    /// Returns the path at which the test finds what a command has in `/dev/shm`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Has the command, which keeps its user and rights, see this directory as `/dev/shm`.
+    /// Makes the command, which keeps its user and rights, see this directory as `/dev/shm`.
     pub fn make_shared(&self, command: &mut Command) {
         let from = CString::new(self.path.as_os_str().as_bytes()).unwrap();
-        // SAFETY: no arguments, cannot fail.
+        // SAFETY: `geteuid` and `getegid` have no arguments and cannot fail.
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
         let maps = [
             (c"/proc/self/setgroups", "deny".to_owned()),
@@ -57,7 +58,7 @@ impl Memory {
         ];
         let shadow = move || {
             let flags = if user == 0 { 0 } else { libc::CLONE_NEWUSER };
-            // SAFETY: system calls on C strings that outlive them.
+            // SAFETY: these are system calls, and their C strings live longer than the calls.
             unsafe {
                 done(libc::unshare(flags | libc::CLONE_NEWNS))?;
                 for (file, text) in maps.iter().filter(|_| user != 0) {
@@ -72,7 +73,7 @@ impl Memory {
             }
             Ok(())
         };
-        // SAFETY: between `fork` and `exec`, it makes system calls only.
+        // SAFETY: between `fork` and `exec`, the closure only makes system calls.
         unsafe { command.pre_exec(shadow) };
     }
 }
@@ -83,7 +84,7 @@ impl Drop for Memory {
     }
 }
 
-/// The result of a system call.
+/// Returns the result of a system call.
 fn done(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -22,8 +22,8 @@ use profile::Profile;
 use serde_json::Value;
 pub use testkit::skip;
 
-/// The path in an environment variable. If it is not set, reports the test as skipped and returns
-/// `None`.
+/// Returns the path in an environment variable. If the variable is not set, reports the test as
+/// skipped and returns `None`.
 fn need(test: &str, variable: &str) -> Option<PathBuf> {
     if let Some(value) = std::env::var_os(variable) {
         return Some(value.into());
@@ -32,27 +32,27 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     None
 }
 
-/// `counterpoint-query`, if it was built.
+/// Returns the path of `counterpoint-query`, if it was built.
 pub fn query_engine(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_QUERY")
 }
 
-/// IREE 3.7.0, whose executables are of version 5.
+/// Returns the environment with IREE 3.7.0, whose executables are of version 5.
 pub fn venv_v5(test: &str) -> Option<PathBuf> {
     need(test, "COUNTERPOINT_VENV_V5")
 }
 
-/// The Python of the environment with PyTorch 2.15.
+/// Returns the Python of the environment with PyTorch 2.15.
 pub fn torch(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH")?.join("bin/python"))
 }
 
-/// The Python of the environment with PyTorch 2.12.
+/// Returns the Python of the environment with PyTorch 2.12.
 pub fn torch_212(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_TORCH_212")?.join("bin/python"))
 }
 
-/// Has a program with PyTorch use the shims that all tests share, so that each is compiled once.
+/// Makes a program with PyTorch use the shims that all tests share, so that each is compiled once.
 pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     match std::env::var_os("COUNTERPOINT_TORCH_SHIMS") {
         Some(folder) => command.env("XDG_CACHE_HOME", Path::new(&folder).join("cache")),
@@ -60,12 +60,12 @@ pub fn with_shared_shims(command: &mut Command) -> &mut Command {
     }
 }
 
-/// The Python of the environment with HolisticTraceAnalysis.
+/// Returns the Python of the environment with HolisticTraceAnalysis.
 pub fn hta(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_VENV_HTA")?.join("bin/python"))
 }
 
-/// The Python of the environment with TVM.
+/// Returns the Python of the environment with TVM.
 pub fn tvm(test: &str) -> Option<PathBuf> {
     let venv = std::env::var_os("COUNTERPOINT_VENV_TVM");
     if venv.is_none() {
@@ -74,12 +74,12 @@ pub fn tvm(test: &str) -> Option<PathBuf> {
     Some(PathBuf::from(venv?).join("bin/python"))
 }
 
-/// The built program.
+/// Returns the path of the built program.
 pub fn counterpoint(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_DIST")?.join("bin/counterpoint"))
 }
 
-/// The built program, next to a library that panics on demand.
+/// Returns the path of the built program that lies next to a library that panics on demand.
 pub fn injecting(test: &str) -> Option<PathBuf> {
     Some(need(test, "COUNTERPOINT_INJECT_DIST")?.join("bin/counterpoint"))
 }
@@ -98,7 +98,8 @@ impl Iree {
         })
     }
 
-    /// A compiled module for the best of the fixed target CPUs that this machine supports.
+    /// Returns the path of a compiled module for the best of the fixed target CPUs that this
+    /// machine supports.
     pub fn module(&self, name: &str, system_library: bool) -> PathBuf {
         let kind = if system_library { ".system" } else { "" };
         self.fixtures.join(format!("{name}.{}{kind}.vmfb", variant()))
@@ -108,7 +109,7 @@ impl Iree {
         self.venv.join("bin").join(name)
     }
 
-    /// A tool of the wheel with Tracy in it, which has no script in `bin`.
+    /// Returns a tool of the wheel with Tracy in it. It has no script in `bin`.
     pub fn tracy_tool(&self, name: &str) -> PathBuf {
         let lib = std::fs::read_dir(self.venv.join("lib")).unwrap().next().unwrap().unwrap();
         lib.path().join("site-packages/iree/_runtime_libs_tracy").join(name)
@@ -128,7 +129,7 @@ impl Expected {
         Self::of_variant(fixture, variant())
     }
 
-    /// The counts for a target CPU: `v4`, `v3`, `generic`.
+    /// Returns the counts for a target CPU: `v4`, `v3`, `generic`.
     pub fn of_variant(fixture: &str, variant: &str) -> Self {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/iree/expected.json");
         let all: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -145,14 +146,14 @@ impl Expected {
         }
     }
 
-    /// `--function=… --input=…` for the tools.
+    /// Returns `--function=… --input=…` for the tools.
     pub fn arguments(&self) -> Vec<String> {
         let inputs = self.inputs.iter().map(|input| format!("--input={input}"));
         std::iter::once(format!("--function={}", self.function)).chain(inputs).collect()
     }
 }
 
-/// The fixed target CPU whose modules this machine can run.
+/// Returns the best fixed target CPU whose modules this machine can run.
 fn variant() -> &'static str {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     match (cfg!(target_arch = "x86_64"), cpu.contains("avx512f")) {
@@ -180,8 +181,8 @@ pub struct Programs {
     directory: PathBuf,
 }
 
-/// Compiles a file of `tests/programs` into `directory`, unless another test has done so. `None` if
-/// the compiler does not exist.
+/// Compiles a file of `tests/programs` into `directory`, unless another test has done so. Returns
+/// `None` if the compiler does not exist.
 fn compile(
     directory: &Path,
     compiler: &str,
@@ -193,8 +194,8 @@ fn compile(
     if program.exists() {
         return Some(program);
     }
-    // Tests run at the same time, in threads or processes. Each makes its own file; the last one
-    // stays.
+    // Tests run at the same time, in threads or processes. Each compiles its own file and renames
+    // it, so the last one stays.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let mine = directory.join(format!("{name}.{}.{number}", std::process::id()));
@@ -210,7 +211,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs")
 }
 
-/// A directory for programs compiled from exactly this version of the sources.
+/// Makes a directory for programs compiled from exactly this version of the sources.
 fn built() -> PathBuf {
     let mut hasher = DefaultHasher::new();
     let loops = sources().join("loops");
@@ -228,35 +229,36 @@ fn built() -> PathBuf {
     directory
 }
 
-/// The folder that contains the flags.
+/// Returns this module's folder, whose files contain the flags.
 fn support() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support")
 }
 
 impl Programs {
-    /// A program that only some tests use: `NAME.c`.
+    /// Compiles `NAME.c`, a program that only some tests use, and returns its path.
     pub fn other(&self, name: &str) -> PathBuf {
         let flags = ["-std=gnu11", "-rdynamic", "-ldl", "-lpthread"];
         compile(&self.directory, "cc", &format!("{name}.c"), name, &flags)
             .expect("a C compiler: Rust links with it")
     }
 
-    /// A library to preload, compiled from a file of `tests/programs`.
+    /// Compiles a library to preload from a file of `tests/programs`, and returns its path.
     pub fn shared(&self, source: &str, name: &str, flags: &[&str]) -> PathBuf {
         let flags = [&["-std=gnu11", "-shared", "-fPIC"], flags, &["-ldl"]].concat();
         compile(&self.directory, "cc", source, name, &flags)
             .expect("a C compiler: Rust links with it")
     }
 
-    /// A program with instrumented loops, of `loops_host.c`, compiled with these flags.
+    /// Compiles `loops_host.c`, a program with instrumented loops, with these flags, and returns
+    /// its path.
     pub fn loops(&self, name: &str, flags: &[&str]) -> PathBuf {
         let flags = [&["-std=gnu11", "-rdynamic"], flags, &["-ldl", "-lpthread"]].concat();
         compile(&self.directory, "cc", "loops_host.c", name, &flags)
             .expect("a C compiler: Rust links with it")
     }
 
-    /// The program of `NAME.cc`. Without a C++ compiler, reports the test as skipped and returns
-    /// `None`.
+    /// Compiles `NAME.cc` and returns its path. Without a C++ compiler, reports the test as skipped
+    /// and returns `None`.
     pub fn cpp(&self, test: &str, name: &str) -> Option<PathBuf> {
         // The C headers initialise structures with {0}, for which C++ compilers warn.
         let flags = ["-std=c++17", "-Wno-missing-field-initializers", "-ldl", "-lpthread"];
@@ -344,7 +346,7 @@ impl Recorded {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// The report's JSON.
+    /// Returns the report's JSON.
     pub fn report(&self, options: &[&str]) -> Value {
         let mut report = Command::new(&self.program);
         report.arg("report").arg(self.path()).args(["--format", "json"]).args(options);
@@ -353,7 +355,7 @@ impl Recorded {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// Calls and dispatches per op.
+    /// Returns the calls and dispatches of each op.
     pub fn ops(&self) -> BTreeMap<String, (u64, u64)> {
         let report = self.report(&[]);
         let rows = report["rows"].as_array().unwrap();
@@ -365,7 +367,7 @@ impl Recorded {
             .collect()
     }
 
-    /// One row per call, by column name.
+    /// Returns the exported rows, one per call, by column name.
     pub fn calls(&self) -> Vec<BTreeMap<String, String>> {
         let mut export = Command::new(&self.program);
         export.arg("export").arg(self.path()).args(["--format", "csv"]);
@@ -382,12 +384,12 @@ impl Recorded {
             .collect()
     }
 
-    /// Losses that are not zero, by name.
+    /// Returns the losses that are not zero, by name.
     pub fn losses(&self) -> BTreeMap<String, u64> {
         self.profile().all_losses().into_iter().map(|l| (l.name, l.count)).collect()
     }
 
-    /// Calls per process, in the order of the parts' names.
+    /// Returns the number of calls of each process, in the order of the parts' names.
     pub fn calls_per_process(&self) -> Vec<u64> {
         let profile = self.profile();
         let mut calls: Vec<u64> = profile
@@ -400,8 +402,9 @@ impl Recorded {
     }
 }
 
-/// Runs a program with and without Counterpoint: it prints the same and ends in the same way, each
-/// process has `calls` (ascending), and exactly the `losses` are named (`None` for any number).
+/// Runs a program with and without Counterpoint. Checks that it prints the same and ends in the
+/// same way, that each process has `calls` (ascending), and that exactly the `losses` are named
+/// (`None` for any number).
 pub fn same_as_without(
     program: &Path,
     what: &str,
@@ -424,7 +427,7 @@ pub fn same_as_without(
         })
         .collect();
     assert_eq!(found, expected, "{what}");
-    // One line of ours at the end, after the program's own output.
+    // Counterpoint writes one line at the end, after the program's own output.
     let words = String::from_utf8_lossy(&without.stderr).into_owned();
     let ours = with.stderr();
     let rest = ours.strip_prefix(&words).unwrap_or_else(|| panic!("{what}: {ours}"));
@@ -433,7 +436,7 @@ pub fn same_as_without(
     with
 }
 
-/// The variables that `counterpoint env` prints for a new profile at `path`.
+/// Returns the variables that `counterpoint env` prints for a new profile at `path`.
 pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, String)> {
     let mut env = Command::new(program);
     let output = env.args(["env", "-e", events, "-o"]).arg(path).output().unwrap();
@@ -441,7 +444,7 @@ pub fn environment(program: &Path, events: &str, path: &Path) -> Vec<(String, St
     let lines = String::from_utf8(output.stdout).unwrap();
     let variable = |line: &str| {
         let (name, value) = line.strip_prefix("export ").unwrap().split_once('=').unwrap();
-        // Quoted for the shell. The paths of tests need no other unquoting.
+        // The values are quoted for the shell. The paths of tests need no other unquoting.
         (name.to_owned(), value.trim_matches('\'').to_owned())
     };
     lines.lines().map(variable).collect()

@@ -1,5 +1,5 @@
-//! Perfetto's trace processor, which shows how Perfetto's user interface reads a file.
-//! `trace_processor.mjs` runs it. One process loads many files, one after the other.
+//! Runs Perfetto's trace processor, which shows how Perfetto's user interface reads a file.
+//! `trace_processor.mjs` loads it. One process loads many files, one after the other.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,11 +8,12 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use serde_json::{Value, json};
 
-/// What counts as a fault: an error, or lost data.
+/// The query for faults, which are errors and lost data.
 const FAULTS: &str = "select name, idx, value from stats \
      where severity in ('error', 'data_loss') and value > 0 order by name, idx";
 
-/// A row is named by its process (or the track above it) and its thread (or its track).
+/// The query for slices. A row is named by its process (or the track above it) and its thread (or
+/// its track).
 const SLICES: &str = "
     select s.id, s.ts, s.dur, s.name, s.category, s.depth, s.arg_set_id,
            coalesce(p.name, pp.name, up.name, p.pid, pp.pid) as process,
@@ -60,17 +61,19 @@ pub struct Point {
     pub value: f64,
 }
 
-/// What the trace processor shows of a file.
+/// The slices, points and arrows that the trace processor shows of a file.
 #[derive(Debug)]
 pub struct Timeline {
     pub slices: Vec<Shown>,
     pub points: Vec<Point>,
-    /// Indices into `slices`: where an arrow begins, and where it ends.
+    /// The arrows, as indices into `slices`: the slice at which an arrow begins, and the one at
+    /// which it ends.
     pub flows: Vec<[usize; 2]>,
 }
 
 impl TraceProcessor {
-    /// Starts it. If it does not exist here, reports the test as skipped and returns `None`.
+    /// Starts the trace processor. If it does not exist here, reports the test as skipped and
+    /// returns `None`.
     pub fn start(test: &str) -> Option<Self> {
         let Some(files) = std::env::var_os("COUNTERPOINT_TRACE_PROCESSOR") else {
             super::skip(test, "no trace processor (cargo xtask test fetches it with npm)");
@@ -104,7 +107,7 @@ impl TraceProcessor {
         assert_eq!(answer["error"], Value::Null, "{}", file.display());
     }
 
-    /// The rows of a query's answer.
+    /// Returns the rows of a query's answer.
     pub fn query(&mut self, sql: &str) -> Vec<Vec<Value>> {
         let mut answer = self.ask(&json!({ "query": sql }));
         assert!(answer.get("error").is_none(), "{sql}: {answer}");
@@ -117,21 +120,21 @@ impl TraceProcessor {
         self.query(FAULTS)
     }
 
-    /// What it shows of a file, in which it must find no fault. For Chrome's format, times are
-    /// those of the file plus its base time.
+    /// Returns what the trace processor shows of a file, in which it must find no fault. For
+    /// Chrome's format, times are those of the file plus its base time.
     pub fn timeline(&mut self, file: &Path) -> Timeline {
         assert_eq!(self.faults(file), Vec::<Vec<Value>>::new(), "{}", file.display());
         self.loaded(base_ns(file))
     }
 
-    /// What it shows of the loaded file; `base_ns` is added to all times.
+    /// Returns what the trace processor shows of the loaded file. `base_ns` is added to all times.
     pub fn loaded(&mut self, base_ns: i64) -> Timeline {
         let mut args = BTreeMap::<i64, BTreeMap<String, Value>>::new();
         for row in self.query(ARGS) {
             let key = row[1].as_str().unwrap();
             let key = key.strip_prefix("args.").or(key.strip_prefix("debug.")).unwrap_or(key);
             let value = match row[2].as_str().unwrap() {
-                // As text, so that all 64 bits of either type are kept.
+                // Integers are kept as text, so that all 64 bits of either type are kept.
                 "int" => json!(row[3].as_i64().unwrap().to_string()),
                 "uint" => json!((row[3].as_i64().unwrap() as u64).to_string()),
                 "bool" => json!(row[3] == 1),
@@ -174,7 +177,7 @@ impl Drop for TraceProcessor {
     }
 }
 
-/// A text, or a number as text; empty for null.
+/// Returns a text, or a number as text. Null becomes an empty text.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -183,7 +186,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The time from which a file in Chrome's format counts; 0 for other formats.
+/// Returns the time from which a file in Chrome's format counts, and 0 for other formats.
 pub fn base_ns(file: &Path) -> i64 {
     let mut bytes = std::fs::read(file).unwrap();
     if bytes.starts_with(&[0x1f, 0x8b]) {
@@ -198,7 +201,7 @@ pub fn base_ns(file: &Path) -> i64 {
 /// Checks that both timelines have the same slices, points and arrows. In Chrome's format, times
 /// are decimal fractions of microseconds, which the trace processor reads as doubles, so they can
 /// be off by 1 ns. Also, in Chrome's format but not in Perfetto's, a slice of length 0 is around
-/// what begins with it.
+/// the slices that begin with it.
 pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     let near = |a: i64, b: i64| a.abs_diff(b) <= 1;
     let key = |s: &Shown| (s.row.clone(), s.name.clone(), json!(s.args).to_string());
@@ -225,8 +228,8 @@ pub fn assert_same(what: &str, a: &Timeline, b: &Timeline) {
     };
     let (left, right) = (sorted(a), sorted(b));
     for (x, y) in left.iter().zip(&right) {
-        // For Perfetto's format, it does not show the owner of a counter that belongs to no
-        // process.
+        // In Perfetto's format, the trace processor does not show the owner of a counter that
+        // belongs to no process.
         let told = !x.process.is_empty() && !y.process.is_empty();
         let same = (&x.name, x.value) == (&y.name, y.value) && (!told || x.process == y.process);
         assert!(same && near(x.ts, y.ts), "{what}:\n{x:?}\n{y:?}");
