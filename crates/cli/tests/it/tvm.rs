@@ -1,6 +1,6 @@
-//! Tests the adapter for TVM's virtual machine, and sessions, with a program that looks like TVM
-//! from inside: functions of its FFI, a thread pool, and a machine that calls ops. The program
-//! touches a stated number of fresh pages, so counts are exact.
+//! Tests the adapter for TVM's virtual machine, and sessions, with a program that has the same
+//! interfaces as TVM: functions of its FFI, a thread pool, and a machine that calls ops. The
+//! program touches a stated number of fresh pages, so counts are exact.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -58,14 +58,14 @@ fn rows(profile: &Profile) -> Vec<Row> {
     rows
 }
 
-/// Number of calls by role and name.
+/// Returns the number of calls by role and name.
 fn counts(rows: &[Row]) -> BTreeMap<(Role, String), usize> {
     let mut counts = BTreeMap::new();
     rows.iter().for_each(|row| *counts.entry((row.role, row.name.clone())).or_default() += 1);
     counts
 }
 
-/// What `n` runs of the program's model record.
+/// Returns the calls that `n` runs of the program's model record.
 pub fn model(n: usize) -> BTreeMap<(Role, String), usize> {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * n);
     [
@@ -173,7 +173,7 @@ fn check_model(rows: &[Row]) {
     assert_eq!((storage.arguments.as_str(), storage.device.as_str()), ("", ""));
     let workspace = one(rows, Role::Op, "workspace");
     assert_eq!(workspace.extras, [(KEY_WORKSPACE_BYTES, 1024)].into());
-    // Everything is inside the run of its thread.
+    // All calls are inside the run of their thread.
     let (main, failed) = (one(rows, Role::Run, "main"), one(rows, Role::Run, "throwing"));
     assert_eq!(failed.extras.keys().collect::<Vec<_>>(), [&KEY_FAILED, &KEY_FAILED_OP]);
     assert_eq!(failed.extras[&KEY_FAILED], 1);
@@ -185,7 +185,8 @@ fn check_model(rows: &[Row]) {
     let mut levels = of(rows, Role::Op, "subgraph");
     levels.sort_by_key(|row| row.start);
     assert!(levels.windows(2).all(|w| w[0].start < w[1].start && w[1].end <= w[0].end));
-    // A region has its tasks' number. It is inside its op, and its tasks are inside of it.
+    // A region has as many tasks as it says. The region is inside its op, and its tasks are inside
+    // the region.
     let op = one(rows, Role::Op, "parallel");
     let region = one(rows, Role::Region, "parallel");
     assert!(op.start <= region.start && region.end <= op.end);
@@ -216,8 +217,8 @@ fn check_model(rows: &[Row]) {
     assert_eq!(failed.len(), 2);
 }
 
-/// An op that touches N fresh pages counts N faults, on its own thread and on each thread of the
-/// pool.
+/// Checks that an op that touches N fresh pages counts N faults, on its own thread and on each
+/// thread of the pool.
 fn check_counts(rows: &[Row]) {
     assert_eq!(one(rows, Role::Op, "touch").count, Some(100));
     let mut tasks = of(rows, Role::Task, "parallel");
@@ -246,16 +247,16 @@ fn under_run_everything_is_recorded() {
         process.libraries.iter().map(|l| (&*process.host_of(l).title, l.name.as_str())).collect();
     assert_eq!(hosts, [("TVM", "machine")]);
     let calibrations = &profile.processes[0].calibrations;
-    // On each thread, one for calls with the counter, and one for book-keeping ops, which are only
-    // timed.
+    // Each thread has two calibrations: one for calls with the counter, and one for book-keeping
+    // ops, which are only timed.
     let threads = profile.processes[0].threads.len();
     let with = |counters| calibrations.iter().filter(|c| c.counters == counters).count();
     assert_eq!((with(1), with(0), calibrations.len()), (threads, threads, 2 * threads));
     assert_eq!(calibrations[0].inside_values, [0]);
 }
 
-/// Several sessions in one process, each with other counters. Calls between them are in none of
-/// them, and each profile is collected while the process lives.
+/// One process has several sessions, each with other counters. Calls between the sessions are in
+/// none of them, and each profile is collected while the process lives.
 #[test]
 fn sessions_follow_one_another() {
     let Some(host) = Host::new("sessions") else { return };
@@ -318,13 +319,14 @@ fn a_session_joins_a_run() {
     assert_eq!(host.profile("unused.cpt").calls(), 0);
 }
 
-/// The user's own instrument is called first before an op and last after it. That instrument may skip ops and
-/// fail.
+/// The user's own instrument is called first before an op and last after it. That instrument may
+/// skip ops and fail.
 #[test]
 fn a_users_instrument_is_chained() {
     let Some(host) = Host::new("chained instrument") else { return };
     let file = host.prepare("p.cpt", "none");
-    // Two calls for each op that ran, and one for each op that it skipped or refused.
+    // The instrument has two calls for each op that ran, and one for each op that it skipped or
+    // refused.
     assert_eq!(host.run("chain", &[&file]), "user 8 passed 1 held 1 freed 1\n");
     let profile = host.profile("p.cpt");
     let names: Vec<String> = rows(&profile).into_iter().map(|row| row.name).collect();
@@ -366,8 +368,8 @@ fn odd_arguments_do_no_harm() {
     assert_eq!(named["name_truncated"], 1);
 }
 
-/// If there are more different shapes than can be told apart, the rest is recorded by name without
-/// shapes.
+/// Only a limited number of shapes is recorded. Calls with further shapes are recorded by name
+/// without shapes.
 #[test]
 fn shapes_are_bounded() {
     let Some(host) = Host::new("many shapes") else { return };
@@ -399,7 +401,8 @@ fn users_collectors_give_values() {
         assert_eq!(process.texts[&(row.extras[&key("state")] as u32)], "warm");
         assert_eq!(row.extras.len(), 3);
     }
-    // Registered before the session, which counts the same: the two are told apart by name.
+    // This collector was registered before the session, which counts the same event. The two values
+    // have different names.
     assert_eq!(one(&rows, Role::Op, "early").extras[&key("page_faults:u (collector)")], 7);
     assert_eq!(one(&rows, Role::Op, "none").extras, BTreeMap::new());
     // A collector that returns nothing adds no value.
@@ -450,8 +453,8 @@ fn a_forked_child_names_what_it_records() {
     assert_eq!(of(&rows(&profile), Role::Op, "parent").len(), 1);
 }
 
-/// Twenty sessions, one after another, while three threads call all the time: each recording is
-/// complete and contains nothing else.
+/// There are twenty sessions, one after another, while three threads call all the time. Each
+/// recording is complete and contains only calls of its session.
 #[test]
 fn sessions_come_and_go_while_threads_call() {
     let Some(host) = Host::new("busy threads") else { return };
@@ -471,8 +474,8 @@ fn sessions_come_and_go_while_threads_call() {
         calls += rows.len();
         assert!(rows.iter().all(|row| ["matmul", "subgraph"].contains(&row.name.as_str())));
         assert!(rows.iter().all(|row| row.count.is_none_or(|count| count < 1000)));
-        // Each thread may have been inside a call when the session ended, and the third one inside
-        // of three.
+        // Each thread may have been inside a call when the session ended, and the third thread
+        // inside of three calls.
         let mut losses = losses(&profile);
         let cut = losses.remove("call_cut_short").unwrap_or(0);
         let open = |t: &profile::Thread| -> Vec<u32> {
@@ -486,7 +489,7 @@ fn sessions_come_and_go_while_threads_call() {
 }
 
 /// Calls that are nested deeper than thirty-two are passed through and counted. An op that throws
-/// does not affect what follows.
+/// does not affect later calls.
 #[test]
 fn recursion_is_bounded() {
     let Some(host) = Host::new("recursion") else { return };
@@ -500,7 +503,7 @@ fn recursion_is_bounded() {
     assert_eq!(losses(&profile), named.into());
 }
 
-/// If nothing is recording, the model runs as it does without the library.
+/// Without a recording, the model runs as it does without the library.
 #[test]
 fn without_a_session_everything_passes_through() {
     let Some(host) = Host::new("no session") else { return };

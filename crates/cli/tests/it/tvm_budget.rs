@@ -1,5 +1,6 @@
-//! Ops of TVM in runs with a budget: all are counted, and drawn like dispatches, and regions and tasks
-//! follow the op that launches them (`tests/programs/tvm_host.c`, mode `budget`).
+//! Tests ops of TVM in runs with a budget. All ops are counted, and they are sampled like
+//! dispatches. Regions and tasks follow the op that launches them (`tests/programs/tvm_host.c`,
+//! mode `budget`).
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -17,8 +18,8 @@ const ROUNDS: usize = 2_000;
 
 type Names = BTreeMap<(Role, String), usize>;
 
-/// What mode `budget` calls. The numbers are those of the functions `everything`, `throwing_entry` and
-/// `short_ops` of the program.
+/// Returns the calls of mode `budget`. The numbers are those of the functions `everything`,
+/// `throwing_entry` and `short_ops` of the program.
 fn expected() -> Names {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * ROUNDS);
     let mut all = model(10);
@@ -51,7 +52,7 @@ fn name(profile: &Profile, process: usize, export: u32) -> (Role, String) {
     (op.role, op.name.clone())
 }
 
-/// The exact numbers of calls.
+/// Returns the exact numbers of calls.
 fn counted(profile: &Profile) -> Names {
     let mut names = Names::new();
     for one in profile.counted() {
@@ -61,10 +62,11 @@ fn counted(profile: &Profile) -> Names {
     names
 }
 
-/// By role and name and by thread: how each record was drawn, and whether its counters were read.
+/// For each record, by role and name and by thread: how it was sampled, and whether its counters
+/// were read.
 type Drawings = BTreeMap<((Role, String), u32), Vec<(Drawn, bool)>>;
 
-/// How the records of each export were drawn, by its role and name and by thread.
+/// Returns how the records of each export were sampled, by its role and name and by thread.
 fn drawn(profile: &Profile) -> Drawings {
     let named = drawings(profile).into_iter().map(|((process, thread, export), calls)| {
         let calls = calls.into_iter().map(|(drawn, _, read)| (drawn, read)).collect();
@@ -75,8 +77,8 @@ fn drawn(profile: &Profile) -> Drawings {
 
 fn check_profile(what: &str, profile: &Profile) {
     let mut found = counted(profile);
-    // After an op that threw, the regions outside of ops belong to it until the next op begins, as in
-    // runs without a budget. The sum is exact.
+    // After an op that threw, the regions outside of ops belong to it until the next op begins, as
+    // in runs without a budget. The sum is exact.
     let mut sum = |role| -> usize {
         let names = ["(outside of ops)", "throws by itself", "throws"];
         names.map(|name| found.remove(&(role, name.to_owned())).unwrap_or(0)).iter().sum()
@@ -100,7 +102,7 @@ fn check_profile(what: &str, profile: &Profile) {
     if profile.manifest.budget == Some(0.2) {
         assert!(short.iter().any(|(drawn, _)| drawn.period > 1), "{what}");
     }
-    // A region and the tasks are recorded when their op is, with the op's probability.
+    // A region and the tasks are recorded if their op is, with the op's probability.
     let periods = |calls: &[(Drawn, bool)]| -> Vec<(u32, u32)> {
         calls.iter().map(|(drawn, _)| (drawn.period, drawn.counter_period)).collect()
     };
@@ -154,7 +156,7 @@ fn ops_of_tvm_are_counted_and_drawn() {
     }
 }
 
-/// Ops of TVM are drawn in sessions that a process opens itself, one after the other.
+/// Ops of TVM are sampled in sessions that a process opens itself, one after the other.
 #[test]
 fn sessions_with_a_budget_draw_ops_of_tvm() {
     let Some(program) = counterpoint("drawn ops of tvm") else { return };

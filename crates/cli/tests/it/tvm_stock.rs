@@ -1,5 +1,5 @@
-//! Unmodified TVM: the recording of a model equals what an independent instrument in Python saw,
-//! and the model does not notice.
+//! Tests unmodified TVM. The recording of a model equals what an independent instrument in Python
+//! saw, and the model's results do not change.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,7 +63,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/support/tvm_stock.py");
     let mut command = Command::new(python);
     command.arg(script).arg(library).arg(scratch.path()).args(&run_files);
-    // Two threads for a region, even if TVM would use fewer.
+    // A region gets two threads, even if TVM would use fewer.
     let output = command.env("TVM_NUM_THREADS", "2").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -74,7 +74,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(said["counterpoint_vm"], "TypeError");
     assert_eq!(said["counterpoint_calls"], "ValueError");
 
-    // In bytecode mode: two runs, one that throws, and one more.
+    // In bytecode mode there are two runs, one that throws, and one more.
     let bytecode = &said["bytecode"];
     assert_eq!((&bytecode["began"], &bytecode["ended"]), (&Value::from(0), &Value::from(0)));
     let (profile, found) = seen(&paths[0]);
@@ -95,7 +95,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     assert_eq!(losses, [("call_abandoned".to_owned(), 1)].into());
 
     let values = |role, name: &str| found.values[&(role, name.to_owned())].as_slice();
-    // 64 by 256 floats, twice per run; the same size in the kernel's own buffer.
+    // 64 by 256 floats are stored twice per run, and the kernel's own buffer has the same size.
     let bytes = 64 * 256 * 4;
     for storage in values(Role::Op, "vm.builtin.alloc_storage") {
         assert_eq!(storage[&KEY_STORAGE_BYTES], bytes);
@@ -125,7 +125,7 @@ fn a_model_is_recorded_as_its_own_instrument_sees_it() {
     let (_, found) = seen(&paths[1]);
     assert_eq!((found.ops.len(), found.runs), (0, vec![run("main", false)]));
 
-    // After an export and a load, it has the same ops.
+    // After an export and a load, the model has the same ops.
     let (_, found) = seen(&paths[2]);
     assert_eq!(found.ops, ops_of(&said["loaded"]));
     assert_eq!(found.values[&(Role::Task, "par".to_owned())].len(), 2);

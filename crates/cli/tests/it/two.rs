@@ -1,5 +1,5 @@
-//! Two copies of Counterpoint in one process: the first one records, the second is inactive and
-//! says so, and no call is counted twice.
+//! Tests two copies of Counterpoint in one process. The first one records, the second is inactive
+//! and says so, and no call is counted twice.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ fn library_of(program: &Path) -> PathBuf {
     program.parent().unwrap().parent().unwrap().join("lib/libcounterpoint.so")
 }
 
-/// Copies of the library, each a separate file.
+/// Makes copies of the library, each a separate file.
 fn copies(program: &Path, scratch: &testkit::Scratch) -> [PathBuf; 2] {
     ["a", "b"].map(|name| {
         std::fs::create_dir(scratch.join(name)).unwrap();
@@ -33,8 +33,8 @@ fn two(copies: &[&Path]) -> Command {
     command
 }
 
-/// The line of the program: the states of the copies, with a star at the copy that is found by
-/// name.
+/// Returns the states of the copies from the program's line, with a star at the copy that is found
+/// by name.
 fn states(stderr: &str) -> Vec<String> {
     let line = stderr.lines().find(|line| line.starts_with("found ")).unwrap();
     let (found, states) = line.split_once(':').unwrap();
@@ -72,7 +72,8 @@ fn loaded_into_a_process_that_has_ours() {
     assert_eq!(recorded.losses(), once());
 }
 
-/// Nothing is preloaded, and both are loaded with local scope: the second one finds the first one.
+/// Neither copy is preloaded, and both are loaded with local scope. The second copy finds the first
+/// one.
 #[test]
 fn two_copies_that_are_loaded_late() {
     let Some(program) = counterpoint("two that are loaded") else { return };
@@ -99,8 +100,8 @@ fn two_copies_that_are_loaded_late() {
     assert_eq!(losses, once());
 }
 
-/// A `run` of one installation inside a `run` of another: the inner one, which was requested last,
-/// records.
+/// A `run` of one installation is inside a `run` of another. The inner one, which was requested
+/// last, records.
 #[test]
 fn run_inside_run() {
     let Some(program) = counterpoint("run inside run") else { return };

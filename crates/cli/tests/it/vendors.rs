@@ -1,5 +1,5 @@
-//! What the authors of plugins get: a copy of `dist/` somewhere else, without the source tree, builds the
-//! examples in C, C++ and Rust, and what is built conforms to the interface.
+//! Tests what authors of plugins get. A copy of `dist/` in another place, without the source tree,
+//! builds the examples in C, C++ and Rust, and the built plugins conform to the interface.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use testkit::Scratch;
 
 use crate::support::counterpoint;
 
-/// The parts of `dist/` that a plugin is built against, copied. Nothing is linked with Counterpoint.
+/// Copies the parts of `dist/` that a plugin is built against. Nothing is linked with Counterpoint.
 fn copied(program: &Path, scratch: &Scratch) -> PathBuf {
     let dist = program.parent().and_then(Path::parent).expect("dist");
     let to = scratch.join("a copy of dist");
@@ -31,7 +31,7 @@ fn has(tool: &str) -> bool {
     Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// That a plugin conforms, by `plugin check`.
+/// Checks with `plugin check` that a plugin conforms.
 fn conforms(program: &Path, plugin: &Path) {
     let checked = must(Command::new(program).args(["plugin", "check"]).arg(plugin));
     assert!(checked.contains("conforms to Kineto's profiler plugin interface"), "{checked}");
@@ -49,7 +49,7 @@ fn compile(compiler: &str, flags: &[String], source: &Path, to: &Path) {
     must(command.args(flags).arg(source).arg("-o").arg(to).arg("-lpthread"));
 }
 
-/// The compilers that are here, with the example of each.
+/// The compilers to try, with the example of each.
 const SOURCES: [(&str, &str); 2] = [("gcc", "plugin-c/clock.c"), ("g++", "plugin-cpp/queue.cpp")];
 
 #[test]
@@ -61,7 +61,7 @@ fn the_examples_build_with_pkg_config() {
     }
     let scratch = Scratch::new();
     let dist = copied(&program, &scratch);
-    // The headers alone are a package of their own.
+    // The archive of headers is a package by itself.
     let archives = std::fs::read_dir(dist.join("share/counterpoint")).expect("a folder");
     let archive = archives
         .map(|entry| entry.expect("an entry").path())
@@ -115,7 +115,7 @@ fn the_examples_build_with_cmake() {
         must(Command::new("cmake").arg("--build").arg(&build));
         conforms(&program, &build.join(plugin));
     }
-    // A version that is not there is refused.
+    // A version that does not exist is refused.
     let project = scratch.join("later");
     std::fs::create_dir(&project).expect("makes a folder");
     let text = "cmake_minimum_required(VERSION 3.16)\nproject(later C)\n\
@@ -137,7 +137,8 @@ fn the_example_in_rust_builds_from_the_published_crates() {
     build.args(["build", "--offline", "--quiet"]).current_dir(example(&dist, "plugin-rust"));
     must(build.env("CARGO_TARGET_DIR", scratch.join("target")));
     conforms(&program, &scratch.join("target/debug/libexample_plugin.so"));
-    // As a registry would have them: no path, and a version for each other.
+    // The manifests are as a registry would have them: they depend on each other by version and not
+    // by path.
     let crates = dist.join("share/counterpoint/crates");
     let manifest = std::fs::read_to_string(crates.join("counterpoint-plugin/Cargo.toml"));
     let manifest = manifest.expect("a manifest");

@@ -1,5 +1,5 @@
-//! A view cannot write: what every view and format asks of the kernel, as `strace` sees it, and what
-//! profiles can make a view do that lead out of themselves.
+//! Tests that a view cannot write. `strace` lists the system calls of every view and format, and
+//! damaged profiles try to make a view leave the profile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
@@ -49,8 +49,8 @@ const VIEWS: [&str; 26] = [
     "trace export PROFILE --format pftrace --compress -o OUT",
 ];
 
-/// A recording that was killed together with its `run`: pages and the counts of loops are in the
-/// pool, and events of plugins in a file. `None` of it is in the profile yet.
+/// A recording that was killed together with its `run`. Pages and the counts of loops are still in
+/// the pool, and events of plugins are in a file. None of them is in the profile yet.
 pub struct Killed {
     pub scratch: Scratch,
     pub dir: PathBuf,
@@ -121,7 +121,7 @@ fn add_track(dir: &Path) {
     tracks.finish().unwrap();
 }
 
-/// Three events that a plugin has handed over.
+/// Adds a file with three events that a plugin has handed over.
 fn add_events(dir: &Path, name: &str) {
     let file = File::create(dir.join(PART).join(name)).unwrap();
     let mut stream = Writer::new(file, None);
@@ -160,13 +160,13 @@ pub fn traced(options: &[&str], words: &[String]) -> (Output, String) {
     (output, fs::read_to_string(&log).unwrap())
 }
 
-/// Calls that change names, or what a name leads to.
+/// Calls that change names, or the file that a name leads to.
 pub const CHANGES: &str = "trace=open,openat,openat2,creat,unlink,unlinkat,rename,renameat,renameat2,\
                        mkdir,mkdirat,rmdir,link,linkat,symlink,symlinkat,mknod,mknodat,truncate,\
                        ftruncate,chmod,fchmodat,chown,fchownat,lchown,utimensat,setxattr,execve,\
                        connect,bind,landlock_create_ruleset,landlock_restrict_self";
 
-/// Whether a call changes something outside of this process.
+/// Returns whether a call changes something outside of this process.
 pub fn is_change(line: &str) -> bool {
     let call = line.split_once(' ').map_or(line, |(_, call)| call.trim_start());
     let name = call.split('(').next().unwrap_or_default();
@@ -174,15 +174,17 @@ pub fn is_change(line: &str) -> bool {
         "open" | "openat" | "openat2" => {
             ["O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC"].iter().any(|flag| call.contains(flag))
         }
-        // The command itself.
+        // This is the start of the command itself.
         "execve" => !call.contains(env!("CARGO_BIN_EXE_counterpoint")),
         "landlock_create_ruleset" | "landlock_restrict_self" | "ftruncate" => false,
-        // A signal, the end of a process, or the rest of a call that was printed in two parts.
+        // A line without a call is a signal, the end of a process, or the rest of a call that was
+        // printed in two parts.
         _ => !name.is_empty() && !name.starts_with(['+', '-', '<']),
     }
 }
 
-/// Whether a command has given up its rights. A kernel without Landlock says so.
+/// Returns whether a command has given up its rights, or whether the kernel said that it has no
+/// Landlock.
 pub fn is_confined(log: &str) -> bool {
     let mut lines = log.lines();
     lines.any(|line| {
@@ -203,7 +205,8 @@ fn no_view_writes_anything_but_its_output() {
         let (output, log) = traced(&["-e", CHANGES], &words);
         assert!(matches!(output.status.code(), Some(0 | 1)), "{view}: {output:?}");
         let changes: Vec<&str> = log.lines().filter(|line| is_change(line)).collect();
-        // An unnamed file in the directory of the output, which then gets its name.
+        // The command makes an unnamed file in the directory of the output, which then gets its
+        // name.
         let around = format!("\"{}\"", killed.scratch.path().display());
         let named = format!("\"{}\"", out.display());
         let is_of_output = |line: &&&str| {
@@ -219,8 +222,8 @@ fn no_view_writes_anything_but_its_output() {
     }
 }
 
-/// Commands that read traces of anybody: `OURS` was exported here, `OTHER` was not. `OUT` is the file or the
-/// profile that they write.
+/// Commands that read traces of any program: `OURS` was exported here, `OTHER` was not. `OUT` is
+/// the file or the profile that they write.
 const OF_TRACES: [&str; 7] = [
     "trace check OURS OTHER",
     "trace check OTHER --format json",
@@ -231,7 +234,7 @@ const OF_TRACES: [&str; 7] = [
     "trace import OTHER -o OUT",
 ];
 
-/// Once they read, these commands write only what they were told to write, and they can do nothing else.
+/// From the first read on, these commands can only write the output that they were told to write.
 /// With and without Landlock, they print and write the same.
 #[test]
 fn commands_for_traces_write_only_their_output() {
@@ -275,8 +278,8 @@ fn commands_for_traces_write_only_their_output() {
     }
 }
 
-/// A view prints the same with and without Landlock, and the same before and after `recover`. So a user who only
-/// reads an unfinished profile sees all of its data.
+/// A view prints the same with and without Landlock, and the same before and after `recover`. So a
+/// user who only reads an unfinished profile sees all of its data.
 #[test]
 fn views_show_what_was_not_finished() {
     let killed = Killed::new();
@@ -310,12 +313,12 @@ fn views_show_what_was_not_finished() {
     }
 }
 
-/// The profile of somebody who wants a conversion of events to happen elsewhere. Views and `recover`
-/// look at it; nothing outside of it changes.
+/// A prepared profile tries to move the conversion of events to another place. Views and `recover`
+/// read the profile, and no file outside of it changes.
 #[test]
 fn conversions_stay_inside_of_the_profile() {
     type Trap = fn(&Path, &Path);
-    // Relative links are what an archive has.
+    // Links in an archive are relative.
     let traps: [(&str, Trap); 6] = [
         ("a part that is a link", |dir, victim| {
             fs::create_dir_all(dir.join("plugins.tmp")).unwrap();
@@ -391,7 +394,8 @@ fn a_read_only_profile_shows_its_events() {
     assert!(report.contains("timed kernel"), "{report}");
 }
 
-/// Events that name one long text again and again. docs/security.md states the factor.
+/// Many events can name one long text. docs/security.md states how much larger than the file the
+/// result may be.
 #[test]
 fn few_bytes_of_events_do_not_become_many() {
     let scratch = Scratch::new();

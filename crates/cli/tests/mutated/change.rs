@@ -1,15 +1,14 @@
-//! How the bytes of a file are damaged.
+//! Damages the bytes of a file.
 //!
-//! Most damage to a file with checksums only shows that they work, so that nothing after them would
-//! be tested. [`seal_frames`] and [`seal_pages`] give damaged bytes the checksum that they would
-//! have had.
+//! Most damage to a file with checksums is found by the checksums, so that the code after them
+//! would not be tested. [`seal_frames`] and [`seal_pages`] give damaged bytes a correct checksum.
 
 use record::meta::frame_bytes;
 use record::page::HEADER_BYTES;
 use record::wire::xxh64;
 use testkit::Random;
 
-/// A few bytes, somewhere.
+/// Changes a few bytes at a random place.
 pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     if bytes.is_empty() {
         return;
@@ -20,7 +19,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
         1 => bytes[at] = r.of(&[0, 1, 0x7f, 0x80, 0xff]),
         2 => bytes[at] = r.next() as u8,
         3 | 4 => {
-            // A number, or two, where one may be.
+            // Overwrites one number or two at a place where numbers may be.
             let at = at & !3;
             let number = r.of(&[0, 1, 255, 1 << 16, 1 << 20, 1 << 31, u64::MAX, 1 << 62, 1 << 40]);
             let end = (at + r.of(&[4, 8])).min(bytes.len());
@@ -41,7 +40,7 @@ pub fn change(r: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// A number in JSON, or a word of it, becomes another.
+/// Replaces a number in JSON, or a word if the JSON has no number.
 pub fn change_number(r: &mut Random, bytes: &mut Vec<u8>) {
     let digits: Vec<usize> = (1..bytes.len())
         .filter(|at| bytes[*at].is_ascii_digit() && !bytes[*at - 1].is_ascii_digit())
@@ -79,18 +78,18 @@ pub const OF_POOL: [(usize, usize); 6] = [
     (1_114_112 + 65_536, 2_400),
 ];
 
-/// Damages one of [`OF_POOL`]; returns which.
+/// Damages one of [`OF_POOL`], and returns that place.
 pub fn change_pool(r: &mut Random, bytes: &mut [u8]) -> (usize, usize) {
     let (from, length) = r.of(&OF_POOL);
     let mut some = bytes[from..from + length].to_vec();
-    // Nothing is inserted, because everything in a pool has its place.
+    // No bytes are inserted, because everything in a pool has its place.
     change(r, &mut some);
     some.resize(length, 0);
     bytes[from..from + length].copy_from_slice(&some);
     (from, length)
 }
 
-/// Gives each frame of metadata the checksum of what is in it now.
+/// Gives each frame of metadata the checksum of its present content.
 pub fn seal_frames(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(prefix) = bytes.get(at..at + 16).and_then(|b| <[u8; 16]>::try_from(b).ok()) {
@@ -102,8 +101,8 @@ pub fn seal_frames(bytes: &mut [u8]) {
     }
 }
 
-/// Gives each page of a file of pages the checksum of what is in it now. docs/file-format.md has the
-/// offsets: `committed` at 88, the checksum at 120.
+/// Gives each page of a file of pages the checksum of its present content. docs/file-format.md has
+/// the offsets: `committed` at 88, the checksum at 120.
 pub fn seal_pages(bytes: &mut [u8]) {
     let mut at = 0;
     while let Some(word) = bytes.get(at + 88..at + 92).and_then(|b| <[u8; 4]>::try_from(b).ok()) {
@@ -125,14 +124,14 @@ mod tests {
 
     use super::*;
 
-    /// Otherwise most damage to pages would only test their checksum.
+    /// Without a new checksum, most damage to pages would only test the checksum.
     #[test]
     fn sealed_pages_are_read() {
         let mut page = PageMaker::new(PageStart::default());
         page.call(&CallScript::new(3, 70, 5));
         let whole = page.seal(true);
         let mut twice = [whole.clone(), whole.clone()].concat();
-        // The thread's id.
+        // The byte belongs to the thread's id.
         twice[36] ^= 1;
         twice[whole.len() + 36] ^= 1;
         let layout = GroupLayout::new(&[], 0);
@@ -144,7 +143,7 @@ mod tests {
             let reader = PageReader::new(page, &layout).expect("sealed");
             assert_eq!(reader.header().start.tid, 1);
         }
-        // Untouched pages stay as they are.
+        // Pages that were not damaged do not change.
         let mut same = whole.clone();
         seal_pages(&mut same);
         assert_eq!(same, whole);

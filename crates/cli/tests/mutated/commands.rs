@@ -50,7 +50,7 @@ const READING: [&str; 37] = [
     "hook report PROFILE",
 ];
 
-/// How many there are for such a profile.
+/// Returns the commands for a profile of this origin.
 fn of(origin: Origin) -> &'static [&'static str] {
     match origin {
         Origin::Hook => &READING,
@@ -58,7 +58,7 @@ fn of(origin: Origin) -> &'static [&'static str] {
     }
 }
 
-/// How many there are to choose from.
+/// Returns the number of commands for a profile of this origin.
 pub fn number(origin: Origin) -> usize {
     of(origin).len()
 }
@@ -67,10 +67,10 @@ pub fn words(origin: Origin, number: usize) -> &'static str {
     of(origin)[number]
 }
 
-/// Runs one of the commands on the profile in `dir`, and returns the words of the command line. Damage may be an error.
+/// Runs the command with this number on the profile in `dir`. Damage may be an error.
 ///
 /// # Panics
-/// The words are not a command line, or the command panics.
+/// Panics if the words are not a command line, or if the command panics.
 pub fn run(origin: Origin, number: usize, dir: &Path) {
     let words = words(origin, number).split(' ').map(|word| match word {
         "PROFILE" => dir.as_os_str().to_owned(),

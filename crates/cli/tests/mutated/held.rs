@@ -1,7 +1,7 @@
-//! Counts the memory that the program holds, and refuses more than a limit.
+//! Counts the memory that the program has allocated, and refuses more than a limit.
 //!
-//! A limit of the address space alone would be far too wide: threads have stacks and arenas of many
-//! megabytes, the profiles take some kilobytes.
+//! A limit of the address space alone would have to be far too high, because threads have stacks
+//! and arenas of many megabytes, while the profiles take some kilobytes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,22 +16,22 @@ pub struct Held;
 #[global_allocator]
 static ALLOCATOR: Held = Held;
 
-/// Refuses what would make the program hold more bytes than this.
+/// Refuses allocations that would make the program hold more bytes than this.
 pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// The most bytes that the program held since the last call of this function.
+/// Returns the most bytes that the program held since the last call of this function.
 pub fn most() -> usize {
     MOST.swap(HELD.load(Ordering::Relaxed), Ordering::Relaxed)
 }
 
-/// Bytes that the program holds now.
+/// Returns the number of bytes that the program holds now.
 pub fn now() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Counts `size` more bytes, unless they are too many.
+/// Counts `size` more bytes, and returns whether they are within the limit.
 fn take(size: usize) -> bool {
     let held = HELD.fetch_add(size, Ordering::Relaxed).saturating_add(size);
     if held > LIMIT.load(Ordering::Relaxed) {
@@ -48,7 +48,8 @@ fn give(size: usize) {
     HELD.fetch_sub(size, Ordering::Relaxed);
 }
 
-/// Has `allocate` make memory of this size, counted if it does.
+/// Calls `allocate` if memory of this size is within the limit. The memory is counted if it was
+/// allocated.
 fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     if !take(size) {
         return std::ptr::null_mut();
@@ -60,28 +61,29 @@ fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     memory
 }
 
-// SAFETY: everything is passed on to the system's allocator with the arguments that came; a null
-// pointer says that there is no memory, as the trait wants.
+// SAFETY: every call is passed on to the system's allocator with its own arguments. A null pointer
+// says that there is no memory, as the trait requires.
 unsafe impl GlobalAlloc for Held {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller keeps the promises that `System` requires.
         counted(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller keeps the promises that `System` requires.
         counted(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         give(layout.size());
-        // SAFETY: the caller's promises.
+        // SAFETY: the caller keeps the promises that `System` requires.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The old memory and the new one may be there at the same time.
-        // SAFETY: the caller's promises.
+        // The old memory and the new one may exist at the same time.
+        //
+        // SAFETY: the caller keeps the promises that `System` requires.
         let moved = counted(size, || unsafe { System.realloc(memory, layout, size) });
         if !moved.is_null() {
             give(layout.size());

@@ -1,5 +1,5 @@
-//! Damaged profiles through every view: nothing panics, hangs, crashes, or asks for memory that the
-//! files do not justify.
+//! Shows damaged profiles in every view: no view panics, hangs, crashes, or asks for memory that
+//! the files do not justify.
 //!
 //! ```text
 //!  test ─► a process per processor, one range of cases after another ─► a row per kind of file
@@ -8,11 +8,11 @@
 //!              above the limit aborts), no progress for a minute (killed)
 //! ```
 //!
-//! | variable | what |
+//! | variable | meaning |
 //! |---|---|
-//! | `COUNTERPOINT_MUTANTS` | how many cases; 500 if not set |
+//! | `COUNTERPOINT_MUTANTS` | number of cases; 500 if not set |
 //! | `COUNTERPOINT_SEED` | number of the first case; every case depends on its number only |
-//! | `TMPDIR` | where the profiles are; `/dev/shm` is faster than a disk |
+//! | `TMPDIR` | directory of the profiles; `/dev/shm` is faster than a disk |
 //!
 //! CONTRIBUTING.md has the command for a million.
 
@@ -38,23 +38,25 @@ fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Cases that a process does before another one takes over: enough that making the profiles takes no
-/// time, few enough that a leak would be seen as one.
+/// The number of cases that a process does before another one takes over. It is so large that the
+/// time to make the profiles does not matter, and so small that a leak is noticed.
 const AT_ONCE: u64 = 20_000;
 
-/// A case takes milliseconds, on a busy machine some more.
+/// The time after which a case counts as hanging. A case takes milliseconds, and a little more on a
+/// busy machine.
 const NO_PROGRESS: Duration = Duration::from_secs(60);
 
-/// How often a long run says how far it is.
+/// The time between two messages of a long run about its progress.
 const BETWEEN_WORDS: Duration = Duration::from_secs(60);
 
-/// What is said on stderr.
+/// Prints a line on stderr.
 #[expect(clippy::print_stderr, reason = "a test has no terminal to protect")]
 fn say(words: &str) {
     eprintln!("{words}");
 }
 
-/// After this many findings the rest would say the same.
+/// The number of findings after which a run ends, because more findings would repeat the first
+/// ones.
 const MOST_FINDINGS: usize = 20;
 
 #[test]
@@ -71,7 +73,7 @@ fn any_file_of_a_profile_may_be_damaged() {
     assert_eq!(done, cases, "every case was done");
 }
 
-/// Whatever goes wrong in a case is a finding that names it, and the cases after it are done.
+/// A case that goes wrong is a finding that names the case, and the later cases are done.
 #[test]
 fn what_goes_wrong_is_found() {
     let faults = "3 panic 8 caught 13 memory 18 crash 23 hang";
@@ -92,19 +94,20 @@ fn what_goes_wrong_is_found() {
     }
 }
 
-/// What a run has found.
+/// The findings and tallies of a run.
 #[derive(Default)]
 struct Found {
-    /// A line for each case that went wrong: the case, the file, what was done with it, and how.
+    /// A line for each case that went wrong: the case, the file, what was done with the file, and
+    /// the failure.
     findings: Vec<String>,
     tallies: BTreeMap<String, Tally>,
 }
 
-/// Does `cases` cases. A process whose case makes no progress for `patience` is killed. `faults` are
-/// made in cases on purpose ([`worker::FAULTS`]).
+/// Does `cases` cases. A process whose case makes no progress for `patience` is killed. `faults`
+/// are made in cases on purpose ([`worker::FAULTS`]).
 fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as u64;
-    // The profiles of a process that is killed go with this one's directory.
+    // The profiles of a process that is killed are removed with this directory.
     let scratch = Scratch::new();
     let mut ranges = Ranges { next: first, end: first + cases, at_once: AT_ONCE };
     ranges.at_once = ranges.at_once.min(cases.div_ceil(processors)).max(1);
@@ -151,7 +154,7 @@ fn run(first: u64, cases: u64, patience: Duration, faults: &str) -> Found {
     }
 }
 
-/// What is left to do.
+/// The cases that no process has taken yet.
 struct Ranges {
     next: u64,
     end: u64,
@@ -159,7 +162,7 @@ struct Ranges {
 }
 
 impl Ranges {
-    /// The numbers of the next cases, from the first to before the second.
+    /// Returns the numbers of the next cases: the first number, and the number after the last.
     fn take(&mut self) -> Option<(u64, u64)> {
         let from = self.next;
         self.next = self.end.min(from + self.at_once);
@@ -172,14 +175,14 @@ struct Worker {
     child: Child,
     directory: PathBuf,
     end: u64,
-    /// Where the process was when something last changed, and when that was.
+    /// The last step that the process wrote down, and the time at which this step was first seen.
     seen: (String, Instant),
 }
 
 /// How the worker ended.
 enum End {
     Exited(ExitStatus),
-    /// The worker made no progress for so long, and was killed.
+    /// The worker made no progress for this long, and was killed.
     Hung(Duration),
 }
 
@@ -202,7 +205,8 @@ impl Worker {
         Self { child, directory: directory.to_owned(), end, seen: (String::new(), Instant::now()) }
     }
 
-    /// How the process ended, if it did; one that does nothing any more is killed.
+    /// Returns how the process ended, or `None` if it still runs. A process that makes no progress
+    /// is killed.
     fn end(&mut self, patience: Duration) -> Option<End> {
         if let Some(status) = self.child.try_wait().unwrap() {
             return Some(End::Exited(status));
@@ -219,19 +223,19 @@ impl Worker {
         Some(End::Hung(patience))
     }
 
-    /// The number of its case, and what it does with it.
+    /// Returns the number of the process's case, and what the process does with it.
     fn at(&self) -> String {
         let text = fs::read_to_string(self.directory.join(worker::AT)).unwrap_or_default();
         text.lines().next().unwrap_or_default().trim_end().to_owned()
     }
 
-    /// The panics that the process wrote down, a line each.
+    /// Returns the panics that the process wrote down, one per line.
     fn panics(&self) -> Vec<String> {
         let text = fs::read_to_string(self.directory.join(worker::PANICS)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// What ended it before it was done, and which cases are left.
+    /// Returns what ended the process before it was done, and the range of cases that are left.
     fn finding(&self, end: End) -> Option<(String, Option<(u64, u64)>)> {
         let how = match end {
             End::Exited(status) if status.success() => return None,
@@ -245,7 +249,8 @@ impl Worker {
         Some((format!("{at}: {how}"), rest))
     }
 
-    /// The end of what it wrote to stderr: of an allocation that failed, how large it was.
+    /// Returns the end of the process's text on stderr. After an allocation that failed, it
+    /// contains the size of that allocation.
     fn last_words(&self) -> String {
         let mut bytes = Vec::new();
         let mut file = File::open(self.directory.join(worker::WORDS)).unwrap();

@@ -1,4 +1,4 @@
-//! Profiles with every kind of file, of which one file at a time is damaged and put back.
+//! Profiles with every kind of file. One file at a time is damaged and then restored.
 //!
 //! A profile stays in its directory: the pool's header names it by its inode, and a pool of another
 //! directory would not be collected.
@@ -20,7 +20,7 @@ use trace::import::trace::Import;
 
 use super::change::{OF_POOL, change, change_number, change_pool, seal_frames, seal_pages};
 
-/// What a file is. Tables have a row for each.
+/// The kind of a file. Tables have a row for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Manifest,
@@ -30,9 +30,9 @@ pub enum Kind {
     Pool,
     Tracks,
     Activities,
-    /// What an imported trace has besides activities.
+    /// The parts of an imported trace besides activities.
     Document,
-    /// What a recording of the original hook is to print.
+    /// The settings that tell what a recording of the original hook is to print.
     Settings,
 }
 
@@ -49,7 +49,8 @@ impl Kind {
         Self::Settings,
     ];
 
-    /// Of the file with this path in its profile; `None` for what no view reads.
+    /// Returns the kind of the file with this path in its profile, or `None` if no view reads the
+    /// file.
     fn of(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?;
         Some(match name {
@@ -68,22 +69,23 @@ impl Kind {
     }
 }
 
-/// In such pieces a pool is written.
+/// The size of the blocks in which a pool is written.
 const BLOCK: usize = 4096;
 
 /// A file of a profile.
 struct Part {
     path: PathBuf,
     kind: Kind,
-    /// What is in it; of a pool, the beginning, after which there is a hole.
+    /// The undamaged content. Of a pool, it is the beginning, after which there is a hole.
     whole: Vec<u8>,
-    /// Of a pool, the blocks in which there is something.
+    /// The blocks of a pool that are not empty.
     blocks: Vec<usize>,
-    /// The state of the part when it was last whole.
+    /// The state of the file when it was last undamaged.
     is_whole: Option<State>,
 }
 
-/// By what a change of a file is noticed: device and inode, size, time of the last change.
+/// Device and inode, size, and time of the last change of a file. A change of the file changes one
+/// of them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct State(u64, u64, u64, i64, i64);
 
@@ -98,15 +100,15 @@ impl State {
 pub struct Victim {
     _scratch: Scratch,
     dir: PathBuf,
-    /// By path.
+    /// The files, sorted by path.
     parts: Vec<Part>,
-    /// The directories of the profile, and first the profile itself.
+    /// The directories of the profile. The first is the profile itself.
     folders: Vec<PathBuf>,
     make: fn() -> Self,
     pub origin: Origin,
 }
 
-/// Which file was damaged.
+/// The file that was damaged.
 #[derive(Clone, Copy, Debug)]
 pub struct Damage {
     pub kind: Kind,
@@ -126,8 +128,8 @@ const TRACE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 {"ph":"C","name":"n","pid":1,"ts":3,"args":{"x":4}},{"ph":"i","name":"m","pid":1,"tid":2,"ts":5}]}"#;
 
 impl Victim {
-    /// The profiles: of a recording with everything, of two passes, of a trace, and of a program
-    /// with the variables of IREE's original hook.
+    /// Makes the profiles: of a recording with every kind of data, of two passes, of a trace, and
+    /// of a program with the variables of IREE's original hook.
     pub fn all() -> Vec<Self> {
         vec![Self::recorded(), Self::passes(), Self::imported(), Self::hooked()]
     }
@@ -166,7 +168,7 @@ impl Victim {
         Self::of(scratch, dir, Self::imported)
     }
 
-    /// `hook report` wants a pool, and deletes the profile.
+    /// Makes a profile for `hook report`, which requires a pool and deletes the profile.
     fn hooked() -> Self {
         let scratch = Scratch::new();
         let dir = scratch.join("x.cpt");
@@ -206,17 +208,17 @@ impl Victim {
         victim
     }
 
-    /// Where the profile is.
+    /// Returns the profile's path.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The profile's files and what they are.
+    /// Returns the profile's files and their kinds.
     pub fn files(&self) -> Vec<(&Path, Kind)> {
         self.parts.iter().map(|part| (part.path.as_path(), part.kind)).collect()
     }
 
-    /// Damages one file of this kind, as chance wants; `None` if there is none.
+    /// Damages a random file of this kind. Returns `None` if there is none.
     pub fn damage(&self, r: &mut Random, kind: Kind) -> Option<Damage> {
         let all: Vec<usize> =
             (0..self.parts.len()).filter(|part| self.parts[*part].kind == kind).collect();
@@ -248,14 +250,14 @@ impl Victim {
         Some(Damage { kind, in_pass, part: number })
     }
 
-    /// Puts the damaged file back, when nothing else has changed.
+    /// Restores the damaged file. No other file may have changed.
     pub fn mend_file(&mut self, damage: Damage) {
         let part = &mut self.parts[damage.part];
         part.is_whole = None;
         part.restore();
     }
 
-    /// Puts everything back: the damaged file, and what a command that collects has changed.
+    /// Restores the damaged file and everything that a collecting command has changed.
     pub fn mend(&mut self, damage: Damage) {
         self.parts[damage.part].is_whole = None;
         if !self.dir.exists() {
@@ -276,7 +278,7 @@ impl Victim {
         self.parts.iter_mut().for_each(Part::restore);
     }
 
-    /// What of the files is not as it was, for the test of the test.
+    /// Returns the files that differ from their undamaged content. The test of this module uses it.
     pub fn differences(&self) -> Vec<String> {
         let of = |victim: &Self| -> HashMap<PathBuf, Vec<u8>> {
             let files = victim.parts.iter().map(|part| (part.path.clone(), part.kind));
@@ -287,7 +289,7 @@ impl Victim {
         self.parts.iter().filter(differs).map(|part| part.path.display().to_string()).collect()
     }
 
-    /// The name of the damaged file, for messages.
+    /// Returns the name of the damaged file, for messages.
     pub fn name(&self, damage: Damage) -> String {
         let of = match self.origin {
             Origin::Import => "imported",
@@ -329,7 +331,7 @@ impl Part {
     }
 }
 
-/// Of a pool, the tables and the first pages.
+/// Returns the content of a file. Of a pool, this is the tables and the first pages.
 fn content(path: &Path, kind: Kind) -> Vec<u8> {
     if kind != Kind::Pool {
         return fs::read(path).unwrap();
@@ -339,7 +341,7 @@ fn content(path: &Path, kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// The ledger of the recording as a whole.
+/// Writes the ledger of the recording as a whole.
 fn ledger(dir: &Path) {
     let text = r#"{"schema":"counterpoint.ledger/1","losses":[
         {"name":"exec_not_carried","count":1,"errno":2},{"name":"loss_77","count":3,"errno":null}]}"#;

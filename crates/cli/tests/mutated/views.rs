@@ -1,5 +1,5 @@
-//! What every view does with a profile, by the libraries that they use. The fuzzer `whole_profile`
-//! does the same.
+//! Does with a profile what every view does, by calling the libraries of the views. The fuzzer
+//! `whole_profile` does the same.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use trace::export::facts::{self, Found};
 use trace::export::tracks::export_tracks;
 use trace::{chrome, perfetto};
 
-/// What the views of one case are given, by chance: everything in every case would take several times
-/// as long and run the same code.
+/// The options of the views in one case, which are chosen at random. Trying all of them in every
+/// case would take several times as long and run the same code.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
-    /// How many threads compute, 0 for one per processor. Starting them takes longer than all the
-    /// rest.
+    /// The number of threads that compute, or 0 for one per processor. Starting them takes longer
+    /// than all the rest.
     pub workers: usize,
     /// What a row of the summary is.
     pub by: By,
@@ -37,9 +37,9 @@ impl Choice {
 }
 
 /// Does with the profile what every view does, and throws the results away. A damaged profile may
-/// fail to open, and then there is nothing more to do; after that, damage is not an error.
+/// fail to open, and then no view is tried. After it was opened, damage is not an error.
 ///
-/// `say` is told what comes next.
+/// `say` is called with the name of each step before the step begins.
 pub fn views(dir: &Path, choice: Choice, say: &dyn Fn(&str)) {
     let Choice { workers, by, vocabulary } = choice;
     say("open");

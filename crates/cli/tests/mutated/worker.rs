@@ -16,32 +16,33 @@ use super::victim::{Damage, Kind, Victim};
 use super::views::Choice;
 use super::{commands, held, views};
 
-/// The variable that says which cases.
+/// The variable with the range of cases.
 pub const RANGE: &str = "COUNTERPOINT_MUTANTS_RANGE";
-/// The variable with pairs of a case's number and what goes wrong in it on purpose.
+/// The variable with pairs of a case's number and the fault that is made in it on purpose.
 pub const FAULTS: &str = "COUNTERPOINT_MUTANTS_FAULTS";
-/// File with the number of the case and what is done with it.
+/// The file with the number of the case and what is done with it.
 pub const AT: &str = "at";
-/// File with a line per panic.
+/// The file with a line per panic.
 pub const PANICS: &str = "panics";
-/// File with what commands say.
+/// The file with the output of commands.
 pub const WORDS: &str = "words";
-/// File with the tallies.
+/// The file with the tallies.
 const TALLY: &str = "tally";
 
-/// What the process may hold at once. Undamaged profiles need less than a tenth (the last test
-/// says so); the files of a profile have some KiB.
+/// The most bytes that the process may hold at once. Undamaged profiles need less than a tenth (the
+/// last test checks it); the files of a profile have some KiB.
 const MOST_HELD: usize = 128 << 20;
-/// Address space: threads have stacks, C libraries memory that is not counted.
+/// The limit of the address space. It includes the stacks of threads, and memory of C libraries
+/// that is not counted.
 const MOST_MEMORY: u64 = 3 << 30;
 
-/// What was done to one kind of file.
+/// The sum of all cases of one kind of file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub cases: u64,
-    /// Of them, files of a pass.
+    /// The number of these cases whose file was a file of a pass.
     pub in_pass: u64,
-    /// The most bytes that a case made the process hold on top, and the number of the case.
+    /// The most bytes that a case added to what the process held, and the number of the case.
     pub held: (u64, u64),
     /// The most processor time that a case took, in ns, and its number.
     pub time: (u64, u64),
@@ -65,7 +66,7 @@ impl Tally {
         fs::write(directory.join(TALLY), text).unwrap();
     }
 
-    /// Adds what a process wrote down.
+    /// Adds the tallies that a process wrote down.
     pub fn add_all(all: &mut BTreeMap<String, Self>, directory: &Path) {
         let text = fs::read_to_string(directory.join(TALLY)).unwrap_or_default();
         for line in text.lines() {
@@ -78,7 +79,7 @@ impl Tally {
         }
     }
 
-    /// A row per kind of file.
+    /// Returns a table with a row per kind of file.
     pub fn table(all: &BTreeMap<String, Self>) -> String {
         let mut text = format!(
             "{:<12}{:>9}{:>11}{:>11}{:>12}{:>10}{:>12}\n",
@@ -98,8 +99,8 @@ impl Tally {
     }
 }
 
-/// Random numbers of a case: SplitMix64's function of its number, so that cases whose numbers are
-/// neighbours have nothing in common.
+/// Returns the random numbers of a case: SplitMix64's function of its number, so that cases with
+/// neighbouring numbers have unrelated random numbers.
 fn random(case: u64) -> Random {
     let mut z = case.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -107,10 +108,10 @@ fn random(case: u64) -> Random {
     Random((z ^ (z >> 31)).max(1))
 }
 
-/// Processor time of this process, in ns.
+/// Returns the processor time of this process, in ns.
 fn processor_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a valid pointer.
+    // SAFETY: `time` lives longer than the call.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -120,22 +121,22 @@ fn limits(directory: &Path) -> File {
     let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let words = File::options().append(true).open(directory.join(WORDS)).unwrap();
-    // SAFETY: calls with valid pointers and descriptors, which change this process alone. It ends
-    // with the one that has started it.
+    // SAFETY: the calls have valid pointers and descriptors, and they change this process alone.
+    // This process ends with the one that has started it.
     unsafe {
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
         assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), 0);
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        // So that it can be emptied from time to time.
+        // The file replaces stderr, so that it can be emptied from time to time.
         assert!(libc::dup2(words.as_raw_fd(), 2) == 2);
     }
     held::limit(held::now() + MOST_HELD);
     words
 }
 
-/// Counts and writes down panics, whoever catches them.
+/// Counts panics and writes them down, even if they are caught.
 static PANICKED: AtomicU64 = AtomicU64::new(0);
-/// What is being done.
+/// What the process is doing.
 static NOW: Mutex<String> = Mutex::new(String::new());
 
 fn now() -> String {
@@ -154,7 +155,7 @@ fn note_panics(directory: &Path) {
     }));
 }
 
-/// Says where the process is.
+/// Writes down what the process does next.
 fn step(at: &File, words: &str) {
     let mut now = NOW.lock().unwrap_or_else(PoisonError::into_inner);
     now.clear();
@@ -182,7 +183,7 @@ fn cases_of_one_process() {
         let panics = PANICKED.load(Ordering::SeqCst);
         let (damage, done) = one(case, &mut victims, &at);
         if PANICKED.load(Ordering::SeqCst) > panics || !done {
-            // What it has left behind is not known.
+            // The state that a panic has left is not known.
             victims = Victim::all();
         }
         let tally = Tally {
@@ -202,7 +203,7 @@ fn cases_of_one_process() {
     Tally::write(&all, &directory);
 }
 
-/// Goes wrong in a case, if the test of the test wants it.
+/// Makes a fault in a case, if the test of this program asks for it.
 fn fault(case: u64) {
     let faults = std::env::var(FAULTS).unwrap_or_default();
     let words: Vec<&str> = faults.split(' ').collect();
@@ -212,7 +213,7 @@ fn fault(case: u64) {
         Some("panic") => panic!("on purpose"),
         Some("caught") => drop(std::panic::catch_unwind(|| panic!("on purpose"))),
         Some("memory") => drop(std::hint::black_box(vec![0u8; 1 << 30])),
-        // SAFETY: a signal that ends this process.
+        // SAFETY: `raise` takes no pointer. The signal ends this process.
         Some("crash") => drop(unsafe { libc::raise(libc::SIGILL) }),
         Some("hang") => std::thread::sleep(std::time::Duration::from_secs(600)),
         Some(other) => panic!("{other}: an unknown fault"),
@@ -227,7 +228,7 @@ enum After {
     Collecting(Closing),
 }
 
-/// One case; `false` if it panicked.
+/// Does one case. Returns `false` if it panicked.
 fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     let mut r = random(case);
     let kind = r.of(&Kind::ALL);
@@ -239,7 +240,8 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     };
     let (name, origin) = (victim.name(damage), victim.origin);
     let say = |what: &str| step(at, &format!("COUNTERPOINT_SEED={case} {name}: {what}"));
-    // Each of the views, then for half of the cases a command too, and for some what commands do first.
+    // Runs each of the views. For half of the cases it then runs a command, and for some it
+    // collects, which commands do first.
     let after = match r.place(8) {
         0..=3 => After::Nothing,
         4 => After::Collecting(r.of(&[Closing::Now, Closing::WhenOver])),
@@ -276,7 +278,7 @@ fn one(case: u64, victims: &mut [Victim], at: &File) -> (Damage, bool) {
     (damage, looked.is_ok())
 }
 
-/// Of whole profiles nothing is refused or torn, and there is a file of each kind to damage.
+/// Of undamaged profiles nothing is refused or torn, and there is a file of each kind to damage.
 #[test]
 fn whole_profiles_are_read() {
     let mut kinds: Vec<Kind> = Vec::new();
