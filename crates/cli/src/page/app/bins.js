@@ -4,11 +4,11 @@
  * @typedef {import("./data.js").Distribution} Distribution
  */
 
-/** Bins of an octave. */
+/** The number of bins in an octave, in which the duration doubles. */
 const PER_OCTAVE = 16;
 
 /**
- * Where a bin begins, in ns. Fractions are places within a bin.
+ * Returns the duration at which a bin begins, in ns. The fraction of `bin` is a place within a bin.
  * @param {number} bin
  */
 export function binEdge(bin) {
@@ -21,8 +21,8 @@ export function totalOf(times) {
 }
 
 /**
- * The bin, with the place in it, below which a part of the calls is. It is for drawing only: the report's
- * quantiles are exact.
+ * Returns the bin, with the place in it, below which this part of the calls is. It is used for drawing only:
+ * the report's quantiles are exact.
  * @param {Distribution} times
  * @param {number} part
  * @returns {number | null}

@@ -1,5 +1,5 @@
 /**
- * Finds calls of the timeline, and says in words what they are.
+ * Finds calls of the timeline, and describes them in words.
  *
  * @typedef {import("./data.js").Timeline} Timeline
  * @typedef {import("./load.js").Calls} Calls
@@ -11,12 +11,12 @@ import { firstAfter, firstFrom } from "./lanes.js";
 import { grouped, howMany, timeText, visible } from "./text.js";
 
 /**
- * The call of a lane that is nearest to a moment: of all levels, the one that begins nearest to it.
+ * Returns the call of a lane that is nearest to a moment: of all levels, the call that begins nearest to it.
  * @param {Picture} picture
  * @param {number} lane
  * @param {number} ns
- * @param {boolean} onlyMarked Only of the highlighted ones, if there are some in this lane.
- * @param {number} [wanted] Only of this level, from 1.
+ * @param {boolean} onlyMarked Whether only highlighted calls count, if there are some in this lane.
+ * @param {number} [wanted] The only level that counts, from 1.
  * @returns {{lane: number, call: number} | null}
  */
 export function callAt(picture, lane, ns, onlyMarked, wanted = 0) {
@@ -40,8 +40,8 @@ export function callAt(picture, lane, ns, onlyMarked, wanted = 0) {
 }
 
 /**
- * The next or previous call after the one that is chosen: of the highlighted ones, or of its level.
- * Without a chosen one, the first one in view.
+ * Returns the next or previous call after the chosen one, among the highlighted calls or among those of its
+ * level. If no call is chosen, returns the first one in view.
  * @param {Picture} picture
  * @param {number} direction
  * @returns {{lane: number, call: number} | null}
@@ -64,7 +64,7 @@ export function stepFrom(picture, direction) {
   let found = -1;
   for (const level of picture.marked === null ? [levels[calls.depths[chosen.call] ?? 0]] : levels) {
     if (level === undefined) continue;
-    // Numbers of calls are in the order of time, so the place is found by the number.
+    // Calls are numbered in the order of time, so a binary search finds the place.
     let [low, high] = [0, level.order.length];
     while (low < high) {
       const middle = (low + high) >>> 1;
@@ -80,7 +80,7 @@ export function stepFrom(picture, direction) {
 }
 
 /**
- * What a call is, after its name.
+ * Returns the text about a call that follows its name.
  * @param {Timeline} timeline
  * @param {Calls} calls
  * @param {{lane: number, call: number}} chosen
@@ -100,7 +100,7 @@ export function callText(timeline, calls, chosen) {
 }
 
 /**
- * A moment to the nanosecond: `131.852 104 ms` would be hard to read, `131,852,104 ns` is not.
+ * Returns a moment to the nanosecond as `131,852,104 ns`, which is easier to read than `131.852 104 ms`.
  * @param {number} ns
  */
 function exactly(ns) {
@@ -118,7 +118,7 @@ function laneText(timeline, lane) {
 }
 
 /**
- * What is between two calls.
+ * Returns the text about the gap between two calls.
  * @param {Timeline} timeline
  * @param {Level} level
  * @param {number} lane

@@ -7,8 +7,8 @@
 import { h, refill, svg } from "./dom.js";
 
 /**
- * A chart that is as wide as its place.
- * @param {string} label What it shows, in words.
+ * Returns a chart that is as wide as its place.
+ * @param {string} label What the chart shows, in words.
  * @param {number} height
  * @param {(width: number) => Child[]} draw
  * @returns {HTMLElement}
@@ -28,7 +28,7 @@ export function chartBox(label, height, draw) {
 }
 
 /**
- * Ticks below a chart, with lines through it. Texts that would meet are left out.
+ * Returns ticks below a chart, with lines through the chart. Texts that would overlap are left out.
  * @param {[number, string][]} ticks Places and texts.
  * @param {number} top
  * @param {number} bottom
@@ -51,7 +51,7 @@ export function xTicks(ticks, top, bottom, right, left = 0) {
 }
 
 /**
- * Ticks at the left of a chart, with lines through it.
+ * Returns ticks at the left of a chart, with lines through the chart.
  * @param {[number, string][]} ticks
  * @param {number} left
  * @param {number} right

@@ -1,6 +1,6 @@
 /**
- * The view of a comparison: what became slower or faster, by how much, how sure that is, and which
- * rows the difference of the whole is from.
+ * Makes the view of a comparison: what became slower or faster, by how much, how sure that is, and which rows
+ * cause the difference of the whole.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -14,7 +14,7 @@ import { plotTable } from "./plots.js";
 import { tableBox } from "./table.js";
 import { howMany } from "./text.js";
 
-/** Rows whose counters are shown at once. */
+/** The number of rows whose counters are shown at once. */
 const FIRST_COUNTERS = 12;
 
 /**
@@ -48,7 +48,7 @@ export function compareView(context, compare, params) {
 }
 
 /**
- * The kinds of marks that are in the plots.
+ * Returns the kinds of marks that are in the plots.
  * @param {Table} table
  */
 function marksKey(table) {

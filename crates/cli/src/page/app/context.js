@@ -1,5 +1,5 @@
 /**
- * What every view gets.
+ * The data and functions that every view gets.
  *
  * @typedef {import("./data.js").Head} Head
  * @typedef {import("./data.js").Table} Table
@@ -8,10 +8,10 @@
  * @typedef {object} Context
  * @property {Head} head
  * @property {(view: string, params: Params, replace?: boolean) => void} go
- * @property {(text: string) => void} say Into the line that screen readers read out.
- * @property {() => Promise<Calls[]>} lanes The calls of the timeline, which are decoded when they are
- *   first wanted.
- * @property {Map<number, number>} colors For some ops of `Head.ops` the number of their colour.
+ * @property {(text: string) => void} say Writes into the line that screen readers read out.
+ * @property {() => Promise<Calls[]>} lanes The calls of the timeline, which are decoded when they are first
+ *   needed.
+ * @property {Map<number, number>} colors The numbers of the colours of some ops in `Head.ops`.
  *
  * A view that is shown.
  * @typedef {object} Shown
@@ -25,14 +25,14 @@
 import { fragment } from "./state.js";
 import { cellNumber } from "./rows.js";
 
-/** Colours for ops. All others share a grey one, which is after them. */
+/** The number of colours for ops. All other ops share a grey colour, whose number follows these. */
 export const COLORS = 8;
 
-/** Labels above this length are replaced by a number in links. */
+/** Labels longer than this are replaced by a number in links. */
 const LONGEST_IN_LINK = 200;
 
 /**
- * How links call an op.
+ * Returns the name of an op in links.
  * @param {Context} context
  * @param {number} index
  */
@@ -42,6 +42,7 @@ export function opParam(context, index) {
 }
 
 /**
+ * Returns the op that a link names.
  * @param {Context} context
  * @param {string} param
  * @returns {number} -1 if there is no such op.
@@ -71,8 +72,8 @@ export function tableOf(head, id) {
 }
 
 /**
- * The ops with the largest shares get colours, in this order. Ops that differ only in their arguments have the
- * same one, because the calls of the timeline are not told apart by those.
+ * Gives colours to the ops with the largest shares, in this order. Ops that differ only in their arguments have
+ * the same colour, because the timeline has the names of its calls without arguments.
  * @param {Head} head
  * @returns {Map<number, number>}
  */
@@ -100,7 +101,7 @@ export function colorsOf(head) {
 }
 
 /**
- * The name of an op without its arguments.
+ * Returns the name of an op without its arguments.
  * @param {Head} head
  * @param {number} op
  */
@@ -110,7 +111,7 @@ function wholeName(head, op) {
 }
 
 /**
- * The ops that have this name, and differ in their arguments.
+ * Returns the ops that have this name and differ in their arguments.
  * @param {Head} head
  * @param {string} name
  * @returns {number[]}
@@ -120,7 +121,7 @@ export function opsOfName(head, name) {
 }
 
 /**
- * The name of the style property of an op's colour.
+ * Returns the name of the style property of an op's colour.
  * @param {Context} context
  * @param {number | null | undefined} op
  */

@@ -1,6 +1,6 @@
 /**
- * The distribution of an op's durations: a histogram and the part of the calls that were at most so long,
- * of all calls or of each thread.
+ * Shows the distribution of an op's durations: a histogram, and the part of the calls that were at most as long
+ * as each duration, of all calls or of each thread.
  *
  * @typedef {import("./data.js").Op} Op
  * @typedef {import("./data.js").Distribution} Distribution
@@ -8,7 +8,7 @@
  * @typedef {object} Curve
  * @property {string} label
  * @property {Distribution} times
- * @property {number} color Number of its colour.
+ * @property {number} color Number of the curve's colour.
  * @property {number} total
  */
 
@@ -18,7 +18,7 @@ import { choice, h, nameOf, panel, svg } from "./dom.js";
 import { logScale, niceStep } from "./scale.js";
 import { howMany, percentText, timeText, visible } from "./text.js";
 
-/** Threads with curves of their own; the calls of the others are added up. */
+/** The number of threads with separate curves. The calls of all other threads are added up. */
 const MOST_CURVES = 6;
 const DURATIONS_HEIGHT = 240;
 const [DURATIONS_LEFT, DURATIONS_RIGHT, DURATIONS_TOP, DURATIONS_BOTTOM] = [52, 52, 16, 26];
@@ -26,8 +26,8 @@ const DASHES = ["", "6 3", "2 3", "8 3 2 3", "1 2", "12 4"];
 
 /**
  * @param {Op} op
- * @param {string} by `thread` or anything else.
- * @param {string} tail `all` or anything else.
+ * @param {string} by `thread` for curves by thread; any other text is for all calls.
+ * @param {string} tail `all` to show the whole range; with any other text, the longest durations are cut.
  * @param {(changed: Record<string, string>) => void} change
  * @returns {HTMLElement | null}
  */

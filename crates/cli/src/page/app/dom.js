@@ -1,15 +1,15 @@
 /**
- * Elements made from data. Texts become text nodes and never markup, and styles are set as properties,
- * because the page's content security policy allows neither markup from strings nor style attributes.
+ * Makes elements from data. Texts become text nodes and never markup, and styles are set as properties, because
+ * the page's content security policy allows neither markup from strings nor style attributes.
  */
 
 import { MISSING, visible } from "./text.js";
 
-/** @typedef {Node | string | null | undefined | false | any[]} Child Also lists within lists. */
+/** @typedef {Node | string | null | undefined | false | any[]} Child A child, or nested lists of children. */
 /** @typedef {Record<string, string | number | boolean | null | undefined | ((event: any) => void)>} Attributes */
 
 /**
- * An HTML element. Names that begin with `on` are listeners, those that begin with `--` are properties of
+ * Makes an HTML element. Names that begin with `on` are listeners, those that begin with `--` are properties of
  * its style, `true` is an attribute without value, and missing attributes are left out.
  * @template {keyof HTMLElementTagNameMap} T
  * @param {T} tag
@@ -25,7 +25,7 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * An SVG element, in the same way.
+ * Makes an SVG element, in the same way as `h` an HTML element.
  * @template {keyof SVGElementTagNameMap} T
  * @param {T} tag
  * @param {Attributes} [attributes]
@@ -65,7 +65,7 @@ export function fill(element, children) {
 }
 
 /**
- * Puts children in the place of those that an element has.
+ * Replaces the children of an element.
  * @param {Element} element
  * @param {...Child} children
  */
@@ -79,22 +79,23 @@ const TAIL_LENGTH = 10;
 const LONGEST_TAIL = 14;
 
 /**
- * How much of the end of a long name is always shown: from the begin of a word, if one begins near.
+ * Returns how many characters at the end of a long name are always shown: from the begin of a word, if a word
+ * begins near.
  * @param {string} name
  */
 function tailLength(name) {
   for (let length = TAIL_LENGTH; length <= Math.min(LONGEST_TAIL, name.length - HEAD_LENGTH); length++) {
     if (/[\s_./:$(<,-]/.test(name.charAt(name.length - length))) return length;
   }
-  // Not between the two halves of a character.
+  // The name is not cut between the two halves of a character.
   return /[\udc00-\udfff]/.test(name.charAt(name.length - TAIL_LENGTH)) ? TAIL_LENGTH + 1 : TAIL_LENGTH;
 }
 
 /**
- * A name from a profile: in its own direction, with nothing hidden in it. Where it has no room its middle
- * is not shown, but it is still there to be copied.
+ * Makes the element of a name from a profile: the name has its own direction, and no character in it is hidden.
+ * If there is not enough room, the middle is not shown, but it can still be copied.
  * @param {string} text
- * @param {number} [common] How many characters at its begin are left out, because all names have them.
+ * @param {number} [common] How many characters at the begin are left out, because all names have them.
  * @returns {HTMLElement}
  */
 export function nameOf(text, common = 0) {
@@ -116,7 +117,8 @@ export function nameOf(text, common = 0) {
 }
 
 /**
- * Puts the focus on what has the same `data-key` as what had it before a part was made again.
+ * Puts the focus on the element with the same `data-key` as the element that had the focus before a part was
+ * made again.
  * @param {Element} part
  * @param {string | null} key
  */
@@ -125,13 +127,13 @@ export function focusKey(part, key) {
   if (found instanceof HTMLElement) found.focus();
 }
 
-/** The `data-key` of what has the focus. */
+/** Returns the `data-key` of the element that has the focus. */
 export function focusedKey() {
   return document.activeElement?.getAttribute("data-key") ?? null;
 }
 
 /**
- * Text from a profile that is not a name. Nothing is hidden in it.
+ * Makes the element of a text from a profile that is not a name. No character in it is hidden.
  * @param {string | null | undefined} text
  * @returns {HTMLElement}
  */
@@ -140,7 +142,7 @@ export function words(text) {
 }
 
 /**
- * Sentences in which no line ends between a number and its unit.
+ * Returns sentences in which no line ends between a number and its unit.
  * @param {string} text
  * @returns {string}
  */
@@ -148,11 +150,12 @@ export function withUnits(text) {
   return text.replace(/(\d) (?=(?:%|[mµn]?s|[kMGTP]?B|[MGTPE])(?![\p{L}\p{N}_]))/gu, "$1\u00a0");
 }
 
-/** Texts above this length are folded. */
+/** Texts longer than this are folded. */
 const LONG_TEXT = 600;
 
 /**
- * Text from a profile that may be very long: then its begin is shown, and the rest can be unfolded.
+ * Makes the element of a text from a profile that may be very long. Of a long text, the begin is shown, and the
+ * rest can be unfolded.
  * @param {string} text
  * @returns {HTMLElement}
  */
@@ -162,7 +165,7 @@ export function prose(text) {
 }
 
 /**
- * A part of a view with a title and a line about what it answers.
+ * Makes a part of a view, with a title and a line about the question that it answers.
  * @param {string} title
  * @param {string} question
  * @param {...Child} children
@@ -178,7 +181,8 @@ export function panel(title, question, ...children) {
 }
 
 /**
- * A box that scrolls sideways, so that the page does not. It can be focused, so that keys scroll it.
+ * Makes a box that scrolls sideways, so that the page does not scroll. The box can be focused, so that keys
+ * scroll it.
  * @param {string} label
  * @param {...Child} children
  */
@@ -187,7 +191,7 @@ export function scrolling(label, ...children) {
 }
 
 /**
- * Buttons of which one is pressed.
+ * Makes buttons of which one is pressed.
  * @param {string} label
  * @param {[string, string][]} choices Value and text.
  * @param {string} chosen
@@ -205,7 +209,7 @@ export function choice(label, choices, chosen, choose) {
 }
 
 /**
- * Label and text, one below the other.
+ * Makes a list of labels and texts, one below the other.
  * @param {[string, string][]} pairs
  */
 export function pairList(pairs) {
@@ -214,7 +218,7 @@ export function pairList(pairs) {
 }
 
 /**
- * Copies text. Where the page may not use the clipboard (in a frame), the old command does it.
+ * Copies text. If the page may not use the clipboard (in a frame), the old command of documents copies it.
  * @param {string} text
  * @returns {Promise<boolean>} Whether it was copied.
  */

@@ -1,5 +1,5 @@
 /**
- * How long the calls of an op took over the time of the recording.
+ * Shows how long the calls of an op took over the time of the recording.
  *
  * @typedef {import("./data.js").Op} Op
  * @typedef {import("./data.js").Drift} Drift

@@ -1,5 +1,5 @@
 /**
- * Wheel, pointers and keys of the timeline.
+ * Handles wheel, pointers and keys of the timeline.
  *
  * @typedef {import("./paint.js").Picture} Picture
  * @typedef {object} Actions
@@ -16,7 +16,7 @@
 
 import { MAP_HEIGHT } from "./paint.js";
 
-/** Pixels that a pointer may move and still be a click. */
+/** The number of pixels that a pointer may move during a click. */
 const STILL = 4;
 
 /**

@@ -1,12 +1,12 @@
 /**
- * Own time by call path, as an icicle: the width of a box is the share of its row and of all rows below
- * it. One box can be reached by the tab key, and the arrow keys go to the others.
+ * Shows own time by call path, as an icicle: the width of a box is the share of its row and of all rows below
+ * it. The tab key reaches one box, and the arrow keys go to the others.
  *
  * @typedef {import("./data.js").Table} Table
  * @typedef {import("./context.js").Context} Context
  * @typedef {object} Box
  * @property {number} row
- * @property {number} from Part of the width.
+ * @property {number} from Left edge, as a part of the width.
  * @property {number} size
  * @property {number} depth
  */
@@ -17,7 +17,7 @@ import { cellNumber, cellText, childrenOf } from "./rows.js";
 import { fragment } from "./state.js";
 import { MISSING, visible } from "./text.js";
 
-/** Boxes that are narrower than this part are not drawn. */
+/** Boxes that are narrower than this part of the width are not drawn. */
 const NARROWEST = 0.002;
 const DEEPEST = 24;
 
@@ -101,7 +101,7 @@ function layOut(children, size) {
 }
 
 /**
- * The box in the direction of a key, or -1.
+ * Returns the next box in the direction of a key, or -1.
  * @param {Box[]} boxes
  * @param {number} at
  * @param {string} key

@@ -1,5 +1,5 @@
 /**
- * How often which duration and which value of a counter came together.
+ * Shows how often each duration and each value of a counter occurred in the same call.
  *
  * @typedef {import("./data.js").Op} Op
  * @typedef {import("./data.js").Joint} Joint
@@ -10,15 +10,16 @@ import { chartBox, xTicks, yTicks } from "./chart.js";
 import { h, panel, svg, words } from "./dom.js";
 import { grouped, visible } from "./text.js";
 
-/** Edges with a text, of each axis. */
+/** The number of edges with a text, on each axis. */
 const MOST_TICKS = 7;
 const JOINT_HEIGHT = 320;
 const [JOINT_RIGHT, JOINT_TOP, JOINT_BOTTOM] = [12, 10, 40];
 
 /**
- * Two charts: how many calls there are of each pair, and the same for each value of the counter for itself.
+ * Makes two charts: the number of calls of each pair of duration and value, and the same for each value of the
+ * counter by itself.
  * @param {Op} op
- * @param {string} counter Which one to show; the first one if there is no such counter.
+ * @param {string} counter The counter to show; the first one if there is no such counter.
  * @param {(changed: Record<string, string>) => void} change
  * @returns {HTMLElement[]}
  */
@@ -45,7 +46,8 @@ export function jointPanels(op, counter, change) {
 }
 
 /**
- * Places of the texts of edges. There is one for each edge, or a few that are evenly apart.
+ * Returns the places of the texts of edges. There is a text for each edge, or for a few edges at equal
+ * distances.
  * @param {string[]} texts
  * @param {number} edges
  * @param {(edge: number) => number} to
@@ -59,7 +61,7 @@ function edgeTicks(texts, edges, to) {
     const part = texts.length > 1 ? i / (texts.length - 1) : 0;
     ticks.push([to(Math.round(part * (edges - 1))), visible(text).slice(0, 14)]);
   });
-  // Of many, a few that are evenly apart, with the first and the last one.
+  // Of many ticks, a few at equal distances are shown, with the first and the last one.
   const steps = Math.min(ticks.length - 1, MOST_TICKS - 1);
   const kept = new Set(Array.from({ length: steps + 1 }, (_, i) =>
     Math.round((i * (ticks.length - 1)) / Math.max(1, steps))));
@@ -86,7 +88,7 @@ function drawJoint(joint, byRow, width) {
   for (let row = 0; row < rows; row++) parts.push(joint.counts.slice(row * columns, (row + 1) * columns));
   /** @param {number[]} part */
   const sumOf = (part) => part.reduce((total, count) => total + count, 0);
-  // The largest part of a row that is in one cell.
+  // This is the largest part of a row that is in one cell.
   const likely = Math.max(1e-9, ...parts.map((part) => Math.max(...part) / Math.max(1, sumOf(part))));
   /** @type {Child[]} */
   const cells = [];
@@ -94,7 +96,7 @@ function drawJoint(joint, byRow, width) {
     const sum = sumOf(part);
     part.forEach((count, column) => {
       if (count <= 0) return;
-      // Roots, so that single calls are seen beside many.
+      // Square roots make single calls visible beside many.
       const shade = byRow ? Math.sqrt(count / sum / likely) : Math.sqrt(count / most);
       cells.push(svg("rect", {
         class: "cell",

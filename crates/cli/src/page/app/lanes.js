@@ -1,31 +1,32 @@
 /**
- * The calls of the timeline by lane and level, so that each pixel is found by a binary search. Nothing
- * here goes through all calls but what is made once.
+ * Sorts the calls of the timeline by lane and level, so that each pixel is found by a binary search. Only
+ * functions that run once go through all calls.
  *
  * @typedef {import("./load.js").Calls} Calls
  * @typedef {object} Level The calls of one level of a lane, in the order of time.
  * @property {Calls} calls
- * @property {Uint32Array} order Their numbers in the lane.
- * @property {Float64Array} busy The sum of the durations before each of them, and of all.
- * @typedef {object} Runs What a row of pixels shows: one run after the other.
+ * @property {Uint32Array} order The numbers of the calls in the lane.
+ * @property {Float64Array} busy The sum of the durations of the calls before each call, and at the end that of
+ *   all calls.
+ * @typedef {object} Runs The runs that a row of pixels shows, from left to right.
  * @property {Float32Array} from
  * @property {Float32Array} to
  * @property {Uint32Array} call Number in the lane of the call with the most time.
- * @property {Uint8Array} share How much of a run is in calls, from 0 to 4; 5 is one whole call.
+ * @property {Uint8Array} share The part of a run that is in calls, from 0 to 4; 5 if the run is one whole call.
  * @property {number} length
  */
 
 /** The value of `Runs.share` for a run that is one call. */
 export const WHOLE = 5;
 
-/** Calls of one pixel of which the longest is looked for. */
+/** The number of calls of one pixel among which the longest is looked for. */
 const SAMPLES = 8;
 
-/** A call that is wider than so many pixels is drawn as one. */
+/** A call that is wider than this number of pixels is drawn by itself. */
 const WIDE = 1.5;
 
 /**
- * The calls of a lane by level.
+ * Returns the calls of a lane by level.
  * @param {Calls} calls
  * @param {(call: number) => boolean} [wanted]
  * @returns {Level[]}
@@ -58,10 +59,10 @@ export function levelsOf(calls, wanted) {
 }
 
 /**
- * The place of the first call of a level that begins at or after a moment.
+ * Returns the place of the first call of a level that begins at or after a moment.
  * @param {Level} level
  * @param {number} ns
- * @param {number} [from] A place before it.
+ * @param {number} [from] A place before that call.
  */
 export function firstFrom(level, ns, from = 0) {
   const { order } = level;
@@ -76,7 +77,7 @@ export function firstFrom(level, ns, from = 0) {
 }
 
 /**
- * The place of the first call of a level that ends after a moment.
+ * Returns the place of the first call of a level that ends after a moment.
  * @param {Level} level
  * @param {number} ns
  */
@@ -99,12 +100,12 @@ export function emptyRuns(width) {
 }
 
 /**
- * What each pixel of a level shows, in at most a binary search and a few looks for each pixel.
+ * Finds what each pixel of a level shows, with at most one binary search and a few more steps for each pixel.
  * @param {Level} level
  * @param {number} from Moment at the left, in ns.
  * @param {number} perPixel
  * @param {number} width In pixels.
- * @param {Runs} runs Where it is written.
+ * @param {Runs} runs The runs into which the result is written.
  */
 export function runsOf(level, from, perPixel, width, runs) {
   const { order, busy, calls } = level;
@@ -141,7 +142,7 @@ export function runsOf(level, from, perPixel, width, runs) {
     runs.share[n] = Math.min(4, Math.max(1, Math.ceil(part * 4)));
     runs.length = n + 1;
     x = pixel + 1;
-    // The last call may go on in the next pixel.
+    // The last call may continue in the next pixel.
     const last = order[next - 1] ?? 0;
     place = (ends[last] ?? 0) > until ? next - 1 : next;
     if (place < next && ((ends[last] ?? 0) - from) / perPixel - x < 0.5) place = next;
@@ -149,9 +150,9 @@ export function runsOf(level, from, perPixel, width, runs) {
 }
 
 /**
- * Of a few calls of a range, evenly apart, the longest.
+ * Returns the longest of a few calls at equal distances in a range.
  * @param {Level} level
- * @param {number} from Place.
+ * @param {number} from Place of the first call.
  * @param {number} to
  */
 function longestOf(level, from, to) {

@@ -1,5 +1,5 @@
 /**
- * How each thread spent its life, from the table `thread`: in calls, and between them on and off a CPU.
+ * Shows how each thread spent its life, from the table `thread`: in calls, and between calls on and off a CPU.
  *
  * @typedef {import("./data.js").Table} Table
  */
@@ -8,9 +8,9 @@ import { h, nameOf, words } from "./dom.js";
 import { cellNumber, cellText } from "./rows.js";
 import { MISSING, howMany } from "./text.js";
 
-/** Threads that are shown; the table of threads has all. */
+/** The number of threads that are shown. The table of threads has all threads. */
 const SHOWN = 16;
-/** Of threads that called nothing, so many are shown, such as a main thread that only waits. */
+/** The number of threads without calls that are shown, such as a main thread that only waits. */
 const SILENT = 4;
 
 /**
@@ -27,7 +27,8 @@ export function lives(table) {
   if (known.length === 0) return null;
   const order = known.slice().sort((a, b) => (cellNumber(b[wall]) ?? 0) - (cellNumber(a[wall]) ?? 0));
   const longest = cellNumber(order[0]?.[wall]) ?? 1;
-  // "≤ 216 ms": on a CPU or off it, which the system did not say between two calls.
+  // A text such as "≤ 216 ms" is the time on a CPU or off it, which the system did not distinguish between two
+  // calls.
   /** @param {import("./data.js").Cell[]} row */
   const isOpen = (row) => off >= 0 && (cellNumber(row[off]) === null || cellText(row[off])?.startsWith("≤") === true);
   const rows = order.slice(0, SHOWN).map((row) => {

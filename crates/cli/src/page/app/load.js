@@ -10,7 +10,7 @@
  * @property {Uint16Array} depths
  */
 
-/** The blocks, which are taken out of the document when the page is put together. */
+/** The blocks of data. They are removed from the document when the page is put together. */
 const BLOCKS = new Map(["head", "timeline"].map((id) => [id, document.getElementById(id)]));
 
 /**
@@ -21,7 +21,7 @@ async function block(id) {
   const element = BLOCKS.get(id) ?? null;
   if (element === null) throw new Error(`this page has no block ${id}`);
   const packed = Uint8Array.from(atob((element.textContent ?? "").trim()), (one) => one.charCodeAt(0));
-  // It is not read again, and a large one takes much memory.
+  // A block is not read again, and a large one takes much memory.
   BLOCKS.delete(id);
   element.remove();
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -48,7 +48,7 @@ export async function loadLanes(timeline) {
 }
 
 /**
- * The four sequences of a lane, which are described in `data.js`.
+ * Decodes the four sequences of a lane, which are described in `data.js`.
  * @param {Uint8Array} bytes
  * @param {number} calls
  * @param {number} grid
@@ -72,7 +72,7 @@ function decodeLane(bytes, calls, grid) {
   const ends = new Float64Array(calls);
   const names = new Uint32Array(calls);
   const depths = new Uint16Array(calls);
-  // The distances come first, and become moments as soon as the durations are known.
+  // The distances come first. They become moments as soon as the durations are known.
   for (let i = 0; i < calls; i++) {
     const zigzag = next();
     begins[i] = zigzag % 2 === 0 ? zigzag / 2 : -(zigzag + 1) / 2;

@@ -1,6 +1,6 @@
 /**
- * The view of loops: their tables, and the code that was instrumented, with what was measured in the
- * margin and a bar along each innermost loop.
+ * Makes the view of loops: their tables, and the code that was instrumented, with measured values in the margin
+ * and a bar along each innermost loop.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -12,9 +12,9 @@ import { h, nameOf, refill, scrolling, words } from "./dom.js";
 import { tablesOf, tablesView } from "./tables.js";
 import { codeText, visible } from "./text.js";
 
-/** Colours of the bars of loops. */
+/** The number of colours of the bars of loops. */
 const BARS = 8;
-/** A text of at most so many lines stands above the others, if one of them is more than twice as long. */
+/** A text with at most this many lines is placed above the others, if one of them is more than twice as long. */
 const FEW_LINES = 24;
 
 /**
@@ -38,7 +38,7 @@ export function loopsView(context, params) {
     onchange: () => {
       const table = listings[Number(chooser.value)]?.table ?? "";
       const isSame = table === tableOf(current)?.id;
-      // Sorting, filter and folds are those of a table.
+      // Sorting, filter and folds belong to one table, so they are kept only for the same table.
       context.go("loops", isSame ? { ...current, code: chooser.value } : { table, code: chooser.value }, false);
     },
   }, listings.map((listing, i) => h("option", { value: i }, visible(listing.label))));
@@ -88,7 +88,7 @@ function sideBySide(context, listing) {
     const box = scrolling(column.title, h("pre", { class: "code", "--digits": digits }, lines));
     (isShort ? above : beside).append(h("section", { class: "panel" }, h("h3", {}, words(column.title)), box));
   }
-  // The same loop in all columns.
+  // A click marks the same loop in all columns.
   root.addEventListener("click", (event) => {
     const target = event.target instanceof Element ? event.target.closest("[data-loop]") : null;
     if (target === null || getSelection()?.isCollapsed === false) return;

@@ -27,7 +27,7 @@ import { visible } from "./text.js";
 import { timelineView } from "./timeline.js";
 
 /**
- * The views for which there is data, in the order of their keys.
+ * Returns the views for which there is data, in the order of their keys.
  * @param {Context} context
  * @returns {Place[]}
  */
@@ -192,7 +192,7 @@ function helpDialog(places) {
   return dialog;
 }
 
-/** Turns the theme, and keeps it for the next page where that is allowed. */
+/** Changes the theme, and keeps it for the next page if the browser allows that. */
 function turnTheme() {
   const root = document.documentElement;
   const isDark = root.dataset.theme === "dark" ||
@@ -201,7 +201,7 @@ function turnTheme() {
   try {
     localStorage.setItem("counterpoint-theme", root.dataset.theme);
   } catch {
-    // A frame may not keep anything.
+    // A frame may not store anything.
   }
 }
 
@@ -210,7 +210,7 @@ function keptTheme() {
     const kept = localStorage.getItem("counterpoint-theme");
     if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
   } catch {
-    // As above.
+    // A frame may not store anything.
   }
 }
 

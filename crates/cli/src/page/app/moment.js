@@ -1,9 +1,10 @@
 /**
- * Moments as other programs write them, so that one can go from a trace of the same profile to a call of the
- * timeline, and from a call to its place in such a trace.
+ * Reads and writes moments as other programs write them, so that one can go from a trace of the same profile to
+ * a call of the timeline, and from a call to its place in such a trace.
  *
- * The form of a link that other programs may make, and that stays: `#timeline?time=TIME`, and if they are
- * known `&tid=THREAD`, `&pid=PROCESS`, `&level=N`, `&op=NAME` and `&since=NS`. `docs/page.md` describes it.
+ * The form of a link that other programs may make, and that will stay valid, is `#timeline?time=TIME`, and if
+ * they are known `&tid=THREAD`, `&pid=PROCESS`, `&level=N`, `&op=NAME` and `&since=NS`. `docs/page.md`
+ * describes the form.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./data.js").Timeline} Timeline
@@ -22,12 +23,12 @@ import { timeText, visible } from "./text.js";
 const UNIT_NS = { ns: 1, us: 1e3, µs: 1e3, μs: 1e3, ms: 1e6, s: 1e9, m: 60e9, h: 3600e9 };
 
 /**
- * The moment that a text means, in ns since the begin of the timeline, or null. Known forms are `131.85 ms`,
- * `131,852,104 ns`, `1s 131ms`, Perfetto's `00:00:00.131852104`, and a number of ns: since the begin of the
- * timeline, or what traces have, which is usually far larger.
+ * Returns the moment that a text means, in ns since the begin of the timeline, or null. Known forms are
+ * `131.85 ms`, `131,852,104 ns`, `1s 131ms`, Perfetto's `00:00:00.131852104`, and a number of ns: since the
+ * begin of the timeline, or the number that traces have, which is usually far larger.
  * @param {Timeline} timeline
  * @param {string} text
- * @param {string} [since] From when times with a unit count, in ns since 1970.
+ * @param {string} [since] The moment from which times with a unit count, in ns since 1970.
  * @returns {number | null}
  */
 export function readMoment(timeline, text, since = "") {
@@ -36,7 +37,8 @@ export function readMoment(timeline, text, since = "") {
   const zero = /^-?\d+$/.test(since) ? Number(BigInt(since) - begin) : 0;
   if (/^-?\d{1,20}$/.test(plain)) {
     const value = BigInt(plain);
-    // Since 1970, since the base time of a .json, and since the begin: these are far apart.
+    // The number may count from 1970, from the base time of a .json, or from the begin of the timeline. These
+    // moments are far apart, so the first sum that is inside of the timeline is used.
     for (const ns of [Number(value - begin), Number(value + BigInt(timeline.base ?? "0") - begin), Number(value) + zero]) {
       if (isInside(timeline, ns)) return ns;
     }
@@ -64,12 +66,12 @@ function isInside(timeline, ns) {
 }
 
 /**
- * The call at a moment: of those that run then, the one that began last, and of several such ones the
- * innermost.
+ * Returns the call at a moment: of the calls that run then, the one that began last, and of several such calls
+ * the innermost.
  * @param {Picture} picture
  * @param {number} ns
  * @param {(lane: number) => boolean} isWanted
- * @param {number} [wanted] Only of this level, from 1.
+ * @param {number} [wanted] The only level that counts, from 1.
  * @returns {Chosen | null}
  */
 export function callThen(picture, ns, isWanted, wanted = 0) {
@@ -101,7 +103,7 @@ export function callThen(picture, ns, isWanted, wanted = 0) {
 }
 
 /**
- * Which lanes a link means.
+ * Returns which lanes a link means.
  * @param {Timeline} timeline
  * @param {Params} params
  * @returns {(lane: number) => boolean}
@@ -114,7 +116,7 @@ export function lanesOfLink(timeline, params) {
 }
 
 /**
- * How the state of the view names the level of a call. Without a name it is the outermost one.
+ * Returns the name of a call's level in the state of the view. The outermost level has no name.
  * @param {Calls[]} lanes
  * @param {Chosen | null} chosen
  */
@@ -124,7 +126,7 @@ export function levelParam(lanes, chosen) {
 }
 
 /**
- * The field that takes a time.
+ * Returns the field into which a reader types a time.
  * @param {(text: string) => void} goTo
  */
 export function momentField(goTo) {
@@ -140,7 +142,8 @@ export function momentField(goTo) {
 }
 
 /**
- * Where a call is in an exported trace, and a link to it that stays right for another page of the profile.
+ * Shows where a call is in an exported trace, and a link to the call that is also valid for another page of the
+ * profile.
  * @param {Context} context
  * @param {Timeline} timeline
  */
@@ -148,7 +151,7 @@ export function elsewhere(context, timeline) {
   const place = h("div", {});
   const root = h("details", { class: "elsewhere", hidden: true },
     h("summary", {}, "This call in Perfetto, and a link to it"), place);
-  /** @param {string} text What is copied. */
+  /** @param {string} text The text that is copied. */
   const copier = (text) => h("button", {
     type: "button",
     "aria-label": `Copy ${text}`,
@@ -194,7 +197,7 @@ export function elsewhere(context, timeline) {
 }
 
 /**
- * A moment as Perfetto shows it: hours, minutes, seconds and ns since the begin of the trace.
+ * Returns a moment as Perfetto shows it: hours, minutes, seconds and ns since the begin of the trace.
  * @param {number} ns
  */
 export function clockText(ns) {
@@ -206,7 +209,8 @@ export function clockText(ns) {
 }
 
 /**
- * Perfetto's page with the trace at an address, zoomed to a call, which is chosen if its times are exact.
+ * Returns the address of Perfetto's page with the trace at `url`, zoomed to a call. The call is chosen if its
+ * times are exact.
  * @param {Timeline} timeline
  * @param {string} url
  * @param {bigint} ts

@@ -1,6 +1,6 @@
 /**
- * The view of one op: what the tables say of it, how long its calls took and when, and what goes with
- * slow calls.
+ * Makes the view of one op: its values in the tables, how long its calls took and when, and what goes with slow
+ * calls.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View

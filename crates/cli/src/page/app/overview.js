@@ -1,5 +1,5 @@
 /**
- * The first view: what took the time, how each thread spent its life, where to look first, and whether
+ * Makes the first view: what took the time, how each thread spent its life, where to look first, and whether
  * the numbers can be believed.
  *
  * @typedef {import("./context.js").Context} Context
@@ -15,7 +15,7 @@ import { cellNumber, cellText, commonLength } from "./rows.js";
 import { fragment } from "./state.js";
 import { MISSING, howMany } from "./text.js";
 
-/** Rows of the table of ops that are shown. */
+/** The number of rows of the table of ops that are shown. */
 const FIRST_OPS = 12;
 
 /**
@@ -50,7 +50,7 @@ export function overview(context) {
 }
 
 /**
- * What a table says in sentences, with a link to it.
+ * Returns what a table says in sentences, with a link to the table.
  * @param {Context} context
  * @param {string} id
  * @param {string} title

@@ -5,7 +5,7 @@
  * @typedef {import("./data.js").Series} Series
  * @typedef {import("./lanes.js").Level} Level
  * @typedef {import("./lanes.js").Runs} Runs
- * @typedef {object} Strip A lane or a series, and where it is.
+ * @typedef {object} Strip A lane or a series, and its place.
  * @property {number} top In pixels below the axis.
  * @property {number} height
  * @property {number} lane Index of the lane, or -1.
@@ -13,7 +13,7 @@
  * @typedef {object} Palette
  * @property {string[]} ops
  * @property {string} text
- * @property {string} onOp Text on the colour of an op.
+ * @property {string} onOp Colour of text on the colour of an op.
  * @property {string} quiet
  * @property {string} line
  * @property {string} ground
@@ -22,8 +22,9 @@
  * @typedef {object} Picture Everything that a frame needs.
  * @property {Timeline} timeline
  * @property {Strip[]} strips
- * @property {Level[][]} levels Of each lane.
- * @property {Level[][] | null} marked The same for the calls that are highlighted, if some are.
+ * @property {Level[][]} levels The levels of each lane.
+ * @property {Level[][] | null} marked The levels with only the highlighted calls, if some calls are
+ *   highlighted.
  * @property {Uint8Array} colors The colour of each name.
  * @property {string[]} labels The text of each name.
  * @property {Palette} palette
@@ -41,15 +42,15 @@ import { WHOLE, runsOf } from "./lanes.js";
 import { momentTicks } from "./scale.js";
 import { visible } from "./text.js";
 
-/** Height of the small picture of the whole, and of the axis below it. */
+/** The height of the small picture of the whole. The next constant is that of the axis below it. */
 export const MAP_HEIGHT = 14;
 export const AXIS_HEIGHT = 20;
 export const HEAD_HEIGHT = MAP_HEIGHT + AXIS_HEIGHT;
-/** Height of a level. */
+/** The height of a level. */
 export const LEVEL_HEIGHT = 20;
-/** Height of a series. */
+/** The height of a series. */
 export const SERIES_HEIGHT = 44;
-/** Between strips. */
+/** The height of the gap between strips. */
 export const STRIP_GAP = 8;
 
 const FONT = "11px system-ui, sans-serif";
@@ -142,14 +143,14 @@ function paintRuns(pen, picture, level, runs, y, dim) {
     const begin = runs.from[i] ?? 0;
     let end = runs.to[i] ?? 0;
     const whole = share === WHOLE;
-    // Pixels that look the same are one rectangle.
+    // Pixels that look the same are drawn as one rectangle.
     while (!whole && i + 1 < runs.length && runs.share[i + 1] === share && runs.from[i + 1] === end
       && colors[names[runs.call[i + 1] ?? 0] ?? 0] === color) {
       end = runs.to[++i] ?? end;
     }
     pen.globalAlpha = (ALPHAS[share] ?? 1) * (dim ? 0.28 : 1);
     pen.fillStyle = palette.ops[color] ?? palette.quiet;
-    // A gap of one pixel tells calls apart that follow each other.
+    // A gap of one pixel separates calls that follow each other.
     pen.fillRect(left + begin, y, Math.max(0.8, end - begin - (whole && end - begin > 3 ? 1 : 0)), tall);
     if (whole && end - begin > 24 && !dim) {
       pen.globalAlpha = 1;
@@ -164,7 +165,8 @@ function paintRuns(pen, picture, level, runs, y, dim) {
 }
 
 /**
- * Steps: a value holds until the next one. A pixel with many values shows the largest of a few.
+ * Draws a series in steps: a value holds until the next one. A pixel with many values shows the largest of a
+ * few.
  * @param {CanvasRenderingContext2D} pen
  * @param {Picture} picture
  * @param {number} index
@@ -189,7 +191,7 @@ function paintSeries(pen, picture, index, top, perPixel) {
       if (one !== null && (value === null || one > value)) value = one;
     }
     const begin = Math.max(x, ((at[place] ?? 0) - from) / perPixel);
-    // What comes after the pixel is its last value, which may be that there is none.
+    // The line continues after the pixel with its last value, which may be missing.
     const last = values[next - 1] ?? null;
     const until = last === null ? (at[next - 1] ?? 0) : (at[next] ?? picture.timeline.span);
     const end = Math.min(width - left, Math.max(x + 1, (until - from) / perPixel));
@@ -218,7 +220,7 @@ function largest(series) {
 }
 
 /**
- * How many of the moments are at or before one.
+ * Returns how many of the moments are at or before a moment.
  * @param {number[]} at
  * @param {number} ns
  */
@@ -257,7 +259,7 @@ function paintLabel(pen, picture, strip, top) {
 }
 
 /**
- * The small picture of the whole with the part that is shown, and the axis.
+ * Draws the small picture of the whole, with the shown part marked, and the axis.
  * @param {CanvasRenderingContext2D} pen
  * @param {Picture} picture
  * @param {[number, string][]} ticks

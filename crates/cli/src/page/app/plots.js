@@ -1,5 +1,5 @@
 /**
- * Intervals and bars in the rows of a table, all on the axis of their column. They are elements whose
+ * Draws intervals and bars in the rows of a table, all on the axis of their column. They are elements whose
  * places are parts of the width, so that a column can be wide or narrow.
  *
  * @typedef {import("./data.js").Plot} Plot
@@ -12,7 +12,7 @@ import { cellText } from "./rows.js";
 import { MISSING, visible } from "./text.js";
 
 /**
- * Puts a cell for each plot into a row of cells, after the column that it belongs to.
+ * Puts a cell for each plot into a row of cells, after the plot's column.
  * @param {HTMLElement[]} cells
  * @param {Plot[]} plots
  * @param {(plot: Plot) => HTMLElement} make
@@ -27,7 +27,7 @@ export function withPlots(cells, plots, make) {
 const onAxis = (part) => Math.min(1, Math.max(0, part));
 
 /**
- * A small table with its plots, which is not sorted or filtered.
+ * Makes a small table with its plots, which is not sorted or filtered.
  * @param {Table} table
  */
 export function plotTable(table) {
@@ -50,7 +50,7 @@ export function plotTable(table) {
 }
 
 /**
- * The head of a column: what it shows, and its axis.
+ * Makes the head of a column of plots: its title and its axis.
  * @param {Plot} plot
  */
 export function plotHead(plot) {
@@ -61,7 +61,7 @@ export function plotHead(plot) {
 }
 
 /**
- * What is drawn of a row, which it says in words if no cell does.
+ * Makes the cell with the drawing of a row. The cell has the drawing in words if no other cell has them.
  * @param {Plot} plot
  * @param {number} row
  */

@@ -1,5 +1,5 @@
 /**
- * The view of the recording itself: what was recorded, what it cost, and what is missing.
+ * Makes the view of the recording itself: what was recorded, what recording cost, and what is missing.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View

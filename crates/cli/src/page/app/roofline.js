@@ -1,5 +1,5 @@
 /**
- * The view of ops under the roofs of their machine: a chart with a point for each op, and the table.
+ * Makes the view of ops under the roofs of their machine: a chart with a point for each op, and the table.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -16,10 +16,10 @@ import { visible } from "./text.js";
 
 const ROOF_HEIGHT = 380;
 const ROOF_MARGIN = { left: 58, right: 14, top: 22, bottom: 40 };
-/** Points with a name beside them, if it has room. */
+/** The number of points that have a name beside them, if there is room. */
 const NAMED_POINTS = 10;
 const NAME_LENGTH = 26;
-/** Width of a letter. */
+/** The width of a letter, in pixels. */
 const LETTER = 6.7;
 
 /**
@@ -82,7 +82,7 @@ function drawRoofline(roofline, width) {
     const [x1, y1, x2, y2] = roof.ends.map((part, i) => (i % 2 === 0 ? x(part) : y(part)));
     if (x1 === undefined || y1 === undefined || x2 === undefined || y2 === undefined) return null;
     const size = roof.text.length * LETTER;
-    // A level roof is named above its end, and a rising one below where it begins.
+    // A level roof has its name above its end, and a rising one below its begin.
     const at = y1 === y2 ? Math.max(left, x2 - size) : x1 + 8;
     const height = y1 === y2 ? y1 - 6 : Math.min(y1 + 14, floor - 4);
     const isNamed = isFree(at, height, size);

@@ -1,14 +1,15 @@
 /**
- * What a table shows: which rows, in which order, as text for people and as CSV. No element is made here.
+ * Chooses the rows of a table and their order, and returns them as text for people and as CSV. This module
+ * makes no element.
  *
  * @typedef {import("./data.js").Table} Table
  * @typedef {import("./data.js").Cell} Cell
  * @typedef {object} Shown A row that is shown.
- * @property {number} row Its number in the table.
+ * @property {number} row The row's number in the table.
  * @property {number} depth
  * @property {boolean} isParent
  * @property {boolean} isOpen
- * @property {boolean} isMatch Whether it is here for itself, and not for a row below it.
+ * @property {boolean} isMatch Whether the row itself matches, and not only a row below it.
  */
 
 import { commonStart, csvField, matcher } from "./text.js";
@@ -32,8 +33,8 @@ export function cellNumber(cell) {
 }
 
 /**
- * A column and a direction from a fragment: `calls` from low to high, `-calls` from high to low. `null`
- * is the order of the report.
+ * Returns the column and the direction that a fragment names: `calls` from low to high, `-calls` from high to
+ * low. `null` is the order of the report.
  * @param {Table} table
  * @param {string} text
  * @returns {{column: number, down: boolean} | null}
@@ -47,7 +48,7 @@ export function sortOf(table, text) {
 }
 
 /**
- * The column by which the report has sorted, which may be named without its unit.
+ * Returns the column by which the report has sorted, which may be named without its unit.
  * @param {Table} table
  * @returns {number} -1 if there is none.
  */
@@ -57,7 +58,7 @@ export function reportOrder(table) {
 }
 
 /**
- * How many characters of the names of a table are left out where they are shown.
+ * Returns how many characters at the begin of a table's names are left out where the names are shown.
  * @param {Table} table
  * @returns {number} 0 for a tree.
  */
@@ -66,7 +67,7 @@ export function commonLength(table) {
 }
 
 /**
- * Compares two cells. Missing ones are last in both directions.
+ * Compares two cells. Missing cells are last in both directions.
  * @param {Cell | undefined} a
  * @param {Cell | undefined} b
  * @param {boolean} down
@@ -88,17 +89,17 @@ function compareCells(a, b, down) {
 
 const COLLATOR = new Intl.Collator("en", { numeric: true });
 
-/** Rows of a tree below which a branch begins folded, if the tree has many. */
+/** The depth in a tree below which branches are folded at first, if the tree has many rows. */
 const OPEN_DEPTH = 2;
 const MANY_ROWS = 40;
 
 /**
- * The rows to show. In a tree, rows are sorted among those of one parent, and a row that matches is shown
- * with all rows above it.
+ * Returns the rows to show. In a tree, rows are sorted among those of one parent, and a row that matches is
+ * shown with all rows above it.
  * @param {Table} table
  * @param {{column: number, down: boolean} | null} sort
  * @param {string} filter
- * @param {Set<number>} turned Rows that are not folded or unfolded as they are at first.
+ * @param {Set<number>} turned Rows that the reader has folded or unfolded.
  * @returns {Shown[]}
  */
 export function shownRows(table, sort, filter, turned) {
@@ -168,7 +169,7 @@ export function childrenOf(parents) {
 }
 
 /**
- * The rows as CSV, with the names of columns that the report's CSV has. Numbers are as they are shown,
+ * Returns the rows as CSV, with the names of columns that the report's CSV has. Numbers are as they are shown,
  * and a value that is not known is an empty field.
  * @param {Table} table
  * @param {number[]} rows

@@ -2,14 +2,14 @@
  * Scales and their ticks.
  *
  * @typedef {object} Scale
- * @property {(value: number) => number} to From a value to a place.
+ * @property {(value: number) => number} to Returns the place of a value.
  * @property {[number, string][]} ticks Values and their texts.
  */
 
 import { momentText, timeText } from "./text.js";
 
 /**
- * The smallest of 1, 2 or 5 times a power of ten that is not below `least`.
+ * Returns the smallest of 1, 2 or 5 times a power of ten that is not below `least`.
  * @param {number} least
  * @returns {number}
  */
@@ -23,7 +23,7 @@ export function niceStep(least) {
 }
 
 /**
- * Moments of a range, at most so many.
+ * Returns round moments of a range, at most `most`.
  * @param {number} from
  * @param {number} to
  * @param {number} most
@@ -42,7 +42,7 @@ export function momentTicks(from, to, most) {
 const FACTORS = [[1, 2, 3, 4, 5, 6, 7, 8, 9], [1, 2, 3, 5, 7], [1, 2, 5], [1, 3], [1]];
 
 /**
- * A logarithmic scale for durations.
+ * Returns a logarithmic scale for durations.
  * @param {number} low In ns, above 0.
  * @param {number} high
  * @param {number} start Place of `low`.
@@ -65,7 +65,7 @@ export function logScale(low, high, start, end, apart) {
       break;
     }
   }
-  // A range without round values, or a very long one.
+  // The range has no round values, or is very long.
   const few = Math.max(2, Math.floor(Math.abs(end - start) / apart / 1.5));
   const count = Math.min(few, 5);
   /** @type {[number, string][]} */

@@ -1,11 +1,11 @@
 /**
- * The small distributions in the rows of a table, all on one logarithmic axis.
+ * Draws the small distributions in the rows of a table, all on one logarithmic axis.
  *
  * @typedef {import("./data.js").Head} Head
  * @typedef {import("./data.js").Table} Table
  * @typedef {import("./data.js").Distribution} Distribution
  * @typedef {object} SmallAxis
- * @property {number} first Bin.
+ * @property {number} first First bin.
  * @property {number} last
  * @property {string} title
  */
@@ -18,7 +18,7 @@ const SMALL_WIDTH = 160;
 const SMALL_HEIGHT = 18;
 
 /**
- * The axis of a table, or `null` if no row has a distribution.
+ * Returns the axis of a table, or `null` if no row has a distribution.
  * @param {Head} head
  * @param {Table} table
  * @returns {SmallAxis | null}
@@ -36,8 +36,8 @@ export function sharedAxis(head, table) {
 }
 
 /**
- * Heights are square roots, so that rare calls are seen. The line is the median, the dots are the 99th
- * percentile.
+ * Draws a small distribution. Heights are square roots, so that rare calls are visible. The line is the median,
+ * the dots are the 99th percentile.
  * @param {Distribution | null} times
  * @param {SmallAxis} axis
  */

@@ -1,6 +1,7 @@
 /**
- * What is shown, as the fragment of the address: `#ops?table=op&sort=-total_ns`. A link carries all of it,
- * and the back button goes through it. A frame without an address of its own keeps it in memory.
+ * Keeps the state of the page as the fragment of the address: `#ops?table=op&sort=-total_ns`. A link contains
+ * the whole state, and the back button goes through earlier states. A frame without an address keeps its state
+ * in memory.
  *
  * @typedef {Record<string, string>} Params
  * @typedef {object} State
@@ -9,7 +10,7 @@
  */
 
 /**
- * The fragment for a state. Parameters that are empty are left out.
+ * Returns the fragment for a state. Parameters that are empty are left out.
  * @param {string} view
  * @param {Params} [params]
  * @returns {string}
@@ -24,7 +25,7 @@ export function fragment(view, params = {}) {
 }
 
 /**
- * The state that a fragment stands for. Whatever somebody wrote there, this is a state.
+ * Returns the state that a fragment stands for. Any text gives a valid state.
  * @param {string} text With or without `#`.
  * @returns {State}
  */
@@ -43,7 +44,7 @@ function splitOnce(text) {
 }
 
 /**
- * A number from a fragment, or what to use if there is none.
+ * Returns a number from a fragment, or `otherwise` if there is none.
  * @param {string | undefined} text
  * @param {number} otherwise
  * @returns {number}
@@ -54,7 +55,7 @@ export function numberOf(text, otherwise) {
   return Number.isFinite(value) ? value : otherwise;
 }
 
-/** The states that were shown, and the one that is. */
+/** The states that were shown, and the present state. */
 export class Way {
   /** @param {(state: State, back: boolean) => void} show */
   constructor(show) {
@@ -63,9 +64,9 @@ export class Way {
     try {
       history.scrollRestoration = "manual";
     } catch {
-      // A frame may not have a history.
+      // A frame may have no history.
     }
-    // Both events come for a step back, and only the second one for an address that was typed.
+    // A step back causes both events, and a typed address only the second one.
     addEventListener("popstate", () => this.read());
     addEventListener("hashchange", () => this.read());
   }
@@ -80,8 +81,8 @@ export class Way {
   }
 
   /**
-   * Goes to a state. `replace` is for what changes often (typing, zooming), so that a step back does not
-   * go through all of it.
+   * Goes to a state. `replace` is for states that change often (typing, zooming), so that a step back does not
+   * go through all of them.
    * @param {string} view
    * @param {Params} params
    * @param {boolean} [replace]

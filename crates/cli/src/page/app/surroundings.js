@@ -1,6 +1,6 @@
 /**
- * What is around the canvas of the timeline, and what is made once for it: buttons, the chooser of names,
- * places of lanes, colours, and the small picture of the whole.
+ * Makes the elements around the canvas of the timeline, and everything that is made once for the canvas:
+ * buttons, the chooser of names, places of lanes, colours, and the small picture of the whole.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./data.js").Timeline} Timeline
@@ -14,7 +14,7 @@ import { firstAfter, firstFrom } from "./lanes.js";
 import { LEVEL_HEIGHT, MAP_HEIGHT, SERIES_HEIGHT, STRIP_GAP } from "./paint.js";
 import { commonStart } from "./text.js";
 
-/** Names that can be chosen. */
+/** The number of names that can be chosen. */
 const MOST_NAMES = 1000;
 
 /**
@@ -65,7 +65,7 @@ export function nameChooser(context, timeline, labels, choose) {
 }
 
 /**
- * What the colours mean; a click highlights.
+ * Shows what the colours mean. A click highlights the calls of a colour.
  * @param {Context} context
  * @param {Timeline} timeline
  * @param {(name: string) => void} choose
@@ -119,7 +119,8 @@ export function stripsOf(timeline) {
 }
 
 /**
- * Names that are ops have the op's colour. If colours are left, names of activities have them.
+ * Gives colours to names: names that are ops have the op's colour. If colours are left, names of activities
+ * have them.
  * @param {Context} context
  * @param {Timeline} timeline
  */
@@ -145,7 +146,7 @@ export function paletteOf(element) {
 }
 
 /**
- * The small picture of the whole: the first level of each lane. It is drawn once for a width.
+ * Draws the small picture of the whole: the first level of each lane. It is drawn once for a width.
  * @param {Picture} picture
  * @param {Strip[]} strips
  */

@@ -16,15 +16,15 @@ import { sharedAxis, smallDistribution } from "./small.js";
 import { cellNumber, cellText, commonLength, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
 import { MISSING, grouped, howMany, visible } from "./text.js";
 
-/** Rows that are made at once; the others are made when somebody asks for them. */
+/** The number of rows that are made at once. The other rows are made when the reader asks for them. */
 const FIRST_ROWS = 500;
-/** Longer texts are cut in the middle where there is no room. */
+/** Texts longer than this are cut in the middle if there is not enough room. */
 const LONG_CELL = 40;
-/** Columns of sentences: these go on in a second line, and are no names. */
+/** Columns of sentences. Their texts continue in a second line, and they are not names. */
 const SENTENCES = ["verdict", "relation"];
 
 /**
- * The table with what chooses its rows.
+ * Makes the table with the controls that choose its rows.
  * @param {Context} context
  * @param {Table} table
  * @param {Params} params `sort`, `filter`, `fold`, `columns`.
@@ -111,18 +111,18 @@ export function tableBox(context, table, params, change) {
 }
 
 /**
- * Of which calls the small pictures are. In a tree, an op has a row for each place in which it is called.
+ * Returns which calls the small pictures show. In a tree, an op has a row for each place in which it is called.
  * @param {Table} table
  */
 function whose(table) {
   return table.parents === null ? "all calls of the op" : "all calls of the op, in all rows";
 }
 
-/** Tables whose rows are not about single calls of their op, but about gaps, dispatches, or the critical path. */
+/** Tables whose rows do not describe single calls of their op, but gaps, dispatches, or the critical path. */
 const NOT_OF_CALLS = ["between", "site", "path"];
 
 /**
- * The axis of the small pictures, if the table has some.
+ * Returns the axis of the small pictures, if the table has some.
  * @param {Context} context
  * @param {Table} table
  */
@@ -131,7 +131,7 @@ function axisOf(context, table) {
 }
 
 /**
- * The names of the rows that are not counted, because they are what the others leave.
+ * Returns the names of the rows that are not counted, because they have the rest of the whole.
  * @param {Table} table
  */
 function restNames(table) {
@@ -228,7 +228,7 @@ function columnClass(table, i) {
 }
 
 /**
- * Whether names share the width with others.
+ * Returns whether names share the width with other names.
  * @param {Table} table
  */
 function hasTwoNames(table) {
@@ -251,7 +251,7 @@ function isSentence(table, i) {
 function valueCell(cell, isSentence) {
   const text = cellText(cell);
   if (text === null || text === "") return h("span", { class: "missing" }, MISSING);
-  // What follows the value is about how well it is known.
+  // The text after the value says how well the value is known.
   const at = text.search(/ ±|\*$/);
   if (at > 0) return [words(text.slice(0, at)), h("span", { class: "known" }, words(text.slice(at)))];
   return text.length > LONG_CELL && !isSentence ? nameOf(text) : words(text);

@@ -1,5 +1,5 @@
 /**
- * The views that are tables: ops and activities, each with links to choose between its tables.
+ * Makes the views that are tables: ops and activities, each with links to choose between its tables.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View

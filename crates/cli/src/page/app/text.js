@@ -1,16 +1,16 @@
 /**
- * Texts: what is missing, characters that nobody sees, moments on axes, patterns and CSV. Nothing here
- * formats a number that the report prints; those come as text.
+ * Makes texts: missing values, invisible characters, moments on axes, patterns and CSV. This module does not
+ * format numbers that the report prints, because those come as text.
  */
 
-/** What stands where a value is not known. */
+/** The text of a value that is not known. */
 export const MISSING = "–";
 
 const UNSEEN =
   /[\u0000-\u001f\u007f-\u009f\u00ad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202f\u205f-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Cs}/gu;
 
 /**
- * Control characters, marks of direction and characters without width become escapes that are seen.
+ * Replaces control characters, marks of direction and characters without width by visible escapes.
  * @param {string} text
  * @returns {string}
  */
@@ -22,7 +22,7 @@ export function visible(text) {
 }
 
 /**
- * A line of code: tabs become spaces, and the rest is as `visible` shows it.
+ * Returns a line of code: tabs become spaces, and the rest is as `visible` shows it.
  * @param {string} text
  */
 export function codeText(text) {
@@ -30,7 +30,7 @@ export function codeText(text) {
 }
 
 /**
- * A duration with three digits, as the report prints it: `12.3 ns`, `1.00 µs`.
+ * Returns a duration with three digits, as the report prints it: `12.3 ns`, `1.00 µs`.
  * @param {number} ns
  * @returns {string}
  */
@@ -54,7 +54,7 @@ function threeDigits(value) {
 }
 
 /**
- * A whole number with commas: `12,345`.
+ * Returns a whole number with commas: `12,345`.
  * @param {number} value
  * @returns {string}
  */
@@ -74,8 +74,8 @@ const UNITS = [
 ];
 
 /**
- * A moment on an axis whose ticks are `step` apart. It has as many digits as it takes to tell the ticks
- * apart: `131,850 µs`.
+ * Returns the text of a moment on an axis whose ticks have the distance `step`. It has as many digits as are
+ * needed to distinguish the ticks: `131,850 µs`.
  * @param {number} ns
  * @param {number} step In ns; 1, 2 or 5 times a power of ten.
  * @returns {string}
@@ -88,7 +88,7 @@ export function momentText(ns, step) {
 }
 
 /**
- * A part of a whole on an axis, `0.25` as `25 %`.
+ * Returns a part of a whole on an axis: `0.25` becomes `25 %`.
  * @param {number} part
  * @returns {string}
  */
@@ -100,7 +100,7 @@ export function percentText(part) {
 }
 
 /**
- * How many of something: `1 call`, `2 calls`.
+ * Returns a number with its noun: `1 call`, `2 calls`.
  * @param {number} n
  * @param {string} one
  */
@@ -109,8 +109,8 @@ export function howMany(n, one) {
 }
 
 /**
- * Whether a name matches what somebody typed: a part of it, or a glob with `*` and `?` for the whole name.
- * Upper and lower case are the same.
+ * Returns a function that says whether a name matches what the reader typed: a part of the name, or a glob with
+ * `*` and `?` for the whole name. Upper and lower case are the same.
  * @param {string} pattern
  * @returns {(name: string) => boolean}
  */
@@ -122,7 +122,7 @@ export function matcher(pattern) {
 }
 
 /**
- * Without regular expressions, because those take exponential time for hostile patterns.
+ * Matches a glob without regular expressions, because those take exponential time for hostile patterns.
  * @param {string} pattern
  * @param {string} name
  */
@@ -146,17 +146,17 @@ function globMatches(pattern, name) {
   return p === pattern.length;
 }
 
-/** Shorter beginnings are not left out. */
+/** Common beginnings that are shorter than this are not left out. */
 const SHORTEST_PREFIX = 8;
 
 /**
- * How many characters all names have in common at their begin, up to the end of a word.
+ * Returns how many characters all names have in common at their begin, up to the end of a word.
  * @param {string[]} names
  * @returns {number} 0 if there are only a few.
  */
 export function commonStart(names) {
   const [first = ""] = names;
-  // Where all names are one, its begin says as much as its end.
+  // If all names are equal, their begin is as useful as their end.
   if (names.every((name) => name === first)) return 0;
   let length = first.length;
   for (const name of names) {
@@ -169,10 +169,10 @@ export function commonStart(names) {
 }
 
 /**
- * A field of RFC 4180. A text that a spreadsheet would evaluate gets an apostrophe in front, as in the
+ * Returns a field of RFC 4180. A text that a spreadsheet would evaluate gets an apostrophe in front, as in the
  * CSV of the report.
  * @param {string} text
- * @param {boolean} isNumber Whether it is a number or a number with its unit.
+ * @param {boolean} isNumber Whether the text is a number, with or without a unit.
  * @returns {string}
  */
 export function csvField(text, isNumber) {

@@ -1,5 +1,5 @@
 /**
- * The view of the timeline: every call of every thread, with the series of the machine below.
+ * Makes the view of the timeline: every call of every thread, with the series of the machine below.
  *
  * @typedef {import("./context.js").Context} Context
  * @typedef {import("./context.js").Shown} View
@@ -20,7 +20,7 @@ import { fragment, numberOf } from "./state.js";
 import { commonStart, howMany, timeText, visible } from "./text.js";
 import { callsIn, colorLegend, mapOf, moveButtons, nameChooser, nameColors, paletteOf, stripsOf } from "./surroundings.js";
 
-/** After so many ms, what was drawn first is drawn again. */
+/** After this many ms, the first picture is drawn again. */
 const AGAIN_MS = 300;
 
 /**
@@ -171,7 +171,7 @@ function canvasView(context, timeline, lanes, params, place) {
       const index = timeline.ops[name] ?? null;
       const label = nameOf(timeline.names[name] ?? "");
       const whole = timeline.names[name] ?? "";
-      // Without its arguments, a name can stand for several ops, which its link lists.
+      // A name without arguments can stand for several ops. The call's link lists these ops.
       const isSome = index !== null || opsOfName(context.head, whole).length > 0;
       const href = index !== null ? opLink(context, index) : fragment("op", { op: whole });
       refill(line, isSome ? h("a", { href }, label) : label,
@@ -179,7 +179,7 @@ function canvasView(context, timeline, lanes, params, place) {
     }
     draw();
   };
-  /** Scrolls and zooms so that the chosen call is seen. @param {number} [parts] It is at least one of these of the width. */
+  /** Shows the chosen call, at least as wide as the view's width divided by `parts`. @param {number} [parts] */
   const reveal = (parts = 2000) => {
     const { chosen } = picture;
     const calls = chosen === null ? undefined : lanes[chosen.lane];
@@ -226,7 +226,7 @@ function canvasView(context, timeline, lanes, params, place) {
     chooser.show(op);
     legend.show(op);
   };
-  /** A canvas that gets a size is black, so it is drawn at once, and only if its size has changed. */
+  /** Draws the canvas at once if its size has changed, because a canvas that gets a size is black. */
   const resize = () => {
     const width = Math.floor(box.clientWidth);
     if (width === 0 || isGone) return;
@@ -293,7 +293,7 @@ function canvasView(context, timeline, lanes, params, place) {
     reveal();
     write();
   };
-  /** The part of the width at which the chosen call is, or the middle. */
+  /** Returns the part of the width at which the chosen call is, or the middle. */
   const kept = () => {
     const { chosen, from, to } = picture;
     const calls = lanes[chosen?.lane ?? -1];
@@ -308,7 +308,7 @@ function canvasView(context, timeline, lanes, params, place) {
     show(fixed - next * part, fixed + next * (1 - part));
     write();
   };
-  /** @param {number} part Of the width. */
+  /** @param {number} part A part of the width. */
   const move = (part) => {
     const by = (picture.to - picture.from) * part;
     show(picture.from + by, picture.to + by);
@@ -371,7 +371,7 @@ function canvasView(context, timeline, lanes, params, place) {
     h("div", { class: "tools" }, chooser.root, field, ...moveButtons(hands.actions), counted),
     legend.root, box, line, other.root);
   box.addEventListener("scroll", draw);
-  // Not at once: a height that changes while heights are observed is an error in Firefox.
+  // The canvas is not resized at once: a height that changes while heights are observed is an error in Firefox.
   const watcher = new ResizeObserver(() => requestAnimationFrame(resize));
   watcher.observe(place);
   update(params);
