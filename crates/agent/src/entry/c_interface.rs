@@ -45,7 +45,7 @@ unsafe extern "C" fn session_begin(run_file: *const c_char) -> i32 {
     if run_file.is_null() {
         return abi::agent::session::UNUSABLE;
     }
-    // SAFETY: the header requires a C string.
+    // SAFETY: agent.h requires that `run_file` is null or a C string; null was handled above.
     session::begin(unsafe { CStr::from_ptr(run_file) })
 }
 
@@ -60,7 +60,8 @@ extern "C" fn ticks() -> u64 {
 unsafe extern "C" fn profile(path: *mut c_char, capacity: usize) -> usize {
     let Some(profile) = session::profile() else { return 0 };
     if !path.is_null() && profile.len() < capacity {
-        // SAFETY: the header requires `capacity` bytes.
+        // SAFETY: agent.h requires that `path` has room for `capacity` bytes, which is more than
+        // the path's length.
         unsafe {
             path.cast::<u8>().copy_from_nonoverlapping(profile.as_ptr(), profile.len());
             path.add(profile.len()).write(0);
@@ -81,7 +82,7 @@ unsafe extern "C" fn lose(loss: *const c_char, count: u64) -> i32 {
     if loss.is_null() {
         return -1;
     }
-    // SAFETY: the header requires a C string.
+    // SAFETY: agent.h requires that `loss` is null or a C string; null was handled above.
     session::lose(unsafe { CStr::from_ptr(loss) }, count)
 }
 

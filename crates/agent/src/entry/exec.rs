@@ -66,9 +66,9 @@ enum Program {
 /// # Safety
 /// Same as for [`launch`].
 unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -> c_int) -> c_int {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by this function's contract, the program's pointers are C strings or null.
     let stopped = plugins::record_here() && unsafe { exists(program) } && plugins::before_exec();
-    // SAFETY: the caller guarantees this.
+    // SAFETY: `launch` has the same contract as this function.
     let result = unsafe { launch(program, environment, go) };
     if stopped {
         let _errno = ErrnoGuard::new();
@@ -83,7 +83,7 @@ unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -
 /// The program's pointers must be C strings or null.
 unsafe fn exists(program: Program) -> bool {
     let _errno = ErrnoGuard::new();
-    // SAFETY: the caller guarantees this.
+    // SAFETY: `carrier` has the same contract as this function.
     guarded_apart(|| unsafe { carrier(program, false) }.is_some()).unwrap_or(false)
 }
 
@@ -97,10 +97,10 @@ unsafe fn launch(program: Program, environment: Strings, go: impl Fn(Strings) ->
     if sys::has_more_rights() {
         return go(environment);
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: `look` has the same contract as this function.
     let (counted, refuses) = unsafe { look(program, environment) };
     let result = match refuses {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: `without_us` has the same contract as this function.
         true => unsafe { without_us(environment, &go) },
         false => go(environment),
     };
@@ -123,9 +123,10 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
     let _errno = ErrnoGuard::new();
     let looked = guarded_apart(|| {
         point!(ExecLook);
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by this function's contract, `environment` is null or an array of C strings that
+        // ends with a null pointer.
         let brings = unsafe { Brings::read(environment) };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by this function's contract, the program's pointers are C strings or null.
         let Some(carrier) = (unsafe { carrier(program, brings.library) }) else {
             return (None, false); // There is no program to start.
         };
@@ -135,7 +136,7 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
             None => Some(VARIABLES),
         };
         let loss = loss.filter(|_| run_file::is_asked_for() && !brings.declines);
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by this function's contract, the program's pointers are C strings or null.
         let loss = loss.filter(|_| unsafe { !is_ldconfig(program) });
         if let Some(loss) = loss {
             point!(ExecCount);
@@ -156,7 +157,7 @@ const VARIABLES: Loss = Loss::ChildWithoutVariables;
 /// Same as for [`carrier`].
 unsafe fn is_ldconfig(program: Program) -> bool {
     let Program::Path(path) = program else { return false };
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by this function's contract, the program's pointers are C strings or null.
     !path.is_null()
         && unsafe {
             matches!(CStr::from_ptr(path).to_bytes(), b"/sbin/ldconfig" | b"/usr/sbin/ldconfig")
@@ -170,7 +171,7 @@ unsafe fn is_ldconfig(program: Program) -> bool {
 /// The program's pointers must be C strings or null.
 unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
     let look = |at, path: &CStr| if is_wanted { examine(at, path) } else { Carrier::Able };
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by this function's contract, the program's pointers are C strings or null.
     unsafe {
         let text = |path: *const c_char| (!path.is_null()).then(|| CStr::from_ptr(path));
         let of_descriptor = |fd| {
@@ -199,8 +200,8 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     if name.contains(&b'/') {
         return Some(body(file));
     }
-    // SAFETY: the name is a C string. The result is null or a C string that nobody changes
-    // meanwhile.
+    // SAFETY: the name is a C string, so `getenv` returns null or a C string. Its bytes stay valid
+    // as long as the program does not change `PATH` during its own search of it.
     let path = unsafe { libc::getenv(c"PATH".as_ptr()) };
     let path = match path.is_null() {
         true => c"/bin:/usr/bin",
@@ -238,7 +239,7 @@ impl Brings {
     unsafe fn read(environment: Strings) -> Self {
         let source = source::current();
         let mut brings = Self { library: false, variables: false, declines: false };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: `each` has the same contract as this function.
         unsafe {
             each(environment, |text| {
                 let run_file = text
@@ -278,7 +279,8 @@ fn is_ours(library: &[u8]) -> bool {
 /// As for [`Brings::read`]; the strings must live as long as `body` keeps them.
 unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usize {
     let mut count = 0;
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, `environment` is null or an array of C strings that ends with a null
+    // pointer, where this loop ends.
     unsafe {
         while !environment.is_null() && !(*environment.add(count)).is_null() {
             body(CStr::from_ptr(*environment.add(count)).to_bytes());
@@ -294,7 +296,8 @@ unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usiz
 /// Same as for [`launch`].
 unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_int {
     let mut bytes = 0;
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by this function's contract, `environment` is null or an array of C strings that ends
+    // with a null pointer.
     let count = unsafe {
         each(environment, |text| {
             if text.starts_with(PRELOAD) {
@@ -304,7 +307,7 @@ unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_
     };
     let bytes = bytes + (count + 1) * size_of::<*const c_char>();
     match places::Place::take(bytes) {
-        // SAFETY: the place is as large as just computed.
+        // SAFETY: the place has `bytes` bytes, which is what `copy` needs for `count` strings.
         Some(place) => unsafe { go(copy(environment, count, place.at())) },
         None => go(environment),
     }
@@ -317,7 +320,8 @@ unsafe fn without_us(environment: Strings, go: &impl Fn(Strings) -> c_int) -> c_
 /// `environment` must have `count` strings. `place` must be aligned for pointers, and have room for
 /// `count + 1` pointers and for the texts of all lists of libraries.
 unsafe fn copy(environment: Strings, count: usize, place: *mut u8) -> Strings {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, `environment` has `count` strings, and `place` has room for the array
+    // and for the texts that are copied.
     unsafe {
         let array = place.cast::<*const c_char>();
         let mut text = array.add(count + 1).cast::<u8>();
@@ -357,7 +361,7 @@ mod tests {
         let pointers: Vec<_> =
             entries.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
         let mut found = Vec::new();
-        // SAFETY: this is an array of C strings that ends with a null pointer.
+        // SAFETY: `pointers` contains C strings and ends with a null pointer.
         let result = unsafe {
             let look = |environment: Strings| {
                 each(environment, |text| found.push(String::from_utf8_lossy(text).into_owned()));
@@ -401,7 +405,7 @@ mod tests {
         let environment = |entries: &[&CStr]| {
             let pointers: Vec<_> =
                 entries.iter().map(|e| e.as_ptr()).chain([std::ptr::null()]).collect();
-            // SAFETY: this is an array of C strings that ends with a null pointer.
+            // SAFETY: `pointers` contains C strings and ends with a null pointer.
             let brings = unsafe { Brings::read(pointers.as_ptr()) };
             (brings.library, brings.variables)
         };

@@ -23,7 +23,8 @@ impl Real {
         if !known.is_null() {
             return known;
         }
-        // SAFETY: a C string; the call finds the definition after this library's.
+        // SAFETY: the name is a C string. With RTLD_NEXT, dlsym finds the definition that comes
+        // after this library's.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.0.as_ptr()) };
         self.1.store(found, Ordering::Relaxed);
         found
@@ -62,10 +63,11 @@ pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
         sys::set_errno(libc::ENOSYS);
         return -1;
     }
-    // SAFETY: libc's function has this type.
+    // SAFETY: `real` is the C library's `unshare`, which has this type.
     let real =
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(c_int) -> c_int>(real) };
-    // SAFETY: the caller's arguments.
+    // SAFETY: the arguments are the host's own, which called us in place of the C library's
+    // function.
     let go = || unsafe { real(flags) };
     // For these, the kernel wants a process with a single thread (unshare(2)).
     const SINGLE: c_int =
@@ -85,8 +87,9 @@ pub unsafe extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
         return -1;
     }
     type Setns = unsafe extern "C" fn(c_int, c_int) -> c_int;
-    // SAFETY: libc's function has this type.
+    // SAFETY: `real` is the C library's `setns`, which has this type.
     let real = unsafe { std::mem::transmute::<*mut c_void, Setns>(real) };
-    // SAFETY: the caller's arguments.
+    // SAFETY: the arguments are the host's own, which called us in place of the C library's
+    // function.
     alone(|| unsafe { real(fd, kind) })
 }

@@ -45,8 +45,8 @@ pub extern "C" fn state() -> u32 {
 /// session begins, because it costs a few symbol lookups.
 pub fn another_is_first() -> bool {
     let name = TABLE_SYMBOL.as_ptr();
-    // SAFETY: a C string. The default scope is that of the program, or of the library that loaded
-    // us.
+    // SAFETY: `name` is a C string. RTLD_DEFAULT stands for the scope of the program, or of the
+    // library that loaded us.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name) };
     if first.is_null() {
         return false;
@@ -54,8 +54,8 @@ pub fn another_is_first() -> bool {
     if !is_own(first) {
         return true;
     }
-    // SAFETY: as above; the handle stays open, because closing the program's handle would do
-    // nothing.
+    // SAFETY: dlopen takes null in place of a name, and `name` is a C string. The handle stays
+    // open, because closing the program's handle would do nothing.
     let found = unsafe {
         let program = libc::dlopen(std::ptr::null(), libc::RTLD_LAZY);
         if program.is_null() { program } else { libc::dlsym(program, name) }
@@ -71,7 +71,8 @@ pub fn another_is_first() -> bool {
 /// first copy's table, since the dynamic linker resolves both names the same way.
 fn is_own(table: *mut c_void) -> bool {
     let table = table.cast::<AgentTable>();
-    // SAFETY: every object with this name starts with its size and is constant.
+    // SAFETY: `dlsym` found the table. Every object with this name starts with its size and is
+    // constant.
     unsafe {
         (*table).size as usize >= size_of::<AgentTable>()
             && std::ptr::fn_addr_eq((*table).state, state as extern "C" fn() -> u32)
@@ -80,11 +81,11 @@ fn is_own(table: *mut c_void) -> bool {
 
 /// Moves this library, which was loaded for one caller, to the scope of all libraries loaded later.
 fn become_global(own: *const c_void) {
-    // SAFETY: all zeros are a valid value, which the call overwrites.
+    // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_GLOBAL | libc::RTLD_NODELETE;
-    // SAFETY: `info` outlives the call; the name is the linker's own, so it finds the library that
-    // is already loaded.
+    // SAFETY: `info` outlives the call. The name is the linker's own C string, so it finds the
+    // library that is already loaded.
     unsafe {
         if libc::dladdr(own, &mut info) != 0 && !info.dli_fname.is_null() {
             libc::dlopen(info.dli_fname, flags);

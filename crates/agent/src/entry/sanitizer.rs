@@ -35,8 +35,8 @@ pub extern "C" fn __asan_default_options() -> *const c_char {
 /// Called by the constructor: returns whether one of valgrind's race checkers runs. It preloads its
 /// own library into the program, as we do.
 pub fn checks_races() -> bool {
-    // SAFETY: the name is a C string. The result is null or a C string, which nothing changes while
-    // the dynamic linker runs constructors.
+    // SAFETY: the name is a C string, so `getenv` returns null or a C string, which nothing changes
+    // while the dynamic linker runs constructors.
     let list = unsafe {
         let list = libc::getenv(c"LD_PRELOAD".as_ptr());
         if list.is_null() { return false } else { CStr::from_ptr(list) }
@@ -49,8 +49,8 @@ pub fn checks_races() -> bool {
 /// one, ignore such work.
 pub fn hide_our_work() {
     let function = |name: &CStr| {
-        // SAFETY: the name is a C string. Under this name, ThreadSanitizer has a function of this type;
-        // null is `None`.
+        // SAFETY: the name is a C string. ThreadSanitizer's function with this name has this type,
+        // and null becomes `None`.
         unsafe {
             std::mem::transmute::<*mut c_void, Option<Annotate>>(libc::dlsym(
                 libc::RTLD_DEFAULT,

@@ -39,7 +39,8 @@ static mut ENDED: Vec<&'static Run> = Vec::new();
 
 /// Reads the run file of a session.
 fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
-    // SAFETY: the lock is held.
+    // SAFETY: the `Lock` that the caller passes protects `ENDED`, and no other reference to it
+    // exists meanwhile.
     let ended = unsafe { (&raw mut ENDED).as_mut() }?;
     // A thread that is attaching may have read the run before the session ended.
     let calm = attach::nobody_attaches();
@@ -54,7 +55,8 @@ fn read_run(path: &CStr, _: &Lock) -> Option<Run> {
 
 /// Keeps the run of a session that has ended, so that its memory can be reused.
 fn retire(run: &'static Run, _: &Lock) {
-    // SAFETY: the lock is held.
+    // SAFETY: the `Lock` that the caller passes protects `ENDED`, and no other reference to it
+    // exists meanwhile.
     if let Some(ended) = unsafe { (&raw mut ENDED).as_mut() } {
         ended.push(run);
     }

@@ -23,7 +23,7 @@ impl ExitKey {
         let mut key = self.key.load(Ordering::Acquire);
         if key == NONE {
             let mut fresh: libc::pthread_key_t = 0;
-            // SAFETY: the function has the signature that pthread requires and stays valid, because this
+            // SAFETY: `function` has the type that pthread requires and stays valid, because this
             // library is never unloaded.
             if unsafe { libc::pthread_key_create(&mut fresh, Some(self.function)) } != 0 {
                 return;
@@ -31,13 +31,13 @@ impl ExitKey {
             match self.key.compare_exchange(key, fresh, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => key = fresh,
                 Err(other) => {
-                    // SAFETY: the key was just created and is unused.
+                    // SAFETY: the key was just created, and nobody else knows it.
                     unsafe { libc::pthread_key_delete(fresh) };
                     key = other;
                 }
             }
         }
-        // SAFETY: the key exists.
+        // SAFETY: the key was created by this thread or by another one, and is never deleted.
         unsafe { libc::pthread_setspecific(key, value) };
     }
 }

@@ -113,7 +113,8 @@ unsafe extern "C" fn go_between(errand: *mut Errand) -> ! {
     // If the host ignores SIGCHLD, the kernel reaps children by itself, and would reap ours before
     // the wait. The table of handlers is a copy, so changing it here does not affect the host.
     set_default(libc::SIGCHLD);
-    // SAFETY: only the program uses the second stack until it execs; `errand` is valid by contract.
+    // SAFETY: by contract, `errand` is valid. Nothing but the program uses its second stack, until
+    // the program's execve.
     unsafe {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         let made = clone(flags, (*errand).second_stack, start_program, errand);
@@ -139,8 +140,8 @@ unsafe extern "C" fn start_program(errand: *mut Errand) -> ! {
     for signal in 1..=64 {
         set_default_if_handled(signal);
     }
-    // SAFETY: `errand` is valid by contract; its pointers live while the host's thread is
-    // suspended.
+    // SAFETY: by contract, `errand` is valid. Its pointers live as long as the host's thread is
+    // suspended, which it is meanwhile.
     unsafe {
         if (*errand).answer >= 0 {
             raw(libc::SYS_dup3, [(*errand).answer.into(), ANSWER.into(), 0, 0]);
@@ -188,7 +189,7 @@ fn set_mask(mask: u64) -> u64 {
 
 fn exit(code: c_int) -> ! {
     loop {
-        // SAFETY: this ends the calling process, which is one of our children.
+        // SAFETY: exit_group ends the calling process, which is one of our children.
         unsafe { raw(libc::SYS_exit_group, [code.into(), 0, 0, 0]) };
     }
 }
@@ -201,7 +202,8 @@ fn exit(code: c_int) -> ! {
 #[cfg(target_arch = "x86_64")]
 unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
     let result;
-    // SAFETY: this follows the kernel's calling convention; the caller vouches for the arguments.
+    // SAFETY: the registers follow the kernel's calling convention, and by contract the arguments
+    // meet the system call's requirements.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -221,7 +223,8 @@ unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
 #[cfg(target_arch = "aarch64")]
 unsafe fn raw(number: c_long, a: [c_long; 4]) -> c_long {
     let result;
-    // SAFETY: this follows the kernel's calling convention; the caller vouches for the arguments.
+    // SAFETY: the registers follow the kernel's calling convention, and by contract the arguments
+    // meet the system call's requirements.
     unsafe {
         std::arch::asm!(
             "svc 0",
@@ -249,7 +252,7 @@ unsafe fn clone(
 ) -> c_long {
     let result: c_long;
     // SAFETY: the child starts after `syscall` with these registers and its own stack, and never
-    // leaves this block: it calls `body`, which does not return.
+    // leaves this block: the child calls `body`, which does not return.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -282,7 +285,8 @@ unsafe fn clone(
     errand: *mut Errand,
 ) -> c_long {
     let result: c_long;
-    // SAFETY: as for x86-64.
+    // SAFETY: the child starts after `svc` with these registers and its own stack, and never leaves
+    // this block: the child calls `body`, which does not return.
     unsafe {
         std::arch::asm!(
             "svc 0",

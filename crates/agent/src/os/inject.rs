@@ -75,8 +75,8 @@ pub fn reach(point: Point) {
     if !SIGNALS.load(Ordering::Relaxed) {
         panic!("injected");
     }
-    // SAFETY: the call overwrites the zeroed value. SIGUSR2 is raised only if there is a handler,
-    // because without one it would kill the process.
+    // SAFETY: zeros are a value of `sigaction`, which the call overwrites. SIGUSR2 is raised only
+    // if there is a handler, because without one it would kill the process.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         libc::sigaction(libc::SIGUSR2, std::ptr::null(), &mut action);
@@ -99,7 +99,8 @@ fn log(point: Point) {
         return;
     }
     let line = LINES[point as usize];
-    // SAFETY: the names are C strings, and `line` is as long as is said.
+    // SAFETY: the names are C strings, `getenv` returns null or a C string, and `line` has the
+    // length that is passed.
     unsafe {
         let file = libc::getenv(c"COUNTERPOINT_INJECT_LOG".as_ptr());
         if file.is_null() {
@@ -120,12 +121,12 @@ fn choose() -> u32 {
     if crate::os::sys::has_more_rights() {
         return NONE;
     }
-    // SAFETY: the name is a C string; the result is null or a C string.
+    // SAFETY: the name is a C string, so `getenv` returns null or a C string.
     let value = unsafe { libc::getenv(c"COUNTERPOINT_INJECT".as_ptr()) };
     if value.is_null() {
         return NONE;
     }
-    // SAFETY: as above.
+    // SAFETY: `getenv` returned a C string, and tests do not change this variable.
     let value = unsafe { CStr::from_ptr(value) }.to_str().unwrap_or_default();
     let (name, action) = value.split_once(':').unwrap_or((value, "panic"));
     SIGNALS.store(action == "signal", Ordering::Relaxed);

@@ -24,7 +24,8 @@ pub fn keep<T: 'static>(value: T) -> &'static T {
     let node = Box::into_raw(Box::new(Kept { before: ptr::null_mut(), value }));
     let mut before = NEWEST.load(Ordering::Relaxed);
     loop {
-        // SAFETY: allocated above; no other thread knows it before the exchange below succeeds.
+        // SAFETY: the node was allocated above; no other thread knows it before the exchange below
+        // succeeds.
         unsafe { (*node).before = before };
         match NEWEST.compare_exchange_weak(
             before,
@@ -32,7 +33,7 @@ pub fn keep<T: 'static>(value: T) -> &'static T {
             Ordering::Release,
             Ordering::Relaxed,
         ) {
-            // SAFETY: the node is never freed, and never written from now on.
+            // SAFETY: the node is in the list now: nobody writes to it or frees it from now on.
             Ok(_) => return unsafe { &(*node).value },
             Err(newer) => before = newer,
         }

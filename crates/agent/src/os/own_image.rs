@@ -72,7 +72,7 @@ pub fn make_own() {
 pub fn touch_stack<const BYTES: usize>() {
     let mut frame = MaybeUninit::<[u8; BYTES]>::uninit();
     let lowest = frame.as_mut_ptr().cast::<u8>();
-    // SAFETY: the first byte of the array.
+    // SAFETY: `lowest` points to the first byte of `frame`.
     unsafe { lowest.write_volatile(0) };
     // Otherwise, the compiler makes an array of one byte.
     black_box(&mut frame);
@@ -92,8 +92,9 @@ fn populate(start: usize, end: usize, for_writing: bool) {
 }
 
 fn touch(at: usize, for_writing: bool) {
-    // SAFETY: the page belongs to this library and may be read, and written if that is wanted. The value stays
-    // the same, and nothing that another thread writes at the same time is lost.
+    // SAFETY: `at` is in a page of this library, which may be read, and written if `for_writing` is
+    // set. The byte keeps its value, and nothing that another thread writes at the same time is
+    // lost.
     unsafe {
         if for_writing {
             (*(at as *const AtomicU8)).fetch_or(0, Ordering::Relaxed);
@@ -111,7 +112,8 @@ mod tests {
 
     /// Minor page faults of the calling thread so far.
     fn faults() -> c_long {
-        // SAFETY: the structure consists of integers, and the call fills it.
+        // SAFETY: `rusage` consists of integers, for which zeros are values, and outlives the call
+        // that fills it.
         unsafe {
             let mut usage: libc::rusage = std::mem::zeroed();
             assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
@@ -131,7 +133,7 @@ mod tests {
 
     /// Forks a child that waits for a signal.
     fn waiting_child() -> libc::pid_t {
-        // SAFETY: the child calls nothing else.
+        // SAFETY: the child only makes system calls.
         unsafe {
             let child = libc::fork();
             if child == 0 {
@@ -158,7 +160,7 @@ mod tests {
         assert_eq!(write_each_page(), 0);
         assert!(TABLE.iter().step_by(PAGE).all(|byte| byte.load(Ordering::Relaxed) == 4));
         for child in children {
-            // SAFETY: a child of this test.
+            // SAFETY: `child` was forked by this test and not waited for yet.
             unsafe {
                 libc::kill(child, libc::SIGKILL);
                 libc::waitpid(child, std::ptr::null_mut(), 0);

@@ -71,7 +71,8 @@ fn annotate(places: &[AtomicUsize; 2]) {
     for place in places {
         let function = place.load(Ordering::Relaxed);
         if function != 0 {
-            // SAFETY: only `annotate_by` stores here.
+            // SAFETY: only `annotate_by` stores to these places, and its contract allows calls on
+            // any thread.
             unsafe { std::mem::transmute::<usize, Annotate>(function)(std::ptr::null(), 0) };
         }
     }
@@ -160,7 +161,8 @@ pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
 fn switch(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) -> Result<(), i32> {
     if is_ours(here()) {
         // Not called directly: its frame would become a part of this one's.
-        // SAFETY: as below.
+        // SAFETY: with 0 for a stack, the function is called on the current one. `function` is the
+        // runner of the errand that `data` points to, and does not unwind.
         unsafe { cp_own_stack(data, function, 0) };
         return Ok(());
     }
@@ -170,8 +172,8 @@ fn switch(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) -> Res
         place.compare_exchange(0, stack, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     });
     annotate(&BEFORE);
-    // SAFETY: the stack is mapped, and this thread's alone until it is given back. `function` is the
-    // runner of the errand that `data` points to, and does not unwind.
+    // SAFETY: the stack is mapped, and is only this thread's until it is given back. `function` is
+    // the runner of the errand that `data` points to, and does not unwind.
     unsafe { cp_own_stack(data, function, stack + BYTES) };
     annotate(&AFTER);
     if let Some(place) = place {
@@ -186,7 +188,8 @@ fn switch(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) -> Res
 /// # Safety
 /// `data` must point to the errand.
 unsafe extern "C" fn runner<T, F: FnOnce() -> T>(data: *mut c_void) {
-    // SAFETY: by contract; the errand is on the stack of the caller, which waits.
+    // SAFETY: by contract, `data` points to the errand, which is on the stack of the caller, who
+    // waits.
     let errand = unsafe { &mut *data.cast::<Errand<F, T>>() };
     errand.result = errand.body.take().map(|body| body());
 }
@@ -250,8 +253,8 @@ static REQUEST: [usize; 6] = [0x1001, 0, 0, 0, 0, 0];
 fn runs_on_valgrind() -> bool {
     let mut answer = 0usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: rotates `rdi` by 128 bits in all, which is not at all, and exchanges a register with
-    // itself. valgrind reads the request and sets `rdx`.
+    // SAFETY: the instructions rotate `rdi` by 128 bits in all, which changes nothing, and exchange
+    // a register with itself. valgrind reads the request and sets `rdx`.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",
@@ -266,7 +269,8 @@ fn runs_on_valgrind() -> bool {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above, with `x12`; valgrind reads the request by `x4` and sets `x3`.
+    // SAFETY: the instructions rotate `x12` by 128 bits in all, which changes nothing, and exchange
+    // a register with itself. valgrind reads the request by `x4` and sets `x3`.
     unsafe {
         std::arch::asm!(
             "ror x12, x12, #3",

@@ -55,7 +55,7 @@ mod tests {
     fn two_users_have_two_pages_and_one_is_kept() {
         let (first, second) = (take::<u64>().expect("memory"), take::<u64>().expect("memory"));
         assert_ne!(first, second);
-        // SAFETY: taken above.
+        // SAFETY: both pointers were taken above and not given back yet.
         unsafe {
             (*first, *second) = (1, 2);
             assert_eq!(*first, 1);

@@ -39,7 +39,8 @@ impl Drop for ErrnoGuard {
 /// Returns whether this process has more rights than the user who started it: set-user-id,
 /// set-group-id, file capabilities, or a security module's decision (`AT_SECURE` of getauxval(3)).
 pub fn has_more_rights() -> bool {
-    // SAFETY: reads a value that the kernel passed to the program; no memory of ours is involved.
+    // SAFETY: `getauxval` reads a value that the kernel passed to the program, and takes no
+    // pointer.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
@@ -54,8 +55,8 @@ pub fn set_errno(value: i32) {
 /// frames.
 macro_rules! syscall {
     ($number:expr $(, $argument:expr)*) => {{
-        // SAFETY: each use passes the arguments that its system call documents; pointers outlive
-        // the call.
+        // SAFETY: each use passes the arguments that its system call documents, with pointers that
+        // outlive the call.
         let result = unsafe { libc::syscall($number $(, $argument as c_long)*) };
         if result < 0 { Err(record::pool::errno()) } else { Ok(result) }
     }};

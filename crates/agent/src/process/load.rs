@@ -63,7 +63,8 @@ pub fn load() -> Option<&'static Run> {
 
 /// Reads the run file. If there is a source of runs, it makes the run file first.
 fn read() -> Option<Run> {
-    // SAFETY: only this thread loads the run, and nobody reads the path before it is done.
+    // SAFETY: only this thread loads the run, and no other thread reads the path before this thread
+    // is done.
     if source::current().is_some_and(|source| !(source.prepare)(unsafe { run_file::path_mut() })) {
         return None;
     }

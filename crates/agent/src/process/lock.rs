@@ -23,7 +23,7 @@ fn words() -> Result<&'static [AtomicU32; 2], i32> {
             }
         }
     }
-    // SAFETY: mapped above, zeroed, and never unmapped.
+    // SAFETY: `at` was mapped above, with zeros, and is never unmapped.
     Ok(unsafe { &*at })
 }
 

@@ -30,7 +30,8 @@ pub fn with_run_row(body: impl FnOnce(&Row)) {
     }
     // Without memory for a stack, nothing is counted.
     let _ = own_stack::run(|| {
-        // SAFETY: without a source of runs, only the constructor writes the path.
+        // SAFETY: without a source of runs, only the constructor writes the path, and the
+        // constructor ran before.
         let path = unsafe { run_file::path() };
         let mut pool = [0u8; run_file::PATH_BYTES];
         if let Ok(file) = sys::Descriptor::open(path, libc::O_RDONLY)

@@ -31,7 +31,7 @@ static NEXT_LIBRARY: AtomicU32 = AtomicU32::new(0);
 fn known() -> impl Iterator<Item = &'static Known> {
     let mut at: *const Known = KNOWN.load(Ordering::Acquire);
     std::iter::from_fn(move || {
-        // SAFETY: null, or leaked by `remember`.
+        // SAFETY: each pointer in the list is null or was leaked by `remember`.
         let node = unsafe { at.as_ref() }?;
         at = node.next;
         Some(node)

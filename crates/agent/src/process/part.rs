@@ -155,7 +155,7 @@ impl Process {
 
     /// Returns the part's files, if the part could be created.
     pub fn paths(&self) -> Option<&'static Paths> {
-        // SAFETY: null, or kept until the process ends.
+        // SAFETY: `paths` is null or a value that is kept until the process ends.
         unsafe { self.state.paths.load(Ordering::Acquire).as_ref() }
     }
 

@@ -54,7 +54,8 @@ pub fn end() {
 }
 
 fn takers() -> Option<&'static Takers> {
-    // SAFETY: null, or a list that `begin` has published and that is never freed or changed.
+    // SAFETY: `TAKERS` is null or a list that `begin` has published, which is never freed or
+    // changed.
     unsafe { TAKERS.load(Ordering::Acquire).as_ref() }
 }
 
@@ -88,15 +89,15 @@ mod tests {
 
     /// Runs `body` in a forked child, whose statics are its own, and returns whether it was true there.
     fn in_child(body: impl FnOnce() -> bool) -> bool {
-        // SAFETY: the child runs `body`, which only allocates, and ends.
+        // SAFETY: the child only runs `body`, which only allocates, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let holds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-            // SAFETY: ends the child without running anything of the parent's.
+            // SAFETY: `_exit` ends the child without running anything of the parent's.
             unsafe { libc::_exit(i32::from(!matches!(holds, Ok(true)))) }
         }
         let mut status = -1;
-        // SAFETY: a child of ours, and room for its status.
+        // SAFETY: `child` was forked above, and `status` has room for its status.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         status == 0
     }

@@ -69,7 +69,7 @@ pub fn loaded() -> &'static [&'static Loaded] {
     if !are_usable() {
         return &[];
     }
-    // SAFETY: null, or a list that `load` has published and that is never freed or changed.
+    // SAFETY: `ALL` is null or a list that `load` has published, which is never freed or changed.
     unsafe { ALL.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
 }
 

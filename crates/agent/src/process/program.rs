@@ -41,7 +41,7 @@ pub fn call_before_main(function: fn()) {
 /// Called by the constructor: returns whether the program will begin by our function. It will not
 /// if it has begun already, because somebody has loaded this library later.
 pub fn will_begin() -> bool {
-    // SAFETY: a C string; the constructor may look up symbols.
+    // SAFETY: the name is a C string, and constructors may look up symbols.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_start_main".as_ptr()) };
     first.cast_const() == __libc_start_main as *const c_void && !HAS_BEGUN.load(Ordering::Relaxed)
 }
@@ -61,7 +61,8 @@ pub unsafe extern "C" fn __libc_start_main(
     stack_end: *mut c_void,
 ) -> c_int {
     HAS_BEGUN.store(true, Ordering::Relaxed);
-    // SAFETY: a C string; the call finds the definition after this library's.
+    // SAFETY: the name is a C string. With RTLD_NEXT, dlsym finds the definition that comes after
+    // this library's.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr()) };
     if real.is_null() {
         // Without libc's function, no program can begin: the dynamic linker would have said so.
@@ -75,7 +76,8 @@ pub unsafe extern "C" fn __libc_start_main(
         MAIN.store(main as *mut (), Ordering::Release);
         counterpoint_main
     });
-    // SAFETY: libc's function has this type, and gets its caller's arguments.
+    // SAFETY: `real` is the C library's `__libc_start_main`, which has this type, and gets the
+    // arguments that the program's start code passed.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Start>(real);
         real(main, count, words, init, fini, linker_fini, stack_end)
@@ -162,6 +164,6 @@ extern "C" fn work() {
         return;
     }
     let _errno = ErrnoGuard::new();
-    // SAFETY: stored by `call_before_main` only.
+    // SAFETY: only `call_before_main` stores to `WORK`, and what it stores is a `fn()`.
     guarded(|| unsafe { std::mem::transmute::<*mut (), fn()>(work)() });
 }

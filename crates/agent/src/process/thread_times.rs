@@ -45,7 +45,7 @@ fn cpu_ns(tid: u32) -> Result<u64, i32> {
     // As the kernel's `MAKE_THREAD_CPUCLOCK` with `CPUCLOCK_SCHED`.
     let clock = (!(tid as i32) << 3) | 4 | 2;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the call writes a time to this place.
+    // SAFETY: `time` has room for the time that the call writes, and outlives the call.
     match unsafe { libc::syscall(libc::SYS_clock_gettime, clock, &raw mut time) } {
         0 => Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64),
         // The kernel's only reason: there is no such thread any more.

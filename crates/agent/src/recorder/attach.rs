@@ -42,7 +42,8 @@ const RETRY_CALLS: u32 = 1024;
 pub fn attach(adapter: &Adapter) -> *mut Thread {
     let _errno = ErrnoGuard::new();
     let local = thread::local();
-    // SAFETY: this is the thread's own state; a signal handler on it only sees `attaching` set.
+    // SAFETY: `local` and the state in it are the calling thread's own. A signal handler on this
+    // thread sees `attaching` set and leaves them alone.
     unsafe {
         // Read the epoch before the run: if a session begins in between, the new state is stale.
         let epoch = epoch::current();
@@ -132,7 +133,7 @@ struct TryLater;
 /// earlier ones are undone in the reverse order. When nothing can fail any more, the state keeps it all.
 fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, TryLater> {
     point!(Attach);
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `old` is null or the calling thread's own state.
     let mut old = unsafe { old.as_mut() }.filter(|old| old.is_reusable());
     if let Some(old) = old.as_deref_mut().filter(|old| old.is_stale()) {
         old.discard();
@@ -152,7 +153,8 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     }
     let draws = draws.keep();
     let parts = Parts { epoch, run, start, draws, counting: counters.are_open };
-    // SAFETY: the page was claimed for this thread, and the memory is this thread's and has the right size.
+    // SAFETY: the page was claimed for this thread, and `memory` is this thread's and has the size
+    // of a state.
     let thread = unsafe { parts.write_to(memory.at, &page, counters.keep(), process) };
     page.keep();
     let is_fresh = memory.is_fresh;
@@ -223,15 +225,16 @@ impl Parts {
         let Self { epoch, run, start, draws, counting } = self;
         let ticks = start.base_ticks;
         let mut writer = PageWriter::detached();
-        // SAFETY: the page was claimed for this thread and is present.
+        // SAFETY: by contract, the page was claimed for this thread; claimed pages are present in
+        // memory.
         unsafe { writer.attach(run.pool.page(page.number), &start) };
         let gives_ids =
             run.plugins.as_ref().is_some_and(|plugins| plugins.ids) && !plugin_ids::are_inherited();
         let short_calls =
             short::has_short_calls(run.clock, counting) && !draws.is_on() && !gives_ids;
         let short_ops = short::has_short_ops() && !draws.is_on();
-        // SAFETY: the memory has the right size and every field of it is set; `Thread` is plain data
-        // without a destructor.
+        // SAFETY: by contract, the memory has the right size. Every field of it is set, and
+        // `Thread` is plain data without a destructor.
         unsafe {
             // Field by field: the whole state on the stack would not fit into that of a small thread.
             macro_rules! set {
@@ -372,9 +375,9 @@ pub fn wait_for_leaving() {
 pub fn at_process_exit() {
     let _calm = sys::SignalsBlocked::new();
     let local = thread::local();
-    // SAFETY: this is the calling thread's own state, which is not used any more once the pointer
-    // is cleared. Its memory stays mapped, because the thread may be ending the process from inside
-    // a call.
+    // SAFETY: `local` and the state in it are the calling thread's own, and the state is not used
+    // any more once the pointer is cleared. Its memory stays mapped, because the thread may be
+    // ending the process from inside a call.
     unsafe {
         let thread = (*local).thread;
         if !thread.is_null() && (*thread).is_attached() {
@@ -388,8 +391,8 @@ pub fn at_process_exit() {
 /// leaves, but it may attach again.
 pub fn at_session_end() {
     let thread = thread::current();
-    // SAFETY: null, or the calling thread's own state. A call that the thread is in the middle of
-    // will find it detached.
+    // SAFETY: `thread` is null or the calling thread's own state. A call that the thread is in the
+    // middle of will find it detached.
     unsafe {
         if !thread.is_null() && (*thread).is_attached() && !(*thread).busy.is_set() {
             leave(thread, Loss::CallCutShort);
@@ -403,7 +406,7 @@ pub fn at_session_end() {
 /// # Safety
 /// `thread` must be the calling thread's attached state.
 unsafe fn leave(thread: *mut Thread, open: Loss) {
-    // SAFETY: by contract.
+    // SAFETY: by contract, `thread` is the calling thread's attached state.
     unsafe {
         (*thread).busy.set();
         // These are functions of the program, so they run on its stack.
@@ -428,7 +431,7 @@ impl Thread {
         point!(ThreadExit);
         if self.depth > 0 {
             self.process.lose(open, self.depth.into(), 0);
-            // SAFETY: a page is attached.
+            // SAFETY: this thread is attached, so its writer has a page.
             unsafe { self.writer.set_open(0, 0) };
         }
         self.clock_record();
@@ -446,7 +449,7 @@ impl Thread {
         self.leave_draws();
         self.process.note_leaving(record::clock::thread_cpu_ns().wrapping_sub(begun_ns));
         if appended {
-            // SAFETY: a page is attached; it is retired before it is released.
+            // SAFETY: the writer still has its page, which is retired before it is released.
             unsafe { self.writer.retire() };
             self.run.pool.release_page(self.page);
             pages::note_released(self.page);

@@ -168,7 +168,8 @@ impl Thread {
                 state = state.and(State::DRAWN);
                 self.draws.set_open(at, drawn);
             }
-            // SAFETY: `make_way` refuses a depth beyond the arrays, and a page is attached.
+            // SAFETY: `at` is inside of the arrays, because `make_way` refuses a larger depth, and
+            // a page is attached.
             unsafe {
                 self.writer.set_open(self.depth + 1, call.export);
                 let place = self.calls.get_unchecked_mut(at);
@@ -199,7 +200,7 @@ impl Thread {
         // used before, or not since a fork, the page fault is not to be the call's.
         own_image::touch_stack::<160>();
         // A failed read leaves its mark in the readings, which `end` checks.
-        // SAFETY: by contract.
+        // SAFETY: by contract, `at` is below DEEPEST, the length of the array.
         let _ = self.counters.read(unsafe { self.before.get_unchecked_mut(at) });
     }
 
@@ -213,7 +214,8 @@ impl Thread {
     #[inline(always)]
     pub(crate) fn set_slot(&mut self, slot: Slot) {
         let at = self.depth as usize - 1;
-        // SAFETY: `open` refuses a depth beyond the array.
+        // SAFETY: callers have just opened a call, so `depth` is at least 1, and `open` refuses a
+        // depth beyond the array.
         let call = unsafe { self.calls.get_unchecked_mut(at) };
         call.state = call.state.and(State::SLOT);
         call.slot = slot;
@@ -225,7 +227,8 @@ impl Thread {
     pub(crate) fn start(&mut self) -> u64 {
         let at = self.depth as usize - 1;
         let start = self.run.clock.begin();
-        // SAFETY: `open` refuses a depth beyond the array.
+        // SAFETY: callers have just opened a call, so `depth` is at least 1, and `open` refuses a
+        // depth beyond the array.
         unsafe { self.calls.get_unchecked_mut(at) }.start = start;
         start
     }
@@ -234,7 +237,7 @@ impl Thread {
     /// no more.
     #[inline(always)]
     pub(crate) fn finish(&mut self, at: usize) -> Finished {
-        // SAFETY: `at` is the index of an open call.
+        // SAFETY: callers pass the index of an open call, and those are inside of the array.
         let call = unsafe { self.calls.get_unchecked_mut(at) };
         call.state = call.state.without(State::OP.and(State::SLOT));
         let OpenCall { export, start, slot, .. } = *call;
@@ -360,7 +363,8 @@ impl Thread {
         at: usize,
         state: State,
     ) {
-        // SAFETY: by contract.
+        // SAFETY: by contract, a page with room is attached and `at` is the index that the call
+        // had, so its readings follow this run's plan.
         unsafe {
             if state.has(State::UNCOUNTED) {
                 return record_uncounted(&mut self.writer, call, drawn, self.run);
@@ -399,7 +403,7 @@ unsafe fn begin_record(
     drawn: Option<&Drawn>,
     scaled: bool,
 ) -> record::page::Cursor {
-    // SAFETY: by contract.
+    // SAFETY: by contract, a page with room is attached to `writer`.
     unsafe {
         match drawn {
             Some(drawn) if *drawn != Drawn::default() => writer.drawn_call(call, scaled, drawn),
@@ -418,7 +422,7 @@ unsafe fn record_uncounted(
     drawn: Option<&Drawn>,
     run: &Run,
 ) {
-    // SAFETY: by contract.
+    // SAFETY: by contract, a page with room is attached to `writer`.
     unsafe {
         let mut cursor = begin_record(writer, call, drawn, false);
         run.plan.groups().iter().for_each(|_| cursor.put(0));
@@ -440,7 +444,8 @@ unsafe fn record_counted(
     let groups = run.plan.groups();
     let missing = before.missing() | after.missing();
     let (from, to) = (before.words(), after.words());
-    // SAFETY: `Plan` guarantees that its blocks fit into the words.
+    // SAFETY: by contract, both readings follow the plan, and `Plan` guarantees that its blocks fit
+    // into the words.
     let delta =
         |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
     let mut scaled = false;
@@ -449,7 +454,7 @@ unsafe fn record_counted(
         scaled |= missing & group.mask() == 0 && delta(at + 1) != delta(at + 2);
         at += 3 + 2 * usize::from(group.len);
     }
-    // SAFETY: by contract.
+    // SAFETY: by contract, a page with room is attached to `writer`.
     unsafe {
         let mut cursor = begin_record(writer, call, drawn, scaled);
         point!(Record);

@@ -57,13 +57,14 @@ fn measure(
     let Ok(scratch) = sys::map_wiped_on_fork(PAGE_BYTES) else { return };
     let thread_pointer: *mut Thread = thread;
     let took = thread::with_current(thread_pointer, || {
-        // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
+        // SAFETY: the pointer comes from the reference `thread`, which is not used while the
+        // closure runs.
         unsafe { &mut *thread_pointer }
             .with_scratch(scratch, |thread| (adapter.rehearse)(thread, calls, uncounted))
     });
     thread.time_some_brackets();
     thread.counters.rewind_scripts();
-    // SAFETY: mapped above, PAGE_BYTES long, and not written any more.
+    // SAFETY: `scratch` was mapped above, is PAGE_BYTES long, and is not written to any more.
     let page = unsafe { std::slice::from_raw_parts(scratch, PAGE_BYTES) };
     if let Some(calibration) = evaluate(thread, page, took, uncounted) {
         process.append(&Frame::Calibration(calibration));
@@ -89,7 +90,8 @@ fn time_brackets(
 ) {
     let thread_pointer: *mut Thread = thread;
     thread::with_current(thread_pointer, || {
-        // SAFETY: the pointer is `thread`; only the closure uses it meanwhile.
+        // SAFETY: the pointer comes from the reference `thread`, which is not used while the
+        // closure runs.
         unsafe { &mut *thread_pointer }.with_scratch(scratch, |thread| {
             thread.time_all_brackets();
             (adapter.rehearse)(thread, calls, uncounted)
@@ -148,7 +150,7 @@ fn descend(depth: u32, body: &mut dyn FnMut() -> u64) -> u64 {
 fn touch(scratch: *mut u8) {
     let mut sum = 0u64;
     for at in (0..8192).step_by(64) {
-        // SAFETY: inside of the scratch page, which is mapped and ours.
+        // SAFETY: `at` is inside of the scratch page, which is mapped and ours.
         let value = unsafe { scratch.add(at).read_volatile() };
         sum = if value & 1 == 0 { sum.wrapping_add(u64::from(value)) } else { sum ^ at as u64 };
     }

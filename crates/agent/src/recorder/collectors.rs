@@ -84,7 +84,7 @@ pub fn any() -> bool {
 /// The requirements of the header apply.
 pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     const INCOMPLETE: i32 = -1;
-    // SAFETY: null, or a struct that begins with its size.
+    // SAFETY: collector.h requires that `given` is null or a struct that begins with its size.
     let known = unsafe { given.as_ref() }
         .filter(|given| given.size as usize >= size_of::<Collector>())
         .filter(|given| given.start.is_some() && given.stop.is_some() && !given.slot.is_null());
@@ -95,11 +95,12 @@ pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     let Some(_lock) = Lock::take() else { return INCOMPLETE };
     let mut slots = Vec::new();
     for i in 0..collector.slots as usize {
-        // SAFETY: there are as many slots as the collector states.
+        // SAFETY: collector.h requires as many slots as the collector states.
         let slot = unsafe { *collector.slot.add(i) };
         let kind = u8::try_from(slot.kind).ok().and_then(ValueKind::from_u8);
         let (Some(kind), false) = (kind, slot.name.is_null()) else { return INCOMPLETE };
-        // SAFETY: a C string.
+        // SAFETY: collector.h requires that the name of a slot is a C string, and null was refused
+        // above.
         let name = unsafe { CStr::from_ptr(slot.name) }.to_string_lossy().into_owned();
         slots.push(ValueKey { id: 0, name, kind });
     }
@@ -172,7 +173,7 @@ fn is_counter(run: &Run, name: &str) -> bool {
 
 fn active() -> impl Iterator<Item = (usize, &'static Registered)> {
     ACTIVE.iter().enumerate().filter_map(|(number, place)| {
-        // SAFETY: null, or leaked by `add`.
+        // SAFETY: a place holds null or a collector that `add` has leaked.
         unsafe { place.load(Ordering::Acquire).as_ref() }.map(|one| (number, one))
     })
 }
@@ -195,7 +196,7 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
     for (number, one) in active() {
         point!(CollectorStart);
         let Some(start) = one.collector.start else { continue };
-        // SAFETY: the user's function is called with its own argument.
+        // SAFETY: the user's function is called with the argument that the user registered for it.
         let state = unsafe { start(one.collector.this, device) };
         if one.can_be_interrupted && state == interruption() {
             started.interrupted = true;
@@ -303,7 +304,7 @@ pub fn give_up(started: Option<Started>) {
 
 fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_void)) {
     for (number, (one, state)) in started.states.iter().enumerate() {
-        // SAFETY: null, or leaked by `add`.
+        // SAFETY: the list holds null or a collector that `add` has leaked.
         let one = unsafe { one.cast::<Registered>().as_ref() };
         if let Some(one) = one.filter(|_| started.mask >> number & 1 == 1) {
             body(one, *state);
@@ -363,8 +364,8 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
         let count = one.slots.len();
         let Some(stop) = one.collector.stop else { return };
         given.fill(Value::default());
-        // SAFETY: the user's function and state; there is room for more values than the collector
-        // has.
+        // SAFETY: the user's function is called with the argument that the user registered for it
+        // and the state that its `start` returned. `given` has room for at least `count` values.
         let code = unsafe { stop(one.collector.this, state, given.as_mut_ptr(), count as u32) };
         interrupted = one.can_be_interrupted && code == INTERRUPTED;
         let took = (code == 0)
@@ -403,7 +404,8 @@ impl Registered {
 
     fn abandon(&self, state: *mut c_void) {
         if let Some(abandon) = self.collector.abandon {
-            // SAFETY: the user's function is called with its own argument and state.
+            // SAFETY: the user's function is called with the argument that the user registered for
+            // it and the state that its `start` returned.
             unsafe { abandon(self.collector.this, state) };
         }
     }
@@ -433,7 +435,7 @@ fn text(at: u64, process: &Process) -> Option<u64> {
     if at == 0 {
         return None;
     }
-    // SAFETY: the header requires a C string.
+    // SAFETY: collector.h requires that a value of a text slot is the address of a C string.
     values::text(unsafe { CStr::from_ptr(at as *const _) }.to_bytes(), process)
 }
 
@@ -443,6 +445,6 @@ fn text(at: u64, process: &Process) -> Option<u64> {
 /// The requirements of [`add`] apply.
 pub unsafe extern "C" fn add_guarded(collector: *const Collector) -> i32 {
     let _errno = ErrnoGuard::new();
-    // SAFETY: the caller guarantees this.
+    // SAFETY: `add` has the same contract as this function.
     guarded_apart(|| unsafe { add(collector, false) }).unwrap_or(-1)
 }

@@ -57,7 +57,7 @@ unsafe extern "C" {
 pub fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the functions live as long as the process: this library is never unloaded.
+        // SAFETY: the functions stay valid, because this library is never unloaded.
         unsafe {
             __register_atfork(Some(before), Some(in_parent), Some(in_child), std::ptr::null_mut())
         };
@@ -67,7 +67,8 @@ pub fn watch() {
 extern "C" fn before() {
     let _errno = ErrnoGuard::new();
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state. The interrupted code continues only after this.
+    // SAFETY: `thread` is null or the calling thread's own state. If this runs in a signal handler,
+    // the interrupted code continues only afterwards.
     unsafe {
         if thread.is_null() || (*thread).epoch.load(Ordering::Relaxed) == 0 {
             return;
@@ -107,7 +108,7 @@ extern "C" fn in_child() {
     let function = ADAPTERS_OWN.load(Ordering::Acquire);
     if !function.is_null() {
         let _errno = ErrnoGuard::new();
-        // SAFETY: stored by `call_in_child` only.
+        // SAFETY: only `call_in_child` stores to this pointer, and what it stores is a `fn()`.
         unsafe { std::mem::transmute::<*mut (), fn()>(function)() };
     }
     let saved = thread::take_saved().cast::<Saved>();
@@ -159,7 +160,8 @@ static REAL: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Looks the function up. Called by the constructor.
 pub fn prepare() {
-    // SAFETY: a C string; the call finds the definition after this library's.
+    // SAFETY: the name is a C string. With RTLD_NEXT, dlsym finds the definition that comes after
+    // this library's.
     let look = || unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) };
     let real = own_stack::run(look).unwrap_or(std::ptr::null_mut());
     REAL.store(real, Ordering::Relaxed);
@@ -180,7 +182,7 @@ pub unsafe extern "C" fn _Fork() -> libc::pid_t {
         return -1;
     }
     before();
-    // SAFETY: glibc's function has this type.
+    // SAFETY: `real` is the C library's `_Fork`, which has this type.
     let child = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> libc::pid_t>(real)()
     };

@@ -66,7 +66,7 @@ impl Thread {
         let cpu_ns = record::clock::thread_cpu_ns();
         let monotonic_ns = record::clock::monotonic_ns();
         let ticks = self.run.clock.begin();
-        // SAFETY: a page with room is attached.
+        // SAFETY: this thread's writer has a page with room for this record.
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
         self.next_clock = ticks + self.run.ticks_per_ms;
         self.update_account(ticks, cpu_ns);
@@ -79,14 +79,15 @@ impl Thread {
     pub(crate) fn flush(&mut self) {
         if self.epoch.load(Ordering::Relaxed) == 0 {
             // We are in a forked child, in code that a signal handler had interrupted: see `handler_fork`.
-            // SAFETY: a page is attached, and by now it is private memory.
+            // SAFETY: the writer has a page. In a forked child, where `epoch` is 0, that page is
+            // private memory.
             return unsafe { self.writer.next_page(&self.start) };
         }
         let _errno = ErrnoGuard::new();
         if guarded_apart(|| self.flush_apart()).is_none() {
             // There is no memory for a stack, or an error of ours. The page has to be empty either way.
             self.lose_calls(AppendError::Errno(libc::ENOMEM), self.writer.calls());
-            // SAFETY: the page is attached, and its content was given up.
+            // SAFETY: the writer has a page, whose content was given up in the line before.
             unsafe { self.writer.next_page(&self.start) };
         }
     }
@@ -116,21 +117,21 @@ impl Thread {
         // The number of calls is added to the process's total, not written to the page.
         self.process.row().calls.fetch_add(calls.into(), Ordering::Relaxed);
         if let Some(next) = next {
-            // SAFETY: the page is this thread's, present, and empty.
+            // SAFETY: `next` is a page that this thread owns, and that is present and empty.
             unsafe { self.writer.attach(self.run.pool.page(next), &start) };
             self.page = next;
             return;
         }
         if let Some(error) = failure {
             if let Some(other) = claim(self.run, &self.process) {
-                // SAFETY: the page was claimed for this thread and is present.
+                // SAFETY: `other` was claimed for this thread; claimed pages are present in memory.
                 unsafe { self.writer.attach(self.run.pool.page(other), &start) };
                 self.page = other;
                 return;
             }
             self.lose_calls(error, calls);
         }
-        // SAFETY: the page is attached, and its content was either written or given up.
+        // SAFETY: the writer has a page, whose content was either written or given up.
         unsafe { self.writer.next_page(&start) };
     }
 
@@ -149,7 +150,7 @@ impl Thread {
         };
         self.spares[at] = self.page;
         point!(Append);
-        // SAFETY: a page is attached.
+        // SAFETY: this thread's writer has a page.
         unsafe { self.writer.finish(sys::thread_name()) };
         pool.offer_page(self.page, row);
         Some(next)
@@ -182,14 +183,15 @@ impl Thread {
     /// Appends a full page that is not attached, and makes it empty.
     fn append_taken_back(&self, page: usize) -> bool {
         let Some(paths) = self.process.paths() else { return false };
-        // SAFETY: the page belongs to this thread, is present, and nobody writes to it.
+        // SAFETY: the page belongs to this thread and is present, and nobody writes to it any more.
         let Some((_, bytes)) = (unsafe { record::page::seal_in_place(self.run.pool.page(page)) })
         else {
             return false;
         };
         let appended = sys::append(&paths.pages, bytes).is_ok();
         if appended {
-            // SAFETY: as above. The magic number is the first word.
+            // SAFETY: the page belongs to this thread and is present. Its first word is the magic
+            // number, which is atomic.
             unsafe { &*self.run.pool.page(page).cast::<AtomicU64>() }.store(0, Ordering::Release);
         }
         appended
@@ -205,13 +207,13 @@ impl Thread {
 
     pub(super) fn append_page(&mut self, last: bool) -> Result<(), AppendError> {
         let paths = self.process.paths().ok_or(AppendError::Errno(libc::ENOENT))?;
-        // SAFETY: the page is attached and nothing else writes to it meanwhile: a signal handler on
-        // this thread finds `busy` set.
+        // SAFETY: the writer has a page, and nothing else writes to it meanwhile: a signal handler
+        // on this thread finds `busy` set.
         let bytes = unsafe { self.writer.seal(last, sys::thread_name()) };
         point!(Append);
         let result = sys::append(&paths.pages, bytes);
         if result.is_err() {
-            // SAFETY: a page is attached.
+            // SAFETY: the writer still has its page, which was sealed above.
             unsafe { self.writer.unseal(last) };
         }
         result

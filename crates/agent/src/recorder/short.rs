@@ -44,7 +44,7 @@ pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Monotonic;
 pub(crate) fn fetch(addresses: [*const u8; 4]) {
     for at in addresses {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint, which never faults.
+        // SAFETY: a prefetch is a hint, which never faults, whatever the address.
         unsafe {
             std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
         }
@@ -63,7 +63,7 @@ impl Thread {
         while_busy!(self, {
             // The state of a free place is that of such a call.
             self.calls[0].frame = frame;
-            // SAFETY: a page is attached.
+            // SAFETY: the caller has found this thread attached, so its writer has a page.
             unsafe { self.writer.set_open(1, export) };
             self.depth = 1;
         });
@@ -90,7 +90,7 @@ impl Thread {
         }
         while_busy!(self, {
             self.depth = 0;
-            // SAFETY: a page with room is attached.
+            // SAFETY: the writer has a page, in which there was room for the record.
             unsafe {
                 let cursor = self.writer.call(call, false);
                 self.writer.commit_call(cursor);
@@ -123,7 +123,7 @@ impl Thread {
             let place = &mut self.calls[at];
             (place.frame, place.export) = (frame, export);
             (place.state, place.slot) = (State::OP.and(State::SLOT), slot);
-            // SAFETY: a page is attached.
+            // SAFETY: the caller has found this thread attached, so its writer has a page.
             unsafe { self.writer.set_open(at as u32 + 1, export) };
             if self.counting {
                 // A failed read leaves its mark in the readings, which the end checks.
@@ -172,7 +172,7 @@ impl Thread {
             self.depth = at as u32;
             self.calls[at].state = state.after_end();
             let call = Call { export, location, start, end, ..Call::default() };
-            // SAFETY: a page with room is attached.
+            // SAFETY: the writer has a page, in which there was room for the record.
             unsafe {
                 if !self.counting {
                     let cursor = self.writer.call(&call, false);
@@ -196,7 +196,7 @@ impl Thread {
     /// A page with room for values must be attached.
     #[inline(never)]
     unsafe fn record_value(&mut self, value: (u32, u64)) {
-        // SAFETY: by contract.
+        // SAFETY: by contract, a page with room for values is attached.
         unsafe { self.writer.values(&[value]) };
     }
 
@@ -219,7 +219,8 @@ impl Thread {
         let before = &self.before[at];
         let missing = (before.missing() | self.after.missing()) & !(u32::MAX << counters);
         let (from, to) = (before.words(), self.after.words());
-        // SAFETY: `Plan` guarantees that the group's block fits into the words.
+        // SAFETY: both readings follow the thread's plan, and `Plan` guarantees that the group's
+        // block fits into the words.
         let delta =
             |word: usize| unsafe { to.get_unchecked(word).wrapping_sub(*from.get_unchecked(word)) };
         let enabled = delta(1);
@@ -230,7 +231,7 @@ impl Thread {
         {
             return false;
         }
-        // SAFETY: by contract.
+        // SAFETY: by contract, a page with room is attached.
         unsafe {
             let mut cursor = self.writer.call(call, false);
             cursor.put(enabled.wrapping_add(1));

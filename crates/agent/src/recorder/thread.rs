@@ -139,7 +139,7 @@ impl Thread {
         self.close_counters();
         self.draws.part();
         self.writer.detach();
-        // SAFETY: only this thread wrote to the page, and it has stopped.
+        // SAFETY: only this thread wrote to the page, and its writer was detached above.
         unsafe { self.run.pool.unmap_page(self.page) };
         self.leave_spares();
         self.run.threads.fetch_sub(1, Ordering::SeqCst);
@@ -166,7 +166,7 @@ impl Thread {
         body: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let mut writer = PageWriter::detached();
-        // SAFETY: the caller's scratch memory is a whole page that nothing else uses.
+        // SAFETY: `scratch` is a whole page that nothing but the caller uses.
         unsafe { writer.attach(scratch, &self.start) };
         std::mem::swap(&mut self.writer, &mut writer);
         self.rehearsing = true;

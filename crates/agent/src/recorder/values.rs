@@ -45,7 +45,7 @@ static mut TEXTS: BTreeMap<Vec<u8>, (u32, u32)> = BTreeMap::new();
 /// are too many texts or if a signal handler has interrupted the recorder.
 pub fn text(bytes: &[u8], process: &Process) -> Option<u64> {
     let _lock = Lock::take()?;
-    // SAFETY: we hold the lock.
+    // SAFETY: this thread holds the process's lock, which protects `TEXTS`.
     let texts = unsafe { (&raw mut TEXTS).as_mut() }?;
     let next = texts.len() as u32;
     if !texts.contains_key(bytes) && texts.len() >= MOST_TEXTS {

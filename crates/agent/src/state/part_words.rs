@@ -65,8 +65,8 @@ impl PartWords {
     /// Returns the `errno` of `mmap` or `madvise`.
     pub fn make() -> Result<&'static Self, i32> {
         let at = sys::map_wiped_on_fork(BYTES)?.cast::<Self>();
-        // SAFETY: mapped just now and never unmapped; the memory is zeroed and all fields are
-        // atomics.
+        // SAFETY: `at` was mapped just now and is never unmapped; its memory is zeroed, and all
+        // fields are atomics.
         Ok(unsafe { &*at })
     }
 
@@ -104,14 +104,14 @@ mod tests {
         let words = PartWords::make().expect("the pages can be mapped");
         for i in 0..size_of::<PartWords>() / 4 {
             let at = std::ptr::from_ref(words).cast::<AtomicU32>().wrapping_add(i);
-            // SAFETY: this is inside the words, all of which are atomics of at least this size. The
+            // SAFETY: `at` is inside the words, all of which are atomics of at least this size. The
             // path becomes an invalid address, but nothing reads it.
             unsafe { (*at).store(7, Ordering::Relaxed) };
         }
         words.begin_anew();
         for i in 0..size_of::<PartWords>() / 4 {
             let at = std::ptr::from_ref(words).cast::<AtomicU32>().wrapping_add(i);
-            // SAFETY: as above.
+            // SAFETY: `at` is inside the words, all of which are atomics of at least this size.
             assert_eq!(unsafe { (*at).load(Ordering::Relaxed) }, 0, "word {i} of {words:?}");
         }
     }

@@ -64,7 +64,8 @@ pub fn forget() {
 /// Returns the run if one was loaded. Suitable for hot paths and signal handlers.
 #[inline(always)]
 pub fn current() -> Option<&'static Run> {
-    // SAFETY: null, or a value that `set` received, which is neither freed nor changed afterwards.
+    // SAFETY: `RUN` is null or a value that `set` received, which is neither freed nor changed
+    // afterwards.
     unsafe { RUN.load(Ordering::Acquire).as_ref() }
 }
 impl Run {
@@ -80,7 +81,8 @@ pub fn read(path: &CStr, old: Option<&'static Run>) -> Option<Run> {
     let file = RunFile::from_bytes(&sys::read_file(path).ok()?).ok()?;
     let pool_path = CString::new(std::ffi::OsStr::new(&file.pool).as_bytes()).ok()?;
     let opened = match old {
-        // SAFETY: no thread has state of the old run, so none holds a page of its pool.
+        // SAFETY: the caller passes an old run only if no thread has state of it, so no thread
+        // holds a page of its pool.
         Some(old) => unsafe { Pool::open_in_place_of(old.pool, &pool_path) },
         None => Pool::open(&pool_path),
     };

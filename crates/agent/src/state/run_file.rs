@@ -28,7 +28,8 @@ pub fn note_variable() -> bool {
     if value.is_null() {
         return false;
     }
-    // SAFETY: `getenv` returns C strings.
+    // SAFETY: `getenv` returned a C string, which nothing changes while the dynamic linker runs
+    // constructors.
     let bytes = unsafe { CStr::from_ptr(value) }.to_bytes();
     if bytes.is_empty() || bytes.len() >= PATH_BYTES {
         return true;
@@ -70,8 +71,7 @@ pub fn asks_for_plugins() -> bool {
 /// # Safety
 /// No other thread may be writing through [`path_mut`].
 pub unsafe fn path() -> &'static CStr {
-    // SAFETY: every writer terminates the path, and the caller guarantees that nobody is writing
-    // now.
+    // SAFETY: every writer terminates the path with a zero, and by contract nobody is writing now.
     unsafe { CStr::from_ptr((&raw const PATH).cast()) }
 }
 
@@ -81,6 +81,6 @@ pub unsafe fn path() -> &'static CStr {
 /// Only the thread that loads the run may call this, and nobody may read the path before it is
 /// done.
 pub unsafe fn path_mut() -> &'static mut [u8] {
-    // SAFETY: the caller guarantees exclusive access.
+    // SAFETY: by contract, only the calling thread uses the path until it is done with the slice.
     unsafe { std::slice::from_raw_parts_mut((&raw mut PATH).cast(), PATH_BYTES) }
 }

@@ -29,6 +29,6 @@ pub fn set(source: &'static RunSource) {
 
 /// Returns this process's source, if its run file comes from one.
 pub fn current() -> Option<&'static RunSource> {
-    // SAFETY: null, or a value that `set` received.
+    // SAFETY: `SOURCE` is null or a value that `set` received, which lives for ever.
     unsafe { SOURCE.load(Ordering::Acquire).as_ref() }
 }

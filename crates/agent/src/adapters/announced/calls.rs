@@ -22,7 +22,7 @@ use crate::state::epoch;
 /// Begins a call. Does nothing without a machine or a name, or if there is no such role.
 ///
 /// # Safety
-/// As the header says.
+/// What `include/counterpoint/host.h` requires of this function's callers.
 pub unsafe extern "C" fn begin(
     machine: Machine,
     of: u32,
@@ -40,13 +40,14 @@ pub unsafe extern "C" fn begin(
             role::RANGE => Role::Range,
             _ => return,
         };
-        // SAFETY: null, or from `machines::add`, which never frees a machine.
+        // SAFETY: a host passes null or what `machines::add` returned, which is never freed.
         let Some(vm) = (unsafe { machine.cast::<Vm>().as_ref() }) else { return };
         if name.is_null() {
             return;
         }
         let entered = bracket::enter_before(Caller::Holder);
-        // SAFETY: the header requires a C string, and that the call is made next, on this thread.
+        // SAFETY: host.h requires that `name` is a C string and that the host makes the call next,
+        // on this thread, as `begin_held_op` wants it.
         unsafe {
             let Some(entry) = op::by_c_name(vm, role, name) else { return };
             bracket::begin_held_op(&ADAPTER, entry, entered, address as usize, |_| 0);
@@ -57,11 +58,11 @@ pub unsafe extern "C" fn begin(
 /// Ends the call with this address, if one has begun.
 ///
 /// # Safety
-/// As the header says.
+/// What `include/counterpoint/host.h` requires of this function's callers.
 pub unsafe extern "C" fn end(address: *const c_void) {
     guarded(|| {
         point!(HostOpEnd);
-        // SAFETY: the header requires the thread that made the call.
+        // SAFETY: host.h requires that a host ends a call on the thread that began it.
         unsafe { bracket::end_held_op(address as usize) };
         // Such a host cannot announce an op that does nothing, and one that is due to PyTorch stays due.
         bracket::leave(Caller::Holder);
@@ -89,7 +90,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
 fn bracketed(vm: &'static Vm, entry: &'static Entry, name: *const c_char) {
     let marker = 0u8;
     let frame = (&raw const marker) as usize;
-    // SAFETY: a C string; nothing is called in between, and this is the same thread.
+    // SAFETY: `name` is a C string. The calls that begin and end here follow each other on one
+    // thread.
     unsafe {
         // Finding the entry is a part of what an op costs.
         let entered = bracket::enter_before(Caller::Holder);

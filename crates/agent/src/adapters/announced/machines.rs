@@ -30,12 +30,13 @@ static MACHINES: AtomicU32 = AtomicU32::new(0);
 /// Announces a machine. Returns null if the description has no name, or if there are too many.
 ///
 /// # Safety
-/// As the header says.
+/// What `include/counterpoint/host.h` requires of this function's callers.
 pub unsafe extern "C" fn add(host: *const Raw, name: *const c_char) -> Machine {
     let _errno = ErrnoGuard::new();
     let machine = guarded_apart(|| {
         point!(HostMachine);
-        // SAFETY: the header requires a struct that begins with its size, and C strings.
+        // SAFETY: host.h requires that `host` begins with its size and that its texts and `name`
+        // are C strings or null. Fields are read only if the size covers all of them.
         let (host, name) = unsafe {
             if host.is_null() || ((*host).size as usize) < size_of::<Raw>() {
                 return None;
@@ -86,9 +87,9 @@ fn find_or_keep(host: Host) -> Option<&'static Described> {
 /// The texts must be null or C strings.
 unsafe fn described(raw: &Raw) -> Host {
     let kinds = Role::ALL.into_iter().zip(raw.kinds).filter(|(_, kind)| !kind.is_null());
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by this function's contract, each text is null or a C string.
     let kinds = kinds.map(|(role, kind)| (role, unsafe { text(kind) })).collect();
-    // SAFETY: as above.
+    // SAFETY: by this function's contract, each text is null or a C string.
     unsafe {
         Host {
             name: text(raw.name),
@@ -113,7 +114,8 @@ unsafe fn text(text: *const c_char) -> Text {
     if text.is_null() {
         return Text::default();
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by this function's contract, `text` is a C string if it is not null, and null was
+    // handled above.
     let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
     String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_NAME)]).into_owned().into()
 }

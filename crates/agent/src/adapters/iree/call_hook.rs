@@ -93,9 +93,9 @@ unsafe extern "C" fn begin(
 ) {
     guarded(|| {
         point!(CallHookBegin);
-        // SAFETY: the runtime passes a library that is loaded.
+        // SAFETY: the runtime calls this hook with a library that it has loaded.
         if let Some(export) = unsafe { export_of(library, ordinal, true) } {
-            // SAFETY: called by the runtime, on the thread that will call the function next.
+            // SAFETY: the runtime calls this hook on the thread that will call the function next.
             unsafe { probe::begin_hooked(export, frame) };
         }
     });
@@ -110,9 +110,9 @@ unsafe extern "C" fn end(
 ) {
     guarded(|| {
         point!(CallHookEnd);
-        // SAFETY: the runtime passes a library that is loaded.
+        // SAFETY: the runtime calls this hook with a library that it has loaded.
         if let Some(export) = unsafe { export_of(library, ordinal, false) } {
-            // SAFETY: called by the runtime, on the thread that called the function.
+            // SAFETY: the runtime calls this hook on the thread that called the function.
             unsafe { probe::end_hooked(export) };
         }
     });
@@ -127,7 +127,8 @@ unsafe fn export_of(library: *const LibraryHead, ordinal: usize, take_in: bool) 
     if !epoch::wanted() || library.is_null() {
         return None;
     }
-    // SAFETY: a loaded library of a known version has these tables; nothing else of it is read.
+    // SAFETY: by contract, the library is loaded. A library whose header has one of these versions
+    // has the tables that are read here, and nothing else of it is read.
     let pointers = unsafe {
         let header = (*library).header;
         if header.is_null() || !abi::iree::VERSIONS.contains(&(*header).version) {
@@ -152,7 +153,7 @@ unsafe fn export_of(library: *const LibraryHead, ordinal: usize, take_in: bool) 
 
 fn find(library: usize, pointers: usize) -> Option<&'static Known> {
     let mut at: *const Known = KNOWN.load(Ordering::Acquire);
-    // SAFETY: null, or leaked by `meet`.
+    // SAFETY: each pointer in the list is null or was leaked by `meet`, so it is valid for ever.
     while let Some(known) = unsafe { at.as_ref() } {
         if known.library == library && known.pointers == pointers {
             return Some(known);

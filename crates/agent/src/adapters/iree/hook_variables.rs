@@ -41,8 +41,8 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Called by the constructor: returns whether the environment contains a variable of the hook. Not
 /// called in a process that has more rights than its user.
 fn is_asked_for() -> bool {
-    // SAFETY: `environ` is set before constructors run, and nothing changes it meanwhile. It is an
-    // array of C strings that ends with a null pointer.
+    // SAFETY: the C library sets `environ` before constructors run, and nothing changes it while
+    // they run. It is an array of C strings that ends with a null pointer.
     unsafe {
         let first = libc::environ;
         let mut at = first;
@@ -133,7 +133,8 @@ fn ask(arguments: &[&CStr], answer: &mut [u8]) -> Option<usize> {
 fn environment() -> Vec<*const c_char> {
     let mut at = ENVIRONMENT.load(Ordering::Acquire);
     let mut all = Vec::new();
-    // SAFETY: this is the array that the process was started with, as in `is_asked_for`.
+    // SAFETY: `ENVIRONMENT` is null or the array that the kernel made for the process (see
+    // `is_asked_for`). That array stays mapped, contains C strings and ends with a null pointer.
     unsafe {
         while !at.is_null() && !(*at).is_null() {
             if !starts_with(*at, b"LD_PRELOAD=") {
@@ -167,7 +168,7 @@ fn program() -> Option<CString> {
 /// Returns the dynamic linker's name of the library at `address` if it is an absolute path. A
 /// relative path refers to another file once the host has changed its directory.
 fn linker_name(address: usize) -> Option<Vec<u8>> {
-    // SAFETY: all zeros are a valid value, which the call overwrites.
+    // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     // SAFETY: `info` outlives the call. The name belongs to the linker and is valid while this
     // library is loaded, which is until the process ends.
@@ -190,7 +191,7 @@ unsafe extern "C" {
 /// program. Does nothing if another thread is using the stream, because waiting for it could take
 /// for ever. (`fflush(NULL)` would wait, even for a thread that waits for input.)
 fn flush_stdout() {
-    // SAFETY: this is the C library's own stream, which it never closes by itself.
+    // SAFETY: `stdout` is the C library's own stream, which the C library never closes by itself.
     unsafe {
         if !stdout.is_null() && ftrylockfile(stdout) == 0 {
             libc::fflush(stdout);

@@ -141,7 +141,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
 unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     let ours = || {
         point!(Dlsym);
-        // SAFETY: `dlsym` is called with a C string; the real function handles a null pointer.
+        // SAFETY: callers of `dlsym` pass a C string, or null, which was handled before.
         epoch::wanted()
             && !name.is_null()
             && unsafe { CStr::from_ptr(name) }.to_bytes() == abi::iree::QUERY_SYMBOL.as_bytes()
@@ -195,7 +195,8 @@ unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *
 /// The requirements of `mprotect(2)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
-    // SAFETY: the host's own arguments are passed on.
+    // SAFETY: the arguments are the host's own, so the requirements of `mprotect(2)` are the host's
+    // to meet.
     let result = unsafe { next_mprotect(address, bytes, protection) };
     if protection & libc::PROT_EXEC != 0 && result == 0 && epoch::wanted() {
         let _errno = ErrnoGuard::new();
@@ -215,7 +216,8 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: usize, protection
 #[inline(always)]
 unsafe fn next_mprotect(address: *mut c_void, bytes: usize, protection: c_int) -> c_int {
     let next = MPROTECT.get();
-    // SAFETY: the caller guarantees the arguments; every definition of this name has this type.
+    // SAFETY: the caller meets the requirements of `mprotect(2)`, and every definition of
+    // `mprotect` has this type.
     unsafe {
         if next.is_null() {
             return sys::host_mprotect(address, bytes, protection);
@@ -233,7 +235,8 @@ type Arguments = (*mut c_void, usize, c_int, c_int, c_int, i64);
 unsafe fn mmap_by(next: &Next, arguments: Arguments) -> *mut c_void {
     let (address, bytes, protection, flags, fd, offset) = arguments;
     let function = next.get();
-    // SAFETY: the caller guarantees the arguments; every definition of this name has this type.
+    // SAFETY: the caller meets the requirements of `mmap(2)`, and every definition of `mmap` has
+    // this type.
     let at = unsafe {
         if function.is_null() {
             sys::host_mmap(address, bytes, protection, flags, fd, offset)
@@ -268,7 +271,8 @@ pub unsafe extern "C" fn mmap(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the host's own arguments are passed on.
+    // SAFETY: the arguments are the host's own, so the requirements of `mmap(2)` are the host's to
+    // meet.
     unsafe { mmap_by(&MMAP, (address, bytes, protection, flags, fd, offset)) }
 }
 
@@ -285,6 +289,7 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the host's own arguments are passed on.
+    // SAFETY: the arguments are the host's own, so the requirements of `mmap(2)` are the host's to
+    // meet.
     unsafe { mmap_by(&MMAP64, (address, bytes, protection, flags, fd, offset)) }
 }

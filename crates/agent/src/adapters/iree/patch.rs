@@ -24,7 +24,8 @@ pub fn query_and_take_in(query: usize) -> Option<u32> {
     // its loader has relocated and made executable.
     let query = unsafe { std::mem::transmute::<usize, Query>(query) };
     for version in VERSIONS {
-        // SAFETY: compiled modules only compare the version and return a constant.
+        // SAFETY: the query function of a compiled module only compares the version and returns a
+        // constant.
         let library = unsafe { query(version, &Environment::ZERO) };
         if !library.is_null() {
             return take_in(library);

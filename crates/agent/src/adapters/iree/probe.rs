@@ -43,8 +43,8 @@ pub unsafe fn call(
     let thread = thread::current();
     let frame = stack_address();
     let mut entered = 0;
-    // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
-    // pointer was cleared.
+    // SAFETY: `thread` is null or the calling thread's own state, which is unmapped only at thread
+    // exit, after `thread::current` was made to return null.
     let is_plain = unsafe {
         !thread.is_null() && (*thread).is_attached() && (*thread).short_calls && {
             entered = (*thread).enter(BEFORE);
@@ -52,21 +52,23 @@ pub unsafe fn call(
         }
     };
     if !is_plain {
-        // SAFETY: the caller's promises.
+        // SAFETY: the arguments meet this function's contract, which `call_otherwise` shares.
         return unsafe {
             call_otherwise(export, original, environment, dispatch, workgroup, false)
         };
     }
     touch_stack();
-    // SAFETY: this thread's own state.
+    // SAFETY: `is_plain` is true only if `thread` is the calling thread's attached state.
     let ahead = unsafe { (*thread).ahead(export) };
     let start = SHORT_CLOCK.begin();
-    // SAFETY: this passes on the runtime's own call.
+    // SAFETY: by contract, `original` is the function that the runtime wanted to call, with these
+    // arguments.
     let result = unsafe { original(environment, dispatch, workgroup) };
     fetch(ahead);
     let (end, location) = SHORT_CLOCK.end();
-    // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
-    // 0, and nothing is done. The other states are the runtime's.
+    // SAFETY: `thread` is the calling thread's own state, which stays mapped. In a child that the
+    // original forked, its `epoch` is 0, so it is not attached and nothing is done. `dispatch` and
+    // `workgroup` are the runtime's.
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
@@ -92,7 +94,7 @@ unsafe fn described(
     (start, end): (u64, u64),
     location: u32,
 ) -> Call {
-    // SAFETY: by contract.
+    // SAFETY: by contract, `dispatch` and `workgroup` are the runtime's.
     unsafe {
         Call {
             export,
@@ -129,32 +131,38 @@ pub unsafe fn call_otherwise(
     is_counted: bool,
 ) -> c_int {
     let mut thread = thread::current();
-    // SAFETY: null, or this thread's own state, which is unmapped only at thread exit, after the
-    // pointer was cleared.
+    // SAFETY: `thread` is null or the calling thread's own state, which is unmapped only at thread
+    // exit, after `thread::current` was made to return null.
     if thread.is_null() || !unsafe { (*thread).is_attached() } {
         thread = attach();
         if thread.is_null() {
-            // SAFETY: this passes on the runtime's own call.
+            // SAFETY: by contract, `original` is the function that the runtime wanted to call, with
+            // these arguments.
             return unsafe { original(environment, dispatch, workgroup) };
         }
     }
-    // SAFETY: the thread is attached.
+    // SAFETY: `thread` is the calling thread's state, and it is attached: both were made sure of
+    // above.
     let entered = unsafe { (*thread).enter(BEFORE) };
     touch_stack();
     let frame = stack_address();
-    // SAFETY: the thread is attached.
+    // SAFETY: `thread` is the calling thread's state.
     if !unsafe { begin_guarded(thread, export, frame, is_counted) } {
-        // SAFETY: this passes on the runtime's own call.
+        // SAFETY: by contract, `original` is the function that the runtime wanted to call, with
+        // these arguments.
         return unsafe { original(environment, dispatch, workgroup) };
     }
-    // SAFETY: the thread is attached; the clock is copied.
+    // SAFETY: `thread` is the calling thread's attached state, whose run is never freed; the clock
+    // is copied.
     let clock = unsafe { (*thread).run.clock };
     let start = clock.begin();
-    // SAFETY: this passes on the runtime's own call.
+    // SAFETY: by contract, `original` is the function that the runtime wanted to call, with these
+    // arguments.
     let result = unsafe { original(environment, dispatch, workgroup) };
     let (end, location) = clock.end();
-    // SAFETY: this is the thread's own state. In a child that the original forked, its `epoch` is
-    // 0, and nothing is done. The other states are the runtime's.
+    // SAFETY: `thread` is the calling thread's own state, which stays mapped. In a child that the
+    // original forked, its `epoch` is 0, so it is not attached and nothing is done. `dispatch` and
+    // `workgroup` are the runtime's.
     unsafe {
         if (*thread).is_attached() {
             let call = described(export, dispatch, workgroup, (start, end), location);
@@ -180,7 +188,8 @@ unsafe fn end_otherwise(
     times: (u64, u64),
     location: u32,
 ) {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, `thread` is the calling thread's state, and `dispatch` and `workgroup`
+    // are the runtime's.
     unsafe {
         let call = described(export, dispatch, workgroup, times, location);
         end_guarded(thread, &call, frame);
@@ -198,7 +207,7 @@ unsafe fn end_otherwise(
 #[inline(never)]
 unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_counted: bool) -> bool {
     let call = NewCall { is_counted, ..new_call(export, frame, Ending::Here) };
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, `thread` is the calling thread's state, which no other thread uses.
     guarded(|| begin_with_id(unsafe { &mut *thread }, &call)) == Some(true)
 }
 
@@ -228,7 +237,7 @@ fn begin_with_id(thread: &mut Thread, call: &NewCall) -> bool {
 #[inline(never)]
 unsafe fn end_guarded(thread: *mut Thread, call: &Call, frame: usize) -> bool {
     let ended = guarded(|| {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, `thread` is the calling thread's state, which no other thread uses.
         let thread = unsafe { &mut *thread };
         thread.call_at(frame).is_some_and(|at| end_with_id(thread, at, call))
     });
@@ -254,13 +263,13 @@ fn end_with_id(thread: &mut Thread, at: usize, call: &Call) -> bool {
 #[inline(always)]
 fn touch_stack() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: nothing is kept below the stack pointer. Without `nostack`, the compiler keeps its
-    // own red zone out of the way.
+    // SAFETY: the store goes below the stack pointer, where nothing is kept: without `nostack`, the
+    // compiler keeps no values in the red zone across this block.
     unsafe {
         std::arch::asm!("mov byte ptr [rsp - 8], 0", options(preserves_flags));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: nothing is kept below the stack pointer.
+    // SAFETY: the store goes below the stack pointer, where nothing is kept.
     unsafe {
         std::arch::asm!("strb wzr, [sp, #-16]", options(preserves_flags));
     }
@@ -274,7 +283,7 @@ fn touch_stack() {
 #[inline(always)]
 pub unsafe fn begin_hooked(export: u32, frame: usize) {
     let mut thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     unsafe {
         if thread.is_null() || !(*thread).is_attached() {
             thread = attach();
@@ -296,7 +305,7 @@ pub unsafe fn begin_hooked(export: u32, frame: usize) {
 #[inline(always)]
 pub unsafe fn end_hooked(export: u32) {
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     unsafe {
         if thread.is_null() || !(*thread).is_attached() || (*thread).busy.is_set() {
             return;
@@ -348,7 +357,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize, _: bool) -> Took {
     // SAFETY: `empty` has the type of a dispatch function and reads none of its arguments.
     let bare = || _ = unsafe { empty(&Environment::ZERO, &dispatch, &workgroup) };
     rehearsal::rehearse(thread.run.clock, calls, bare, || {
-        // SAFETY: as above.
+        // SAFETY: `empty` is a dispatch function that reads none of its arguments; `dispatch` and
+        // `workgroup` outlive the call.
         unsafe { call(0, empty, &Environment::ZERO, &dispatch, &workgroup) };
     })
 }

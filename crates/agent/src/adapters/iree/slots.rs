@@ -36,7 +36,7 @@ pub static TABLE: [Slot; SLOTS] = [const {
 pub fn stubs() -> (usize, usize) {
     let (dispatch, query): (usize, usize);
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: this only computes two addresses in this library.
+    // SAFETY: the instructions only compute the addresses of two symbols of this library.
     unsafe {
         std::arch::asm!(
             "lea {0}, [rip + cp_stubs]",
@@ -47,7 +47,7 @@ pub fn stubs() -> (usize, usize) {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: this only computes two addresses in this library.
+    // SAFETY: the instructions only compute the addresses of two symbols of this library.
     unsafe {
         std::arch::asm!(
             "adrp {0}, cp_stubs",

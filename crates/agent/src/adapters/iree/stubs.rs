@@ -95,13 +95,15 @@ unsafe extern "C-unwind" fn dispatch_entry(
     workgroup: *const WorkgroupState,
     number: u32,
 ) -> c_int {
-    // SAFETY: stubs are numbered below SLOTS.
+    // SAFETY: the stubs, which pass their number here, are numbered below SLOTS, the length of the
+    // table.
     let slot = unsafe { TABLE.get_unchecked(number as usize) };
-    // SAFETY: this is the slot of the stub that was called.
+    // SAFETY: the runtime called the stub with this number, whose slot this is.
     let (export, original) = unsafe { of_slot(slot) };
     // This function has no frame: each of the three calls is a jump. So below a call that is only
     // counted, the stack is that of the program alone.
-    // SAFETY: these are the runtime's arguments for that function.
+    // SAFETY: the arguments are those with which the runtime called the stub in place of
+    // `original`.
     unsafe {
         match is_only_counted(thread::current(), export) {
             Some(true) => original(environment, dispatch, workgroup),
@@ -122,7 +124,7 @@ unsafe extern "C-unwind" fn drawn(
     workgroup: *const WorkgroupState,
     slot: &Slot,
 ) -> c_int {
-    // SAFETY: by contract.
+    // SAFETY: by contract, the runtime called the slot's stub, with these arguments.
     unsafe {
         let (export, original) = of_slot(slot);
         probe::call_otherwise(export, original, environment, dispatch, workgroup, true)
@@ -140,7 +142,7 @@ unsafe extern "C-unwind" fn bracketed(
     workgroup: *const WorkgroupState,
     slot: &Slot,
 ) -> c_int {
-    // SAFETY: by contract.
+    // SAFETY: by contract, the runtime called the slot's stub, with these arguments.
     unsafe {
         let (export, original) = of_slot(slot);
         probe::call(export, original, environment, dispatch, workgroup)
@@ -154,8 +156,8 @@ unsafe extern "C-unwind" fn bracketed(
 #[inline(always)]
 unsafe fn of_slot(slot: &Slot) -> (u32, Dispatch) {
     let original = slot.original.load(Ordering::Relaxed);
-    // SAFETY: the runtime called our stub in place of this function, so the library is loaded and
-    // the slot is in use.
+    // SAFETY: the runtime called the slot's stub in place of this function, so the slot is in use:
+    // its address is that of a dispatch function in a loaded library.
     let original = unsafe { std::mem::transmute::<usize, Dispatch>(original) };
     (slot.export.load(Ordering::Relaxed), original)
 }
@@ -207,7 +209,8 @@ unsafe extern "C-unwind" fn query_entry(
     if real == 0 {
         return std::ptr::null();
     }
-    // SAFETY: `dlsym` returned `real` for the name of a query function.
+    // SAFETY: `dlsym` returned `real` for the name of a query function, and the arguments are its
+    // caller's.
     let library = unsafe { std::mem::transmute::<usize, Query>(real)(max_version, environment) };
     patch::take_in_guarded(library, |export| {
         executables::system(real, export);

@@ -115,12 +115,14 @@ fn linked(address: u64) -> Option<Object> {
         _: usize,
         search: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: `dl_iterate_phdr` passes a valid description, and what it was given.
+        // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer to the search that
+        // `look` was registered with.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<(u64, Option<Object>)>()) };
         if info.dlpi_phdr.is_null() {
             return 0;
         }
-        // SAFETY: the linker's own array of that length.
+        // SAFETY: the linker's description gives the address and the length of its own array, and
+        // the address is not null.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let headers = headers.iter().map(|h| (h.p_type, h.p_flags, h.p_vaddr, h.p_memsz));
         let holds = headers.clone().any(|(kind, _, start, bytes)| {
@@ -131,7 +133,7 @@ fn linked(address: u64) -> Option<Object> {
         }
         holds.into()
     }
-    // SAFETY: the function has the signature that is wanted; `search` outlives the call.
+    // SAFETY: `look` has the type that `dl_iterate_phdr` calls, and `search` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
     search.1
 }

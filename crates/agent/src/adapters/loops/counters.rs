@@ -67,14 +67,15 @@ pub fn count(run: &Run, mode: Mode) -> u32 {
 /// Makes the calling thread have counters, and room for hits. One that cannot is a counted loss.
 pub fn prepare() {
     let local = local::get();
-    // SAFETY: this thread's own.
+    // SAFETY: `local::get` returns the calling thread's own thread-local, which lives as long as
+    // the thread.
     unsafe {
         if (*local).stack.is_null() {
             (*local).stack = Box::into_raw(Stack::new()).cast();
         }
     }
     let thread = thread::current();
-    // SAFETY: null or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     if thread.is_null() || !unsafe { (*thread).is_attached() } {
         attach::attach(&ADAPTER);
     }
@@ -106,7 +107,8 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
     let bytes = sums_offset(1) + 8 * (1 + counters as usize);
     let mut block = vec![0u64; bytes.div_ceil(8)];
     let header = block.as_mut_ptr().cast::<BlockHeader>();
-    // SAFETY: zeroed memory of a block with one id, and its first entry.
+    // SAFETY: `block` has `bytes` zeroed bytes, enough for a header, one entry and its sums, and is
+    // aligned as the `u64`s that these consist of.
     let entry = unsafe {
         (&raw mut (*header).counters).write(counters);
         (&raw mut (*header).ids).write(1);
@@ -114,13 +116,15 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
     };
     let local = local::get();
     let mut fresh = Stack::new();
-    // SAFETY: this thread's own; the hits that it is in are in another stack meanwhile.
+    // SAFETY: `local` is the calling thread's own thread-local. Its stack, with the hits that the
+    // thread is in, is kept in `mine` until the end.
     let mine = unsafe { std::mem::replace(&mut (*local).stack, (&raw mut *fresh).cast()) };
     let mut took = Vec::with_capacity(ROUNDS);
     for round in 0..=ROUNDS {
         let (mut read, before) = (true, ticks::now());
         for _ in 0..HITS {
-            // SAFETY: the entry is in a block as `enter` would return it.
+            // SAFETY: `entry` is entry 0 of a block that has a header before it, as in a table that
+            // `enter` returns.
             unsafe {
                 let began = begin(entry, 0);
                 read &= began != 0;
@@ -133,7 +137,8 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
             took.push(ticks as f64 / f64::from(HITS));
         }
     }
-    // SAFETY: as above.
+    // SAFETY: `local` is the calling thread's own thread-local, and `mine` is what was in it
+    // before.
     unsafe { (*local).stack = mine };
     spread(took)
 }
@@ -141,9 +146,10 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
 /// The thread exits.
 ///
 /// # Safety
-/// The calling thread's own.
+/// `local` must be what [`local::get`] returns for the calling thread.
 pub unsafe fn forget(local: *mut local::Local) {
-    // SAFETY: made by `prepare`, or null.
+    // SAFETY: by contract, `local` is the calling thread's. Its stack is null or was made by
+    // `prepare` with `Box::into_raw`, and the pointer is cleared before the box is freed.
     unsafe {
         let stack = std::mem::replace(&mut (*local).stack, std::ptr::null_mut()).cast::<Stack>();
         if !stack.is_null() {
@@ -154,7 +160,8 @@ pub unsafe fn forget(local: *mut local::Local) {
 
 /// The calling thread, if its counters can be read now.
 fn counting() -> Option<&'static mut Thread> {
-    // SAFETY: null or this thread's own state, which lives as long as the thread.
+    // SAFETY: `thread::current` returns null or the calling thread's own state, which lives as long
+    // as the thread.
     let thread = unsafe { thread::current().as_mut() }?;
     let can = thread.is_attached() && thread.counting && !thread.busy.is_set();
     can.then_some(thread)
@@ -168,13 +175,14 @@ fn busy<T>(thread: &mut Thread, body: impl FnOnce(&mut Thread) -> T) -> T {
 /// A hit begins. What this returns belongs to its end; 0: nothing was read.
 ///
 /// # Safety
-/// The entry of this id in a table that `enter` has returned.
+/// `entry` must be the entry of this id in a table that `enter` has returned.
 pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
     let frame = stack_address();
     let begun = guarded(|| {
         point!(LoopBegin);
         let thread = counting()?;
-        // SAFETY: this thread's own; only functions of this file use the stack.
+        // SAFETY: the thread-local and the stack in it are the calling thread's own. Only functions
+        // of this file use the stack, and `busy` keeps a signal handler's calls of them out.
         let stack = unsafe { (*local::get()).stack.cast::<Stack>().as_mut() }?;
         busy(thread, |thread| {
             stack.forget(entry, frame);
@@ -192,7 +200,7 @@ pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
 /// The hit ends.
 ///
 /// # Safety
-/// As [`begin`], which has returned `began` for it.
+/// As for [`begin`], which must have returned `began` for this entry.
 pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
     if began == 0 {
         return;
@@ -200,7 +208,8 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
     guarded(|| {
         point!(LoopEnd);
         let thread = counting()?;
-        // SAFETY: as above.
+        // SAFETY: the thread-local and the stack in it are the calling thread's own. Only functions
+        // of this file use the stack, and `busy` keeps a signal handler's calls of them out.
         let stack = unsafe { (*local::get()).stack.cast::<Stack>().as_mut() }?;
         busy(thread, |thread| {
             let _ = thread.counters.read(&mut stack.after);
@@ -209,7 +218,8 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
                 return None;
             }
             stack.depth = at;
-            // SAFETY: by contract.
+            // SAFETY: by this function's contract, `entry` is the entry of `id` in a table that
+            // `enter` has returned.
             unsafe { add(entry, id, &stack.open[at].readings, &stack.after) }
         })
     });
@@ -218,11 +228,11 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
 /// Adds what was counted to the sums of this id, if every counter counted all the time.
 ///
 /// # Safety
-/// As [`end`].
+/// As for [`end`].
 unsafe fn add(entry: *mut Entry, id: u32, before: &Readings, after: &Readings) -> Option<()> {
     let table = (entry as usize).wrapping_sub(id as usize * size_of::<Entry>());
-    // SAFETY: by contract the block's header is before the table. Where private memory has taken the
-    // table's place, it is zero.
+    // SAFETY: by contract, `entry` is in a table, which has its block's header in front of it.
+    // Where private memory has taken the table's place, the header is zero.
     let block = unsafe { &*((table - BLOCK_BYTES) as *const BlockHeader) };
     let count = block.counters as usize;
     if count == 0 || id >= block.ids {
@@ -237,7 +247,8 @@ unsafe fn add(entry: *mut Entry, id: u32, before: &Readings, after: &Readings) -
         std::iter::once(Some(1)).chain((0..count).map(|i| after.since(before, i))).enumerate()
     {
         let sum = (sums as *mut u64).wrapping_add(at);
-        // SAFETY: inside of the block, aligned; only this thread writes there.
+        // SAFETY: the sum is in the block, because `id` is below the block's number of ids, and is
+        // aligned. Only this thread writes to the block.
         unsafe { sum.write_volatile(sum.read_volatile().wrapping_add(added?)) };
     }
     Some(())

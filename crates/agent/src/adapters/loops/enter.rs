@@ -16,10 +16,10 @@ use crate::state::run::{self, Run};
 /// The table of the calling thread for a module; null: nothing is counted.
 ///
 /// # Safety
-/// A descriptor that was registered.
+/// `module` must be a descriptor that was registered.
 pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
-    // SAFETY: the thread's own memory, which is mapped as long as it is noted there; the module is
-    // one by the caller's promise.
+    // SAFETY: `places` is null or memory of this thread, which stays mapped as long as the pointer
+    // is set. By contract, `module` is a registered descriptor.
     unsafe {
         let places = (*local::get()).places;
         let number = (*module).handle.load(Ordering::Relaxed) as usize;
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
 /// The thread has no table of this module yet, or nothing is recorded.
 ///
 /// # Safety
-/// As [`enter`].
+/// As for [`enter`].
 #[cold]
 #[inline(never)]
 unsafe fn enter_first(module: *mut Module) -> *mut Entry {
@@ -48,19 +48,19 @@ unsafe fn enter_first(module: *mut Module) -> *mut Entry {
         return std::ptr::null_mut();
     }
     let _errno = ErrnoGuard::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: by contract, `module` is a registered descriptor.
     let made = guarded_apart(|| unsafe { make(module) }).flatten();
     made.unwrap_or(std::ptr::null_mut())
 }
 
 /// # Safety
-/// As [`enter`].
+/// As for [`enter`].
 unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     point!(LoopEnter);
     // Before the run is looked at: a session that begins in between makes the table stale.
     let epoch = epoch::current();
     let run = load::load()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: by contract, `module` is a registered descriptor, and those have their number.
     let (known, process) = unsafe { announce(module, run) }?;
     tables::make(known, epoch, run, process)
 }
@@ -68,12 +68,12 @@ unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
 /// Makes the profile know the module, and the module what the run wants.
 ///
 /// # Safety
-/// A descriptor with its number.
+/// `at` must be a descriptor that has its number.
 pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static Known, Process)> {
     let options = run.loops?;
     let process = Process::current(run)?;
-    // SAFETY: the caller's promise. The two numbers are the same for every thread of a run; code
-    // that reads them meanwhile gets the old or the new ones.
+    // SAFETY: by contract, `at` is a descriptor. The two numbers are the same for every thread of a
+    // run; code that reads them during the store gets the old or the new ones.
     let module = unsafe {
         (&raw mut (*at).first).write_volatile(options.first);
         (&raw mut (*at).gap_mask).write_volatile(options.gap_mask);

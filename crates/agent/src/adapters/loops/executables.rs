@@ -68,12 +68,14 @@ pub fn system(function: usize, export: Option<u32>) {
         _: usize,
         search: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: `dl_iterate_phdr` passes a valid description, and what it was given.
+        // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer to the search that
+        // `look_for` was registered with.
         let (info, search) = unsafe { (&*info, &mut *search.cast::<(usize, Option<Image>)>()) };
         if info.dlpi_phdr.is_null() {
             return 0;
         }
-        // SAFETY: the linker's own array of that length.
+        // SAFETY: the linker's description gives the address and the length of its own array, and
+        // the address is not null.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let pieces = headers.iter().map(|h| (h.p_type, h.p_flags, h.p_vaddr, h.p_memsz));
         let image = Image::new(info.dlpi_addr as usize, pieces);
@@ -83,7 +85,7 @@ pub fn system(function: usize, export: Option<u32>) {
         }
         found.into()
     }
-    // SAFETY: the function has the signature that is wanted; `search` outlives the call.
+    // SAFETY: `look_for` has the type that `dl_iterate_phdr` calls, and `search` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look_for), (&raw mut search).cast()) };
     if let Some(image) = search.1 {
         look(&image, export);
@@ -155,8 +157,8 @@ fn look(image: &Image, export: Option<u32>) {
 fn found(image: &Image, at: usize, export: Option<u32>) {
     // The fields that a table and a function are in are checked before anything uses them.
     let Some(copy) = sys::read_value::<[u64; size_of::<Module>() / 8]>(at) else { return };
-    // SAFETY: as many bytes; a module is made of integers, pointers and an optional function, for
-    // which all bytes are values.
+    // SAFETY: the array has as many bytes as a module. A module consists of integers, pointers and
+    // an optional function, for which all bytes are values.
     let copy: Module = unsafe { std::mem::transmute(copy) };
     let size = size_of::<Module>();
     if copy.size as usize != size || !image.owns(at, &copy) {
@@ -172,8 +174,9 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
         }
     }
     let place = Place { object: String::new(), base: image.base as u64 };
-    // SAFETY: a descriptor by its magic number and size, in writable private memory of an
-    // executable that is loaded, with its table and its function inside of it.
+    // SAFETY: the memory at `at` begins with a descriptor's magic number and has its size. It is
+    // writable private memory of a loaded executable, which also contains the table and the
+    // function.
     unsafe { register(at as *mut Module, Some(Origin { place, export })) };
 }
 

@@ -39,13 +39,14 @@ impl Places {
     /// The table of a module: null if there is none of this epoch, [`NOTHING`] if there will be none.
     ///
     /// # Safety
-    /// Memory that was made for them.
+    /// The memory after this struct must have room for `count` tables.
     #[inline(always)]
     pub unsafe fn get(&self, number: usize, epoch: u32) -> *mut Entry {
         if self.epoch.load(Ordering::Relaxed) != epoch || number >= self.count as usize {
             return std::ptr::null_mut();
         }
-        // SAFETY: below the count.
+        // SAFETY: `number` is below `count`, and by contract the memory has room for `count`
+        // tables.
         unsafe { self.first.as_ptr().add(number).read() }
     }
 }

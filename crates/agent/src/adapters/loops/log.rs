@@ -54,7 +54,7 @@ pub fn address() -> *mut () {
 }
 
 /// # Safety
-/// The entry of this id in a table that `enter` has returned.
+/// `entry` must be the entry of this id in a table that `enter` has returned.
 unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame: usize) {
     let table = (entry as usize).wrapping_sub(id as usize * size_of::<Entry>());
     if table < BLOCK_BYTES {
@@ -63,8 +63,8 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
     let now = ticks::now();
     guarded(|| {
         point!(LoopLog);
-        // SAFETY: by contract; the block's header is before the table. Only this thread writes to
-        // either.
+        // SAFETY: by contract, `entry` is in a table, which has its block's header in front of it.
+        // Only this thread writes to either.
         unsafe {
             let block = &*((table - BLOCK_BYTES) as *const BlockHeader);
             let entry = &*entry;

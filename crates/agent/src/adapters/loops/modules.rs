@@ -45,7 +45,7 @@ static KNOWN: AtomicPtr<Known> = AtomicPtr::new(std::ptr::null_mut());
 fn known() -> impl Iterator<Item = &'static Known> {
     let mut at: *const Known = KNOWN.load(Ordering::Acquire);
     std::iter::from_fn(move || {
-        // SAFETY: null or leaked by `remember`.
+        // SAFETY: each pointer in the list is null or was leaked by `remember`.
         let node = unsafe { at.as_ref() }?;
         at = node.next;
         Some(node)
@@ -102,7 +102,7 @@ pub fn remember(
     }
     let base = if mode == Mode::Log { origin.place.base } else { 0 };
     let newest = KNOWN.load(Ordering::Acquire);
-    // SAFETY: null or leaked by an earlier call.
+    // SAFETY: `newest` is null or was leaked by an earlier call.
     let number = unsafe { newest.as_ref() }.map_or(1, |newest| newest.number + 1);
     let node = Box::leak(Box::new(Known {
         number,
@@ -150,7 +150,8 @@ impl Known {
         let length = usize::try_from(module.table_bytes).unwrap_or(0);
         let table = match module.table.is_null() || length > MOST_TABLE {
             true => Vec::new(),
-            // SAFETY: the descriptor of a module that is loaded says where its table is.
+            // SAFETY: the descriptor of a loaded module states the address and the length of its
+            // table.
             false => unsafe { std::slice::from_raw_parts(module.table, length) }.to_vec(),
         };
         let frame = ModuleFrame {
@@ -209,9 +210,9 @@ const HITS: u64 = 64;
 /// module has no rehearsal.
 ///
 /// # Safety
-/// A descriptor that no thread uses yet.
+/// `at` must be a descriptor that no thread uses yet.
 pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
-    // SAFETY: by contract.
+    // SAFETY: by contract, `at` is a descriptor.
     let rehearse = unsafe { (*at).rehearse }?;
     if mode == Mode::Log {
         return None;
@@ -224,10 +225,11 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     let time = |all: bool| {
         let next = entry.hits.load(Ordering::Relaxed).wrapping_add(1);
         entry.next.store(if all { next } else { 0 }, Ordering::Relaxed);
-        // SAFETY: by contract, nobody else reads it meanwhile.
+        // SAFETY: by contract, no other thread uses the descriptor, and `rehearse` is not running.
         unsafe { (*at).first = u32::MAX };
     };
-    // SAFETY: the module's own function, with an entry of ours, as the contract has it.
+    // SAFETY: `rehearse` is the module's own function. Its contract wants the descriptor and an
+    // entry, and `pointer` is an entry of ours.
     let run = |times: u64| unsafe { rehearse(at, pointer, times) };
     let per_hit = |ticks: u64| ticks as f64 / HITS as f64;
     let mut inside = Vec::with_capacity(ROUNDS);
@@ -279,9 +281,10 @@ fn base_of(address: usize) -> Option<u64> {
         _: usize,
         found: *mut libc::c_void,
     ) -> libc::c_int {
-        // SAFETY: `dl_iterate_phdr` passes a valid description and what it was given.
+        // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer to the result that
+        // `look` was registered with.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<(usize, Option<u64>)>()) };
-        // SAFETY: the linker's own array of that length.
+        // SAFETY: the linker's description gives the address and the length of its own array.
         let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let holds = headers.iter().any(|header| {
             let start = info.dlpi_addr.wrapping_add(header.p_vaddr);
@@ -292,7 +295,7 @@ fn base_of(address: usize) -> Option<u64> {
         }
         holds.into()
     }
-    // SAFETY: the function has the signature that is wanted; `found` outlives the call.
+    // SAFETY: `look` has the type that `dl_iterate_phdr` calls, and `found` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found.1
 }

@@ -14,7 +14,7 @@ struct Found {
 /// Where the notes of all loaded objects say that descriptors are.
 pub fn find() -> Vec<usize> {
     let mut found = Box::new(Found { at: [0; MOST], count: 0 });
-    // SAFETY: the function has the signature that is wanted; `found` outlives the call.
+    // SAFETY: `look` has the type that `dl_iterate_phdr` calls, and `found` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut *found).cast()) };
     found.at[..found.count].to_vec()
 }
@@ -24,12 +24,13 @@ unsafe extern "C" fn look(
     _: usize,
     found: *mut libc::c_void,
 ) -> libc::c_int {
-    // SAFETY: `dl_iterate_phdr` passes a valid description, and what it was given.
+    // SAFETY: `dl_iterate_phdr` passes a valid description and the pointer that `find` gave it.
     let (info, found) = unsafe { (&*info, &mut *found.cast::<Found>()) };
     if info.dlpi_phdr.is_null() {
         return 0;
     }
-    // SAFETY: the linker's own array of that length.
+    // SAFETY: the linker's description gives the address and the length of its own array, and the
+    // address is not null.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let address = |virtual_address: u64| info.dlpi_addr.wrapping_add(virtual_address);
     let loaded = |at: u64, bytes: u64| {
@@ -44,7 +45,8 @@ unsafe extern "C" fn look(
         if header.p_align > 4 && header.p_align != 8 || !loaded(start, header.p_memsz) {
             continue;
         }
-        // SAFETY: inside of a loaded segment; notes are not written.
+        // SAFETY: `loaded` found that a loaded segment contains all of the notes, and nobody writes
+        // to notes.
         let notes =
             unsafe { std::slice::from_raw_parts(start as *const u8, header.p_memsz as usize) };
         let align = header.p_align.max(4) as usize;

@@ -61,7 +61,8 @@ impl OpenHits {
 
     fn get(&self, at: usize) -> OpenHit {
         let (piece, at) = place(at);
-        // SAFETY: below the length, so it was written by `push`, in a piece that never moves.
+        // SAFETY: `at` is below the length, so `push` has written this place, in a piece that never
+        // moves.
         unsafe { self.pieces[piece].add(at).read() }
     }
 
@@ -74,7 +75,7 @@ impl OpenHits {
         }
         let length = self.length + 1;
         // A signal handler may use this place until the length contains it, so the hit is written again.
-        // SAFETY: inside of the piece.
+        // SAFETY: `place` returns an index inside of the piece, which is mapped.
         unsafe {
             memory.add(at).write(hit);
             self.length = length;

@@ -37,7 +37,8 @@ pub fn constructed() {
 pub fn register_all() {
     // The dynamic linker's lock, which finding them takes, is free again.
     for at in notes::find() {
-        // SAFETY: what a note names. That it is a descriptor is looked at there.
+        // SAFETY: `find` returns addresses of loaded memory with a descriptor's size. `register`
+        // itself checks that a descriptor is there.
         unsafe { register(at as *mut Module, None) };
     }
 }
@@ -45,23 +46,24 @@ pub fn register_all() {
 /// Takes in an instrumented module.
 ///
 /// # Safety
-/// As `include/counterpoint/loops.h` says: a descriptor, or memory that can be read and is none.
+/// As `include/counterpoint/loops.h` says: `module` must be a descriptor, or readable memory that
+/// is not one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
     let _errno = ErrnoGuard::new();
-    // SAFETY: the caller's promise.
+    // SAFETY: `register` has the same contract as this function.
     guarded_apart(|| unsafe { register(module, None) }).unwrap_or(NOTHING_RECORDED)
 }
 
 /// The module is about to go away.
 ///
 /// # Safety
-/// A descriptor.
+/// `module` must be null or a descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
     guarded(|| {
         point!(LoopUnregister);
-        // SAFETY: the caller's promise.
+        // SAFETY: by contract, `module` is null or a descriptor.
         let Some(module) = (unsafe { module.as_ref() }) else { return };
         if mode_of(module).is_none() {
             return;
@@ -82,14 +84,14 @@ fn mode_of(module: &Module) -> Option<Mode> {
 }
 
 /// # Safety
-/// As [`counterpoint_loops_register`].
+/// As for [`counterpoint_loops_register`].
 pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
     point!(LoopRegister);
     if at.is_null() || !at.is_aligned() {
         return REFUSED;
     }
-    // SAFETY: the caller's promise; all fields that others write are atomic or written before
-    // `enter` is.
+    // SAFETY: by contract, `at` points to readable memory, and its magic number and size were
+    // compared above. Fields that others write are atomic, or are written before `enter` is set.
     let module = unsafe { &*at };
     let mode = mode_of(module);
     if !CONSTRUCTED.load(Ordering::Acquire) {
@@ -118,7 +120,7 @@ pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
             .unwrap_or_else(|| Origin { place: modules::place_of(at as usize), export: None });
         let costs = match modules::is_known(module, mode, &origin) {
             true => None,
-            // SAFETY: nobody has entered it yet.
+            // SAFETY: no thread has entered the module yet, because its `enter` is not set.
             false => unsafe { modules::measure(at, mode) },
         };
         let Some(lock) = Lock::take() else { return NOTHING_RECORDED };
@@ -131,7 +133,8 @@ pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
     }
     let mut result = NOTHING_RECORDED;
     if let Some(run) = run {
-        // SAFETY: the descriptor of a module that is being registered.
+        // SAFETY: `at` is the descriptor that is being registered, and `remember` has given it its
+        // number.
         if unsafe { enter::announce(at, run) }.is_some() {
             result = REGISTERED;
         }

@@ -52,7 +52,8 @@ impl Piece {
     }
 
     fn header(&self) -> &RunHeader {
-        // SAFETY: mapped, and never smaller than a page; all integers.
+        // SAFETY: a piece is mapped and never smaller than a page, and the header consists of
+        // integers.
         unsafe { &*self.at.cast::<RunHeader>() }
     }
 
@@ -87,7 +88,8 @@ pub struct Owned {
 /// The table for the calling thread, made now. `None`: the loss was counted.
 pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> Option<*mut Entry> {
     let local = local::get();
-    // SAFETY: this thread's own; no signal handler of the host runs meanwhile.
+    // SAFETY: the thread-local is the calling thread's own. This runs in `guarded_apart`, which
+    // blocks signals, so no handler of the host uses it meanwhile.
     unsafe {
         if (*local).lives >= MOST_LIVES {
             losses::lose(Loss::ThreadGone, 1, 0);
@@ -122,9 +124,10 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
 /// The hits in mode log that the calling thread is in. `None`: it has no table of this mode.
 ///
 /// # Safety
-/// Nobody else on this thread may be using them.
+/// No other reference to them may be in use on this thread.
 pub unsafe fn open_hits<'a>() -> Option<&'a mut OpenHits> {
-    // SAFETY: null, or this thread's own.
+    // SAFETY: `owned` is null or this thread's own; by contract, no other reference to its open
+    // hits is in use.
     unsafe { (*local::get()).owned.cast::<Owned>().as_mut() }?.open.as_mut()
 }
 
@@ -150,10 +153,11 @@ impl Owned {
     /// Makes room for this number in the places, and clears those of another epoch.
     ///
     /// # Safety
-    /// The thread's places, which have this length, or null.
+    /// `old` must be null or the thread's places, which have `places_bytes` bytes.
     unsafe fn make_places(&mut self, old: *mut Places, number: usize) -> Option<*mut Places> {
         let enough = size_of::<Places>() + (number + 1) * size_of::<*mut Entry>();
-        // SAFETY: by contract; nobody else has the new memory yet.
+        // SAFETY: by contract, `old` is null or the thread's places. New memory is known to nobody
+        // else before it is stored.
         unsafe {
             let stale = !old.is_null() && (*old).epoch.load(Ordering::Relaxed) != self.epoch;
             if !old.is_null() && enough <= self.places_bytes {
@@ -223,8 +227,8 @@ impl Owned {
         let piece = self.pieces.last()?;
         let used = piece.header().used.load(Ordering::Relaxed) as usize;
         let seed = super::ticks::now() ^ u64::from(sys::thread_id()) << 40;
-        // SAFETY: zeroed memory of this size, of which nobody else knows; whole before `used` says
-        // that it is there.
+        // SAFETY: the piece has this much zeroed memory after `used`, which nobody else knows. The
+        // block is written before `used` says that it is there.
         unsafe {
             let block = piece.at.add(used);
             block.cast::<BlockHeader>().write(BlockHeader {
@@ -292,8 +296,8 @@ impl Owned {
             monotonic_ns,
             reserved: [0; 22],
         };
-        // SAFETY: mapped a moment ago, of this size. The magic number comes last: a reader finds
-        // nothing before, or all.
+        // SAFETY: the pages were mapped a moment ago and have this size. The magic number is stored
+        // last, so a reader finds either nothing or the whole header.
         unsafe {
             at.write_bytes(0, pages * PAGE_BYTES);
             at.cast::<RunHeader>().write(header);
@@ -325,7 +329,7 @@ impl Owned {
 }
 
 fn write(piece: &Piece, process: &Process) -> Result<(), AppendError> {
-    // SAFETY: mapped, and only this thread writes to it, which is here.
+    // SAFETY: the piece is mapped, and only the calling thread writes to it, which waits here.
     let bytes = unsafe { std::slice::from_raw_parts(piece.at, piece.bytes()) };
     // Damaged tables stay where they are; the reader reports them.
     let damaged = |_| AppendError::Errno(libc::EIO);
@@ -353,7 +357,7 @@ fn random(seed: u64) -> u64 {
 
 /// In a forked child, before anything else runs there.
 fn in_child() {
-    // SAFETY: this thread's own.
+    // SAFETY: `owned` is null or the calling thread's own.
     if let Some(owned) = unsafe { (*local::get()).owned.cast::<Owned>().as_mut() } {
         owned.part();
     }
@@ -367,7 +371,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
     let _errno = ErrnoGuard::new();
     let _calm = SignalsBlocked::new();
     let local = local::get();
-    // SAFETY: what this thread registered, and nobody else has.
+    // SAFETY: `owned` is the box that this thread registered for its exit, and no other pointer to
+    // it is used after this.
     unsafe {
         let places = std::mem::replace(&mut (*local).places, std::ptr::null_mut());
         (*local).owned = std::ptr::null_mut();
@@ -393,8 +398,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
 pub fn at_process_exit() {
     let _calm = SignalsBlocked::new();
     let local = local::get();
-    // SAFETY: this thread's own. Its memory stays mapped: functions that it has entered may go on,
-    // if a handler of `atexit` jumps there.
+    // SAFETY: `owned` is null or the calling thread's own. Its memory stays mapped, because
+    // functions that the thread has entered may go on, if a handler of `atexit` jumps there.
     unsafe {
         let owned = (*local).owned.cast::<Owned>().as_mut();
         let Some(owned) = owned.filter(|owned| owned.is_current()) else {

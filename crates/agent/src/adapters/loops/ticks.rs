@@ -4,13 +4,13 @@
 #[inline(always)]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads a register that every x86-64 processor has. Where the program has forbidden it,
-    // its instrumented code cannot run either.
+    // SAFETY: the instruction reads a register that every x86-64 processor has. Where the program
+    // has forbidden that, its instrumented code cannot run either.
     return unsafe { core::arch::x86_64::_rdtsc() };
     #[cfg(target_arch = "aarch64")]
     {
         let ticks: u64;
-        // SAFETY: reads a register that Linux allows programs to read.
+        // SAFETY: the instruction reads a register that Linux allows programs to read.
         unsafe {
             std::arch::asm!("mrs {}, cntvct_el0", out(reg) ticks, options(nomem, nostack));
         }
@@ -25,7 +25,7 @@ pub fn per_second() -> u64 {
     #[cfg(target_arch = "aarch64")]
     {
         let rate: u64;
-        // SAFETY: as above.
+        // SAFETY: the instruction reads a register that Linux allows programs to read.
         unsafe {
             std::arch::asm!("mrs {}, cntfrq_el0", out(reg) rate, options(nomem, nostack));
         }

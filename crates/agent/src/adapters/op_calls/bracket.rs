@@ -52,7 +52,7 @@ fn attach(adapter: &Adapter) -> *mut Thread {
 #[inline(always)]
 pub fn thread(adapter: &Adapter) -> *mut Thread {
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     if thread.is_null() || !unsafe { (*thread).is_attached() } {
         return attach(adapter);
     }
@@ -63,7 +63,7 @@ pub fn thread(adapter: &Adapter) -> *mut Thread {
 #[inline(always)]
 pub(super) fn recording() -> Option<*mut Thread> {
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     unsafe {
         let usable = !thread.is_null() && (*thread).is_attached() && !(*thread).busy.is_set();
         usable.then_some(thread)
@@ -87,7 +87,8 @@ pub enum Caller {
 #[inline(always)]
 pub fn enter_before(caller: Caller) -> u64 {
     let Some(thread) = recording() else { return 0 };
-    // SAFETY: this is the thread's own state.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
+    // meanwhile.
     let thread = unsafe { &mut *thread };
     if caller == Caller::MeasuredHolder {
         thread.announcing.begins();
@@ -109,7 +110,8 @@ pub fn enter_before(caller: Caller) -> u64 {
 #[inline(always)]
 pub fn enter_after() {
     if let Some(thread) = recording() {
-        // SAFETY: this is the thread's own state.
+        // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
+        // meanwhile.
         let thread = unsafe { &mut *thread };
         if thread.draws.is_on() {
             thread.enter_and_keep(AFTER);
@@ -122,7 +124,8 @@ pub fn enter_after() {
 #[inline(always)]
 pub fn leave(caller: Caller) -> i32 {
     let Some(thread) = recording() else { return 0 };
-    // SAFETY: this is the thread's own state.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
+    // meanwhile.
     let thread = unsafe { &mut *thread };
     // In a run with a budget, brackets of hosts that hold their ops have no times.
     if caller == Caller::Instrument || thread.short_ops || !thread.draws.is_on() {
@@ -144,7 +147,7 @@ pub unsafe fn begin_op(
     storage: u64,
     frame: usize,
 ) -> bool {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: `begin` has the same contract as this function.
     unsafe { begin(adapter, entry, 0, frame, Ending::ByFrame, |_| [storage, 0, 0]) }
 }
 
@@ -163,7 +166,7 @@ pub unsafe fn begin_held_op(
     forward: impl FnOnce(&Thread) -> u64,
 ) {
     let numbers = |thread: &Thread| [0, 0, forward(thread)];
-    // SAFETY: the caller guarantees this.
+    // SAFETY: `begin` has the same contract as this function.
     unsafe { begin(adapter, entry, entered, held(address), Ending::Held, numbers) };
 }
 
@@ -179,7 +182,7 @@ unsafe fn begin(
     numbers: impl FnOnce(&Thread) -> [u64; 3],
 ) -> bool {
     let thread = thread(adapter);
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread` returns null or the calling thread's own state.
     let Some(thread) = (unsafe { thread.as_mut() }) else { return false };
     if !entry.is_recorded(thread) {
         return false;
@@ -283,7 +286,7 @@ pub struct Ended {
 /// Same as for [`begin_op`].
 #[inline(always)]
 pub unsafe fn end_held_op(address: usize) -> Option<Ended> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: `end_op` has the same contract as this function.
     unsafe { end_op(held(address)) }
 }
 
@@ -294,7 +297,8 @@ pub unsafe fn end_held_op(address: usize) -> Option<Ended> {
 #[inline(always)]
 pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     let thread = recording()?;
-    // SAFETY: this is the thread's own state.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
+    // meanwhile.
     let thread = unsafe { &mut *thread };
     if thread.end_counted_op(frame) {
         return None;
@@ -372,7 +376,8 @@ fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize)
         return false;
     };
     let interrupted = collect(thread, room, numbers, at);
-    // SAFETY: taken above; `collect` has written the values.
+    // SAFETY: `scratch::take` returned `room`, which nobody else uses, and `collect` has written
+    // the values.
     unsafe {
         end_with(thread, call, at, &(*room).values);
         scratch::give_back(room);
@@ -384,7 +389,8 @@ fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize)
 /// Its frame is not on the stack while the call is recorded.
 #[inline(never)]
 fn collect(thread: &mut Thread, room: *mut Room, numbers: [u64; 3], at: usize) -> bool {
-    // SAFETY: the caller's memory, which nobody else uses.
+    // SAFETY: `room` is memory that the caller has taken and nobody else uses. Its values are
+    // written before they are read.
     unsafe {
         (&raw mut (*room).values).write(Values::new());
         push_numbers(&mut (*room).values, numbers);
@@ -448,7 +454,7 @@ pub struct What {
 /// recorded, or if it is only counted.
 #[inline(always)]
 pub fn begin_inside(thread: *mut Thread, what: &What, frame: usize) -> Option<Bracket> {
-    // SAFETY: this is the calling thread's own state, and it is attached.
+    // SAFETY: `thread` is null or the calling thread's own state, which the caller has attached.
     let state = unsafe { thread.as_mut() }?;
     let call = NewCall {
         export: what.export,
@@ -471,7 +477,7 @@ pub fn begin_inside(thread: *mut Thread, what: &What, frame: usize) -> Option<Br
 pub fn begin_region(thread: *mut Thread, what: &mut What, frame: usize) -> Option<Option<Bracket>> {
     let bracket = begin_inside(thread, what, frame);
     if bracket.is_none() {
-        // SAFETY: this is the calling thread's own state.
+        // SAFETY: `thread` is null or the calling thread's own state.
         unsafe { thread.as_ref() }.filter(|thread| thread.draws.is_on())?;
         what.how = How::Never;
     }
@@ -480,8 +486,8 @@ pub fn begin_region(thread: *mut Thread, what: &mut What, frame: usize) -> Optio
 
 /// Ends the bracket. Returns whether its counters were read.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
-    // SAFETY: this is the calling thread's own state, whose memory stays mapped as long as the
-    // thread lives.
+    // SAFETY: the bracket keeps null or the state of the thread that began it, which is the calling
+    // thread. The state's memory stays mapped as long as the thread lives.
     let Some(thread) = (unsafe { bracket.thread.as_mut() }) else { return false };
     if !thread.is_attached() || thread.busy.is_set() {
         return false;
@@ -511,7 +517,7 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
 fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
     let recorded = thread.wrapped_inside(at);
     let counted = thread.counted_op(Some(recorded.unwrap_or(at)), 0);
-    // SAFETY: the subject of an op is an entry, which is never freed.
+    // SAFETY: the subject of an op is null or an entry, which is never freed.
     let counted = counted.and_then(|subject| unsafe { subject.cast::<Entry>().as_ref() });
     let export = || recorded.and_then(|at| thread.calls.get(at)).map(|open| open.export);
     counted.map(|entry| entry.id).or_else(export)
@@ -525,13 +531,13 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
     let (subject, how) = match (thread.counted_op(last, frame), last) {
         (Some(subject), _) => (subject, How::Never),
         (None, Some(last)) => {
-            // SAFETY: `last` is the index of a call.
+            // SAFETY: `innermost_slot` returns indexes of calls that are open.
             let slot = unsafe { thread.calls.get_unchecked(last) }.slot;
             (slot.subject, thread.like_call(last))
         }
         (None, None) => return None,
     };
-    // SAFETY: the subject of a slot of ours is null or an entry, which is never freed.
+    // SAFETY: the subject of a slot of this adapter is null or an entry, which is never freed.
     let entry = unsafe { subject.cast::<Entry>().as_ref() };
     entry.filter(|entry| entry.is_op()).map(|entry| (entry, how))
 }
@@ -539,7 +545,8 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
 /// Adds workspace to the innermost call of the calling thread.
 pub fn add_workspace(bytes: u64) {
     let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
-    // SAFETY: this is the thread's own state.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
+    // meanwhile.
     let thread = unsafe { &mut *thread };
     let last = thread.innermost_slot(owner());
     if thread.counted_op(last, stack_address()).is_some() {

@@ -30,7 +30,7 @@ impl Nowhere {
             machine = std::ptr::from_ref(Vm::nowhere(self.host)).cast_mut();
             self.machine.store(machine, Ordering::Release);
         }
-        // SAFETY: leaked by `Vm::nowhere`.
+        // SAFETY: `Vm::nowhere` made and leaked `machine`, so it is valid for ever.
         unsafe { &*machine }
     }
 

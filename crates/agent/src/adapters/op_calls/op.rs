@@ -258,7 +258,8 @@ pub unsafe fn by_c_name(
 ) -> Option<&'static Entry> {
     let place = (name as usize as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55;
     let place = RECENTLY.get(place as usize % RECENT)?;
-    // SAFETY: null, or kept by `make`; the caller passes a C string.
+    // SAFETY: the place holds null or an entry that `make` has kept for ever. By contract, `name`
+    // is a C string.
     unsafe {
         if let Some(entry) = place.load(Ordering::Acquire).as_ref()
             && std::ptr::eq(entry.vm, vm)
@@ -283,12 +284,12 @@ fn without_shapes(vm: &'static Vm, name: &[u8]) -> Option<&'static Entry> {
 
 #[inline(always)]
 fn find(hash: u64, is_wanted: impl Fn(&Entry) -> bool) -> Option<&'static Entry> {
-    // SAFETY: null, or mapped by `make` and never unmapped.
+    // SAFETY: `TABLE` is null or memory that `make` has mapped and nobody unmaps.
     let table = unsafe { TABLE.load(Ordering::Acquire).as_ref() }?;
     let mut at = hash as usize % SLOTS;
     loop {
-        // SAFETY: null, or kept by `make`. The loop ends because a quarter of the slots is always
-        // free.
+        // SAFETY: a slot holds null or an entry that `make` has kept for ever. The loop ends
+        // because a quarter of the slots is always free.
         let entry = unsafe { table.get(at)?.load(Ordering::Acquire).as_ref() }?;
         if entry.hash == hash && is_wanted(entry) {
             return Some(entry);
@@ -366,7 +367,7 @@ fn table() -> Option<&'static [AtomicPtr<Entry>; SLOTS]> {
         let memory = sys::map_zeros(size_of::<[AtomicPtr<Entry>; SLOTS]>()).ok()?;
         TABLE.store(memory.cast(), Ordering::Release);
     }
-    // SAFETY: mapped above and never unmapped; zeros are null pointers.
+    // SAFETY: the table was mapped above and is never unmapped; its zeros are null pointers.
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
@@ -398,7 +399,7 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
     let (process, run) = (thread.process(), thread.run);
     let mut frames = Vec::new();
     let mut at: *const Entry = LAST.load(Ordering::Acquire);
-    // SAFETY: null, or kept by `make`.
+    // SAFETY: each pointer in the list is null or an entry that `make` has kept for ever.
     while let Some(entry) = unsafe { at.as_ref() } {
         at = entry.before;
         if !std::ptr::eq(entry.vm, vm) {
@@ -417,7 +418,7 @@ pub fn announce(vm: &'static Vm, thread: &Thread) {
     process.append_bytes(&frames);
     at = LAST.load(Ordering::Acquire);
     // Mark the frames as written only after they are in the profile.
-    // SAFETY: null, or kept by `make`.
+    // SAFETY: each pointer in the list is null or an entry that `make` has kept for ever.
     while let Some(entry) = unsafe { at.as_ref() } {
         at = entry.before;
         if std::ptr::eq(entry.vm, vm) {

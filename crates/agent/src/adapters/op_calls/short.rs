@@ -21,7 +21,8 @@ pub unsafe fn try_begin_op(
     forward: impl FnOnce(&Thread) -> u64,
 ) -> bool {
     let Some(thread) = bracket::recording() else { return false };
-    // SAFETY: this is the thread's own state.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
+    // meanwhile.
     let thread = unsafe { &mut *thread };
     if !thread.short_ops || told != Entry::told_to(thread) || collectors::any() {
         return false;
@@ -33,6 +34,6 @@ pub unsafe fn try_begin_op(
 /// Whether the calling thread's ops take the short way, most of the time.
 #[inline(always)]
 pub fn is_for_ops() -> bool {
-    // SAFETY: this is the thread's own state.
+    // SAFETY: `recording` returns the calling thread's own state.
     bracket::recording().is_some_and(|thread| unsafe { (*thread).short_ops })
 }

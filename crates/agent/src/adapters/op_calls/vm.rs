@@ -103,7 +103,7 @@ impl Vm {
     pub fn register(name: String, host: &'static Described) -> Option<&'static Self> {
         let _lock = Lock::take()?;
         let next = VMS.load(Ordering::Acquire);
-        // SAFETY: null, or leaked by `link`.
+        // SAFETY: `VMS` is null or a machine that `link` has leaked.
         let number = unsafe { next.as_ref() }.map_or(0, |last| last.number + 1);
         Some(Self::link(number, name, host, next))
     }
@@ -143,7 +143,7 @@ impl Vm {
     /// Returns the machine with this number.
     pub fn find(number: i64) -> Option<&'static Self> {
         let mut at: *const Self = VMS.load(Ordering::Acquire);
-        // SAFETY: null, or leaked by `register`.
+        // SAFETY: each pointer in the list is null or a machine that `register` has leaked.
         while let Some(vm) = unsafe { at.as_ref() } {
             if i64::from(vm.number) == number {
                 return Some(vm);

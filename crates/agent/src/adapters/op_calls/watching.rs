@@ -155,7 +155,8 @@ impl Watching {
         let hash = hash.rotate_left(7).wrapping_add(u64::from(export) + 1);
         self.hash.store(hash.wrapping_mul(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
         self.told.store(self.told.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-        // SAFETY: null, or set by the thread that runs this, and alive.
+        // SAFETY: `calls` is null or was set by the claimed run, which is on this thread and
+        // outlives the pointer.
         if let Some(calls) = unsafe { self.calls.load(Ordering::Relaxed).as_mut() } {
             calls.push(export);
         }
@@ -172,7 +173,7 @@ impl Watching {
     pub fn function(&self, export: u32) -> &'static Function {
         let first = self.functions.load(Ordering::Acquire);
         let mut at: *const Function = first;
-        // SAFETY: null, or leaked below.
+        // SAFETY: each pointer in the list is null or a function that was leaked below.
         while let Some(function) = unsafe { at.as_ref() } {
             if function.export == export {
                 return function;
@@ -198,7 +199,8 @@ impl Function {
     /// The calling thread must have claimed the machine, and there must be no other reference.
     #[expect(clippy::mut_from_ref, reason = "the claim makes it the only one")]
     pub unsafe fn pattern(&self) -> &mut Pattern {
-        // SAFETY: by contract.
+        // SAFETY: by contract, the calling thread has claimed the machine and there is no other
+        // reference to the pattern.
         unsafe { &mut *self.pattern.get() }
     }
 }

@@ -143,8 +143,8 @@ fn futex(
     value: c_long,
     time: *const libc::timespec,
 ) -> Result<c_long, i32> {
-    // SAFETY: the word is in the pool, which stays mapped; the time outlives the call. If the word
-    // were gone, the kernel would only return EFAULT.
+    // SAFETY: the word is in the pool, which stays mapped, and `time` is null or outlives the call.
+    // If the word were gone, the kernel would only return EFAULT.
     let result = unsafe { libc::syscall(libc::SYS_futex, word, operation, value, time) };
     if result < 0 { Err(record::pool::errno()) } else { Ok(result) }
 }

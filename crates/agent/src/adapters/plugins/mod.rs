@@ -216,7 +216,7 @@ fn end_before_destructors() {
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let loaded = plugins::loaded().len();
     if KNOWN.swap(loaded, Ordering::Relaxed) < loaded {
-        // SAFETY: the function lives as long as the process, because this library is never unloaded.
+        // SAFETY: `end_now` stays valid, because this library is never unloaded.
         unsafe { __cxa_atexit(end_now, std::ptr::null_mut(), std::ptr::null_mut()) };
     }
 }

@@ -65,7 +65,7 @@ fn left_since(since_ms: u64, patience: Duration) -> Duration {
 /// Never 0.
 fn now_ms() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: room for the result.
+    // SAFETY: `now` has room for the result and outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000 + 1
 }

@@ -170,7 +170,7 @@ fn obstacle() -> Option<String> {
             "cannot be used in a forked child of a process that has loaded plugins".to_owned(),
         );
     }
-    // SAFETY: a C string.
+    // SAFETY: `symbol` is a C string, and dlsym takes RTLD_DEFAULT in place of a handle.
     let has =
         |symbol: &CStr| unsafe { !libc::dlsym(libc::RTLD_DEFAULT, symbol.as_ptr()).is_null() };
     let (_, name) = CHECKERS.into_iter().find(|(symbol, _)| has(symbol))?;

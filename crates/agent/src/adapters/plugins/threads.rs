@@ -81,7 +81,7 @@ fn note_main() {
         return;
     }
     let mut word: *mut AtomicU32 = std::ptr::null_mut();
-    // SAFETY: room for an address. Kernels without this say EINVAL.
+    // SAFETY: `word` has room for an address. Kernels without this command return EINVAL.
     let result = unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TID_ADDRESS, &raw mut word) };
     if result == 0 {
         MAIN.store(word, Ordering::Release);
@@ -89,7 +89,8 @@ fn note_main() {
 }
 
 fn main_has_ended() -> bool {
-    // SAFETY: null, or in glibc's descriptor of the main thread, which is never freed.
+    // SAFETY: `MAIN` is null or points into glibc's descriptor of the main thread, which is never
+    // freed.
     match unsafe { MAIN.load(Ordering::Acquire).as_ref() } {
         Some(word) => word.load(Ordering::Relaxed) == 0,
         None => main_state().is_some_and(|(state, _)| matches!(state, b'Z' | b'X')),
@@ -161,10 +162,11 @@ pub fn wait_until_only_one() {
 /// false if it has not ended at the deadline; then it is left alone.
 pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     let thread = thread.into_pthread_t();
-    // SAFETY: nobody else has this thread, so it is joined or detached once.
+    // SAFETY: `into_pthread_t` made this function the only owner of the thread, which is neither
+    // joined nor detached yet.
     while unsafe { libc::pthread_tryjoin_np(thread, std::ptr::null_mut()) } == libc::EBUSY {
         if Instant::now() >= deadline {
-            // SAFETY: as above.
+            // SAFETY: the thread is still not joined, because the call above returned EBUSY.
             unsafe { libc::pthread_detach(thread) };
             return false;
         }

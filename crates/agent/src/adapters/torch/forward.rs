@@ -69,7 +69,7 @@ pub fn note(thread: &Thread, call: &Call, export: u32) -> u64 {
 #[inline(always)]
 fn ring(thread: u64) -> Option<&'static Ring> {
     let place = RINGS.get(usize::try_from(thread).ok()?)?;
-    // SAFETY: null, or mapped by `make` and never unmapped.
+    // SAFETY: a place holds null or a ring that `make` has mapped and nobody unmaps.
     unsafe { place.load(Ordering::Acquire).as_ref() }
 }
 
@@ -88,7 +88,7 @@ fn make(thread: u64, serial: u32) -> Option<&'static Ring> {
     }
     // The memory is present from the start, so that writing to it is no page fault of the program.
     let ring = sys::map_present(size_of::<Ring>()).ok()?.cast::<Ring>();
-    // SAFETY: zeros are a valid ring, and it is never unmapped.
+    // SAFETY: the ring was just mapped, zeros are a valid ring, and nobody unmaps it.
     let made = unsafe { &*ring };
     made.process.store(here, Ordering::Relaxed);
     made.serial.store(serial, Ordering::Relaxed);

@@ -17,10 +17,10 @@ pub fn host() -> Option<&'static Vm> {
         match HOST.compare_exchange(std::ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire)
         {
             Ok(_) => Some(vm),
-            // SAFETY: another thread was first; what it stored is never freed.
+            // SAFETY: another thread stored `other` first, a machine that is never freed.
             Err(other) => unsafe { other.as_ref() },
         }
     }
-    // SAFETY: null, or leaked by `Vm::register`.
+    // SAFETY: `HOST` is null or a machine that `Vm::register` has leaked.
     unsafe { HOST.load(Ordering::Acquire).as_ref() }.map_or_else(register, Some)
 }

@@ -132,7 +132,7 @@ impl<K: Key> Place<K> {
         if !is_whole || !is_it {
             return None;
         }
-        // SAFETY: null, or an entry, which is never freed.
+        // SAFETY: `entry` is null or an entry, and entries are never freed.
         unsafe { entry.as_ref() }.map(|entry| Known { entry, export, told })
     }
 

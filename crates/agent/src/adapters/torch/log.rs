@@ -53,7 +53,8 @@ impl Recording {
     /// # Safety
     /// `trace` must be null or what [`begin`] returned, and was not ended.
     unsafe fn of<'a>(trace: Trace) -> Option<&'a mut Self> {
-        // SAFETY: the caller guarantees this, and the header that calls come one at a time.
+        // SAFETY: by contract, `trace` is null or a recording that `begin` made and that has not
+        // ended. torch_log.h requires that calls with it come one at a time.
         let recording = unsafe { trace.cast::<Self>().as_mut() }?;
         (recording.process == sys::process_id()).then_some(recording)
     }
@@ -67,7 +68,8 @@ unsafe fn bytes<'a>(text: Text) -> &'a [u8] {
     if text.data.is_null() {
         return &[];
     }
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, `text.data` points to `text.length` bytes if it is not null, and null
+    // was handled above.
     unsafe { std::slice::from_raw_parts(text.data, text.length) }
 }
 
@@ -75,7 +77,7 @@ unsafe extern "C" fn say(line: *const c_char) {
     let _errno = ErrnoGuard::new();
     guarded_apart(|| {
         if !line.is_null() {
-            // SAFETY: the header requires a C string.
+            // SAFETY: torch_log.h requires that `line` is null or a C string.
             let line = unsafe { CStr::from_ptr(line) }.to_string_lossy();
             sys::complain(&format!("counterpoint: {line}\n"));
         }
@@ -95,7 +97,7 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
         let process = recorded()?;
         process.tell(&HOST);
         let mut writer = events::create(process, None, |file| file)?;
-        // SAFETY: the header requires a text.
+        // SAFETY: torch_log.h requires that `program` points to as many bytes as it says.
         writer.plugin(unsafe { bytes(program) });
         // From now on, there is a file without an end. If the process is killed, it says that a
         // recording is missing.
@@ -108,7 +110,8 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
 unsafe extern "C" fn field(trace: Trace, key: Text, json: Text) {
     let _errno = ErrnoGuard::new();
     guarded(|| {
-        // SAFETY: the header requires a recording and texts.
+        // SAFETY: torch_log.h requires a recording, and texts that point to as many bytes as they
+        // say.
         unsafe {
             if let Some(recording) = Recording::of(trace) {
                 recording.writer.field(bytes(key), bytes(json));
@@ -120,7 +123,7 @@ unsafe extern "C" fn field(trace: Trace, key: Text, json: Text) {
 unsafe extern "C" fn entry(trace: Trace, entry: *const RawEntry) {
     guarded(|| {
         point!(TorchLogEntry);
-        // SAFETY: the header requires a recording, and an entry whose texts live during the call.
+        // SAFETY: torch_log.h requires a recording, and an entry whose texts live during the call.
         unsafe {
             let Some(entry) = entry.as_ref() else { return };
             if (entry.size as usize) < size_of::<RawEntry>() {
@@ -140,17 +143,17 @@ impl Recording {
     /// Its texts and arguments must be readable.
     unsafe fn put(&mut self, raw: &RawEntry) {
         let has = |bit: u16| raw.has & bit != 0;
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, the entry's texts are readable.
         let id = |named, number, text| unsafe {
             if has(named) { Id::Text(bytes(text)) } else { Id::Number(number) }
         };
         let given: &[RawArgument] = if raw.arguments.is_null() {
             &[]
         } else {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: by contract, the entry's arguments are readable: as many as it counts.
             unsafe { std::slice::from_raw_parts(raw.arguments, raw.argument_count) }
         };
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, the arguments' texts are readable.
         let argument = |raw: &RawArgument| unsafe {
             let value = match raw.kind {
                 log::INTEGER => Value::Integer(raw.integer),
@@ -162,7 +165,7 @@ impl Recording {
         };
         // Not on the stack, which is the program's.
         let arguments: Vec<Argument<'_>> = given.iter().map(argument).collect();
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, the entry's texts are readable.
         let (name, category) = unsafe { (bytes(raw.name), bytes(raw.category)) };
         self.writer.entry(&Entry {
             phase: raw.phase,
@@ -186,7 +189,8 @@ unsafe extern "C" fn end(trace: Trace, whole: u32) -> i32 {
         if trace.is_null() {
             return false;
         }
-        // SAFETY: `begin` has made it, and the header forbids any further use.
+        // SAFETY: `begin` made the recording with `Box::into_raw`, and torch_log.h forbids any
+        // further use of it.
         let mut recording = unsafe { Box::from_raw(trace.cast::<Recording>()) };
         if recording.process != sys::process_id() {
             return false;
@@ -212,7 +216,8 @@ unsafe extern "C" fn file(path: *mut c_char, capacity: usize) -> i64 {
         if path.is_null() || place.len() > capacity {
             return None;
         }
-        // SAFETY: the header requires room for that many bytes.
+        // SAFETY: torch_log.h requires that `path` has room for `capacity` bytes, which were
+        // compared with the length above.
         unsafe { std::ptr::copy_nonoverlapping(place.as_ptr(), path.cast(), place.len()) };
         i64::try_from(place.len() - 1).ok()
     });

@@ -101,7 +101,8 @@ struct Sums {
 
 #[inline(always)]
 fn call_real(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint) {
-    // SAFETY: stored before any library got our function; the function with that name has that type.
+    // SAFETY: `REAL` was stored before any library got our function. It is the address of
+    // `GOMP_parallel`, which has this type.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Parallel>(REAL.load(Ordering::Relaxed));
         real(body, data, threads, flags);
@@ -113,7 +114,8 @@ fn number(function: &AtomicPtr<c_void>, otherwise: u32) -> u32 {
     if at.is_null() {
         return otherwise;
     }
-    // SAFETY: the function with that name has that type.
+    // SAFETY: `at` is the address of a function of the OpenMP runtime whose name stands for this
+    // type.
     let number = unsafe { std::mem::transmute::<*mut c_void, Number>(at)() };
     u32::try_from(number).unwrap_or(otherwise)
 }
@@ -140,10 +142,10 @@ fn launch_recorded(body: Body, data: *mut c_void, threads: c_uint, flags: c_uint
     let begun = region_begins(body, data, launch, stack_address());
     if begun {
         call_real(run_task, launch.cast(), threads, flags);
-        // SAFETY: `region_begins` has written it, and no task runs any more.
+        // SAFETY: `region_begins` has written the launch, and no task uses it any more.
         region_ends(unsafe { &mut *launch });
     }
-    // SAFETY: taken above.
+    // SAFETY: `scratch::take` returned `launch` above, and nobody uses it after this.
     unsafe { scratch::give_back(launch) };
     if !begun {
         call_real(body, data, threads, flags);
@@ -157,7 +159,7 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
     let begin = || {
         point!(TorchRegionBegin);
         let thread = bracket::thread(&ADAPTER);
-        // SAFETY: null, or this thread's own state.
+        // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let state = unsafe { thread.as_ref() }?;
         let outside = || outside().map(|entry| (entry, How::Always));
         let (entry, how) = bracket::current_op(state, frame).or_else(outside)?;
@@ -177,7 +179,8 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         let bracket = bracket::begin_region(thread, &mut what, frame)?;
         let how = what.how;
         // Part by part: the whole of it would be on the stack first.
-        // SAFETY: the caller's memory, which nobody else uses; the numbers may be zeros.
+        // SAFETY: `launch` is memory that the caller has taken and nobody else uses. The numbers in
+        // it may be zeros.
         unsafe {
             let counts = has_counters(state.run);
             (&raw mut (*launch).has_counters).write(counts);
@@ -213,7 +216,7 @@ fn region_ends(launch: &mut Launch) {
 #[inline(never)]
 fn add_workers(launch: &mut Launch) {
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     if let Some(thread) = unsafe { thread.as_mut() }
         && let Some(at) = bracket::innermost(thread)
     {
@@ -226,10 +229,12 @@ fn add_workers(launch: &mut Launch) {
 
 /// The body of a recorded region, on each of its threads.
 unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
-    // SAFETY: this is the launching thread's, which waits.
+    // SAFETY: `data` is the launch on whose end the launching thread waits, so it outlives the
+    // task.
     let launch = unsafe { &*data.cast::<Launch>() };
     let begun = task_begins(launch, stack_address());
-    // SAFETY: these are the library's own function and data.
+    // SAFETY: `body` and `data` are what the library passed to `GOMP_parallel`, to be called like
+    // this.
     unsafe { (launch.shared.body)(launch.shared.data) };
     if let Some((bracket, what)) = begun {
         task_ends(&bracket, &what, launch);
@@ -285,7 +290,7 @@ fn add_unknown(workers: &Sums) {
 /// Adds what this thread's task counted to the sums of its region.
 fn add_counts(launch: &Launch, is_read: bool) {
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     let Some(thread) = unsafe { thread.as_ref() }.filter(|thread| thread.is_attached()) else {
         return add_unknown(&launch.workers); // Its session has ended, or this is a forked child.
     };

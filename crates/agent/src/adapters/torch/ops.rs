@@ -86,11 +86,11 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     }
     let role = if call.kind == kind::RANGE { Role::Range } else { Role::Op };
     if call.tensors.is_null() {
-        // SAFETY: the header requires a C string.
+        // SAFETY: by contract, `call` is as torch_ops.h requires, so `name` is a C string.
         let name = unsafe { CStr::from_ptr(call.name) };
         return op::by_name(vm, role, name.to_bytes());
     }
-    // SAFETY: by contract.
+    // SAFETY: by contract, `call` is as torch_ops.h requires, and `tensors` is not null.
     unsafe { entry_with_tensors(vm, role, call) }
 }
 
@@ -104,12 +104,12 @@ unsafe fn entry_with_tensors(
     role: Role,
     call: &TorchCall,
 ) -> Option<&'static Entry> {
-    // SAFETY: the header requires a C string.
+    // SAFETY: by contract, `call` is as torch_ops.h requires, so `name` is a C string.
     let name = unsafe { CStr::from_ptr(call.name) }.to_bytes();
     if name.len() > LONGEST_NAME {
         return op::by_name(vm, role, name);
     }
-    // SAFETY: the header promises this many words.
+    // SAFETY: torch_ops.h requires that `tensors` points to this many words.
     let words = unsafe { std::slice::from_raw_parts(call.tensors, call.words) };
     op::of_call(vm, role, name, &Given(words))
 }
@@ -130,7 +130,8 @@ unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
     }
     guarded(|| {
         point!(TorchBegin);
-        // SAFETY: the shim passes a whole call, and calls the op next, on this thread.
+        // SAFETY: the shim passes a call that is as torch_ops.h requires, and calls the op next, on
+        // this thread.
         unsafe {
             let call = &*call;
             let entered = bracket::enter_before(Caller::MeasuredHolder);
@@ -145,7 +146,7 @@ unsafe extern "C" fn begin(frame: *const c_void, call: *const TorchCall) {
 /// The shim must call the op next, on this thread.
 #[inline(always)]
 unsafe fn begin_entry(entry: &'static Entry, entered: u64, frame: *const c_void, call: &TorchCall) {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, the shim calls the op next, on this thread.
     unsafe {
         bracket::begin_held_op(&ADAPTER, entry, entered, frame as usize, |thread| {
             forward_of(thread, call, entry.id)
@@ -168,7 +169,8 @@ unsafe fn remember(call: &TorchCall, entry: &'static Entry) {
     let says_it = call.size as usize >= size_of::<TorchCall>();
     if says_it && call.tensors.is_null() && call.kind != kind::RANGE {
         let is_named = call.identity.is_null() && !call.name.is_null();
-        // SAFETY: the header requires a C string.
+        // SAFETY: by contract, `call` is as torch_ops.h requires, so a name that is not null is a C
+        // string.
         let name = is_named.then(|| unsafe { CStr::from_ptr(call.name) });
         known::put(call.identity, name.unwrap_or_default().to_bytes(), entry);
     }
@@ -186,7 +188,8 @@ unsafe fn known_of(call: &TorchCall) -> Option<Known> {
     if call.name.is_null() {
         return None;
     }
-    // SAFETY: the header requires a C string.
+    // SAFETY: by contract, `call` is as torch_ops.h requires, so a name that is not null is a C
+    // string.
     known::with_name(unsafe { CStr::from_ptr(call.name) }.to_bytes())
 }
 
@@ -196,7 +199,8 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
     }
     let begun = guarded(|| {
         point!(TorchBegin);
-        // SAFETY: the shim passes a whole call, and calls the op next, on this thread.
+        // SAFETY: the shim passes a call that is as torch_ops.h requires, and calls the op next, on
+        // this thread.
         unsafe {
             let call = &*call;
             // If the op is not known, `begin` follows and does this once more.
@@ -235,7 +239,8 @@ unsafe fn begin_known_otherwise(
     call: &TorchCall,
 ) {
     let entered = entered.unwrap_or_else(|| bracket::enter_before(Caller::MeasuredHolder));
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, the shim calls the op next, on this thread, and `call` is as torch_ops.h
+    // requires.
     unsafe {
         if told != entry.told() {
             remember(call, entry);
@@ -249,12 +254,12 @@ unsafe extern "C" fn forget(identity: *const c_void) {
 }
 
 unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
-    // SAFETY: null, or a struct of the shim that begins with its size.
+    // SAFETY: the shim passes null or its own struct, which begins with its size.
     let counts = unsafe { counts.as_mut() };
     let counts = counts.filter(|counts| counts.size as usize >= size_of::<Counts>());
     let announcements = guarded(|| {
         point!(TorchEnd);
-        // SAFETY: this is the thread that called the op.
+        // SAFETY: the shim ends an op on the thread that called the op.
         let ended = unsafe { bracket::end_held_op(frame as usize) };
         if let Some(counts) = counts {
             counts.count = 0;
@@ -270,7 +275,7 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
 /// Fills in what the call at index `at`, which has just ended on this thread, counted.
 fn fill(counts: &mut Counts, at: usize) {
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     let Some(thread) = (unsafe { thread.as_ref() }) else { return };
     let Some(before) = thread.before.get(at) else { return };
     fill_from(counts, thread, before);
@@ -305,10 +310,10 @@ unsafe extern "C" fn begin_apart(memory: *mut c_void, call: *const TorchCall) ->
     let begun = guarded(|| {
         point!(TorchBeginApart);
         patch::look_again();
-        // SAFETY: the shim passes a whole call.
+        // SAFETY: the shim passes a call that is as torch_ops.h requires.
         let entry = unsafe { entry_of(&*call) }?;
         let thread = bracket::thread(&ADAPTER);
-        // SAFETY: null, or this thread's own state.
+        // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let state = unsafe { thread.as_mut() }?;
         if !entry.is_recorded(state) {
             return None;
@@ -316,7 +321,8 @@ unsafe extern "C" fn begin_apart(memory: *mut c_void, call: *const TorchCall) ->
         let place = memory.cast::<Apart>();
         // All of the memory is written before the counters are read, so that no page of it is
         // written for the first time during the call.
-        // SAFETY: the shim's memory has the size and the alignment that the table states.
+        // SAFETY: the shim's memory has the size and the alignment that the table of functions
+        // states.
         let apart = unsafe {
             place.write(Apart {
                 epoch: epoch::current(),
@@ -339,21 +345,21 @@ unsafe extern "C" fn begin_apart(memory: *mut c_void, call: *const TorchCall) ->
 
 unsafe extern "C" fn end_apart(memory: *mut c_void, counts: *mut Counts) {
     let _errno = ErrnoGuard::new();
-    // SAFETY: null, or a struct of the shim that begins with its size.
+    // SAFETY: the shim passes null or its own struct, which begins with its size.
     let mut counts = unsafe { counts.as_mut() };
     if let Some(counts) = counts.as_deref_mut() {
         counts.count = 0;
     }
     guarded(|| {
         point!(TorchEndApart);
-        // SAFETY: written by `begin_apart`.
+        // SAFETY: the shim passes memory that `begin_apart` has written to.
         let apart = unsafe { &*memory.cast::<Apart>() };
         OPEN.fetch_sub(1, Ordering::Relaxed);
         if apart.epoch != epoch::current() {
             return; // Its recording has ended, and counted it as a loss.
         }
         let thread = thread::current();
-        // SAFETY: null, or this thread's own state.
+        // SAFETY: `thread::current` returns null or the calling thread's own state.
         let state = unsafe { thread.as_mut() }.filter(|state| state.is_attached());
         let Some(state) = state.filter(|_| std::ptr::eq(thread, apart.thread)) else {
             return losses::lose(Loss::RangeEndedElsewhere, 1, 0);
@@ -381,7 +387,8 @@ unsafe extern "C" fn counter_name(counter: u32, name: *mut c_char, capacity: usi
     });
     let Some(known) = named.flatten() else { return 0 };
     if !name.is_null() && known.len() < capacity {
-        // SAFETY: the header requires `capacity` bytes.
+        // SAFETY: torch_ops.h requires that `name` has room for `capacity` bytes, which is more
+        // than the name's length.
         unsafe {
             name.cast::<u8>().copy_from_nonoverlapping(known.as_ptr(), known.len());
             name.add(known.len()).write(0);
@@ -398,14 +405,14 @@ extern "C" fn ready() -> i32 {
 
 extern "C" fn ticks() -> u64 {
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread.as_ref() }.filter(|thread| thread.is_attached());
     thread.map_or(0, |thread| thread.clock.begin())
 }
 
 extern "C" fn announced(begin: u64, end: u64) {
     let thread = thread::current();
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread.as_mut() }.filter(|thread| thread.is_attached());
     if let Some(thread) = thread {
         thread.count_announced([begin, end]);
@@ -427,7 +434,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize, uncounted: bool) -> Took {
         if uncounted {
             openmp::rehearse(entry, frame);
         } else {
-            // SAFETY: nothing is called in between, and this is the same thread.
+            // SAFETY: the calls that begin and end here follow each other on one thread, with
+            // nothing in between.
             unsafe {
                 // Finding the entry is a part of what an op costs.
                 let entered = bracket::enter_before(Caller::MeasuredHolder);

@@ -76,20 +76,22 @@ fn find_real() -> bool {
         return true;
     }
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
-    // SAFETY: a C string. With RTLD_NOLOAD, a library that is not loaded stays unloaded.
+    // SAFETY: the name is a C string. With RTLD_NOLOAD, a library that is not loaded stays
+    // unloaded.
     let torch = unsafe { libc::dlopen(c"libtorch_cpu.so".as_ptr(), flags) };
     if torch.is_null() {
         return false;
     }
     let find = |name: &CStr| {
-        // SAFETY: a C string, and a handle that is open.
+        // SAFETY: `name` is a C string, and `torch` is an open handle.
         unsafe {
             let global = libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr());
             if global.is_null() { libc::dlsym(torch, name.as_ptr()) } else { global }
         }
     };
     let found = NAMES.map(find);
-    // SAFETY: opened above. PyTorch is never unloaded.
+    // SAFETY: `torch` was opened above. What was found stays valid, because PyTorch is never
+    // unloaded.
     unsafe { libc::dlclose(torch) };
     if found.iter().any(|at| at.is_null()) {
         return false;
@@ -105,12 +107,12 @@ fn added() -> u64 {
         _: usize,
         data: *mut c_void,
     ) -> c_int {
-        // SAFETY: the linker passes a whole struct, and `data` is the number below.
+        // SAFETY: the linker passes a whole struct, and `data` is the number that `added` gave it.
         unsafe { *data.cast::<u64>() = (*info).dlpi_adds };
         1
     }
     let mut added = 0u64;
-    // SAFETY: the function has the right type and stops at the first library.
+    // SAFETY: `first` has the type that `dl_iterate_phdr` calls, and `added` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut added).cast()) };
     added
 }
@@ -123,8 +125,8 @@ fn scan() {
         _: usize,
         number: *mut c_void,
     ) -> c_int {
-        // SAFETY: the linker passes the description of a loaded library, and `number` is the one
-        // below.
+        // SAFETY: the linker passes the description of a library that stays loaded meanwhile, and
+        // `number` is the one that `scan` gave it.
         guarded(|| unsafe {
             let (info, number) = (&*info, &mut *number.cast::<usize>());
             if *number == 0 && GONE.swap(info.dlpi_subs, Ordering::Relaxed) != info.dlpi_subs {
@@ -141,7 +143,7 @@ fn scan() {
         0
     }
     let mut number = 0usize;
-    // SAFETY: the function has the right type.
+    // SAFETY: `each` has the type that `dl_iterate_phdr` calls, and `number` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut number).cast()) };
     KNOWN.store(number, Ordering::Relaxed);
 }
@@ -186,7 +188,8 @@ impl Library {
     /// `info` must describe a loaded library.
     unsafe fn read(info: &libc::dl_phdr_info) -> Option<Self> {
         let base = info.dlpi_addr as usize;
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, `info` describes a loaded library, so it has the address and the
+        // length of its headers.
         let headers =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum)) };
         let range = |header: &libc::Elf64_Phdr| {
@@ -202,12 +205,13 @@ impl Library {
         let mut at = range(of(libc::PT_DYNAMIC)?).start as *const Dynamic;
         let name = match info.dlpi_name.is_null() {
             true => &[],
-            // SAFETY: the linker's own C string.
+            // SAFETY: by contract, `info` describes a loaded library, whose name is a C string of
+            // the linker's.
             false => unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
         };
         let is_torch = name.rsplit(|b| *b == b'/').next() == Some(TORCH);
         let (mut symbols, mut strings, mut tables) = (0, 0, [(0, 0); 2]);
-        // SAFETY: the section ends with a null tag.
+        // SAFETY: `at` is the library's dynamic section, which ends with a null tag.
         unsafe {
             while (*at).tag != 0 {
                 // glibc has made addresses absolute, except in the kernel's own library.
@@ -239,7 +243,8 @@ impl Library {
                 continue;
             }
             for i in 0..bytes / size_of::<Relocation>() {
-                // SAFETY: the table has this many entries; symbols and strings belong to it.
+                // SAFETY: by contract, the library is loaded. Its table has this many entries,
+                // which refer to its own symbols and strings.
                 unsafe {
                     let relocation = &*(at as *const Relocation).add(i);
                     if !SLOT_KINDS.contains(&(relocation.info as u32)) {
@@ -260,7 +265,8 @@ impl Library {
     /// `slot` must be the address of a slot of this library.
     unsafe fn replace_slot(&self, slot: usize) {
         let (real, ours) = (openmp::real() as usize, openmp::parallel as *const () as usize);
-        // SAFETY: slots are aligned words, which the linker, too, writes at any time.
+        // SAFETY: by contract, `slot` is a slot of a loaded library. Slots are aligned words, to
+        // which the linker, too, may write at any time.
         let place = unsafe { &*(slot as *const AtomicUsize) };
         let now = place.load(Ordering::Relaxed);
         // A slot that has not been used leads to the library's own code, which calls the linker. The

@@ -85,7 +85,7 @@ extern "C" fn switches() -> u32 {
 unsafe extern "C" fn say(line: *const c_char) {
     guarded(|| {
         if !line.is_null() {
-            // SAFETY: the header requires a C string.
+            // SAFETY: torch_plugins.h requires that `line` is null or a C string.
             complain(&unsafe { CStr::from_ptr(line) }.to_string_lossy());
         }
     });
@@ -93,8 +93,8 @@ unsafe extern "C" fn say(line: *const c_char) {
 
 /// Returns the value of an environment variable.
 fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: `name` is a C string. The result is null or a C string; PyTorch's processes read their
-    // environment in the same way.
+    // SAFETY: `name` is a C string, so `getenv` returns null or a C string. Its bytes stay valid as
+    // long as nobody changes this variable; PyTorch's own calls of `getenv` rely on the same.
     unsafe {
         let value = libc::getenv(name.as_ptr());
         (!value.is_null()).then(|| CStr::from_ptr(value).to_bytes())
@@ -242,7 +242,8 @@ unsafe extern "C" fn create(
             }
             return None;
         }
-        // SAFETY: the header requires an array of that length, and a C string or null.
+        // SAFETY: torch_plugins.h requires that `requested` points to `count` numbers and that the
+        // configuration is null or a C string.
         let (requested, configuration) = unsafe {
             let requested: &[u32] =
                 if count == 0 { &[] } else { std::slice::from_raw_parts(requested, count) };
@@ -284,7 +285,7 @@ unsafe extern "C" fn create(
 /// `session` must be null or a recording that was not destroyed.
 unsafe fn with<R>(session: RawSession, body: impl FnOnce(&Recording) -> R) -> Option<R> {
     let _errno = ErrnoGuard::new();
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, `session` is null or a recording that was not destroyed.
     let recording = unsafe { session.cast::<Recording>().as_ref() }?;
     guarded(|| body(recording))
 }
@@ -303,7 +304,7 @@ impl Recording {
 }
 
 unsafe extern "C" fn stacks(session: RawSession) -> u32 {
-    // SAFETY: the header requires a recording that was not destroyed. The same for those below.
+    // SAFETY: torch_plugins.h requires that `session` is a recording that was not destroyed.
     let wanted = unsafe {
         with(session, |recording| {
             let ops = u32::from(recording.correlation.wants(Stack::Ops));
@@ -314,7 +315,7 @@ unsafe extern "C" fn stacks(session: RawSession) -> u32 {
 }
 
 unsafe extern "C" fn start(session: RawSession) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: torch_plugins.h requires that `session` is a recording that was not destroyed.
     result(unsafe {
         with(session, |recording| {
             point!(TorchPluginsStart);
@@ -324,12 +325,12 @@ unsafe extern "C" fn start(session: RawSession) -> i32 {
 }
 
 unsafe extern "C" fn toggle(session: RawSession, enabled: u32) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: torch_plugins.h requires that `session` is a recording that was not destroyed.
     result(unsafe { with(session, |recording| recording.control(|s| s.toggle(enabled != 0))) })
 }
 
 unsafe extern "C" fn stop(session: RawSession) -> i32 {
-    // SAFETY: as above.
+    // SAFETY: torch_plugins.h requires that `session` is a recording that was not destroyed.
     result(unsafe {
         with(session, |recording| {
             point!(TorchPluginsStop);
@@ -339,7 +340,8 @@ unsafe extern "C" fn stop(session: RawSession) -> i32 {
 }
 
 unsafe extern "C" fn process(session: RawSession, sink: *const Sink) -> i32 {
-    // SAFETY: as above; the header requires a sink that lives during the call.
+    // SAFETY: torch_plugins.h requires a recording that was not destroyed, and a sink that lives
+    // during the call.
     result(unsafe {
         with(session, |recording| {
             point!(TorchPluginsProcess);
@@ -365,7 +367,8 @@ unsafe extern "C" fn destroy(session: RawSession) {
         if session.is_null() {
             return;
         }
-        // SAFETY: `create` has made it, and the header forbids any further use.
+        // SAFETY: `create` made the recording with `Box::into_raw`, and torch_plugins.h forbids any
+        // further use of it.
         let recording = unsafe { Box::from_raw(session.cast::<Recording>()) };
         let plugin = recording.child.plugin;
         let usable = plugins::are_usable();
@@ -381,11 +384,11 @@ fn stack(number: u32) -> Stack {
 }
 
 unsafe extern "C" fn push(session: RawSession, number: u32, id: u64) {
-    // SAFETY: as above.
+    // SAFETY: torch_plugins.h requires that `session` is a recording that was not destroyed.
     unsafe { with(session, |recording| recording.correlation.push(stack(number), id)) };
 }
 
 unsafe extern "C" fn pop(session: RawSession, number: u32) {
-    // SAFETY: as above.
+    // SAFETY: torch_plugins.h requires that `session` is a recording that was not destroyed.
     unsafe { with(session, |recording| recording.correlation.pop(stack(number))) };
 }

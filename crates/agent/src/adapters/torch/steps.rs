@@ -251,7 +251,7 @@ struct Locked {
     state: UnsafeCell<State>,
 }
 
-// SAFETY: `with` gives it to one thread at a time.
+// SAFETY: `with` gives the state to one thread at a time.
 unsafe impl Sync for Locked {}
 
 static STATE: Locked =
@@ -262,7 +262,7 @@ impl Locked {
         if self.lock.swap(true, Ordering::Acquire) {
             return None;
         }
-        // SAFETY: the lock is held.
+        // SAFETY: this thread holds the lock, so no other reference to the state exists.
         let result = body(unsafe { &mut *self.state.get() });
         self.lock.store(false, Ordering::Release);
         Some(result)
@@ -298,9 +298,9 @@ pub unsafe extern "C" fn range_begins(name: *const c_char, depth: u32, must_see:
     let _errno = ErrnoGuard::new();
     let announced = guarded(|| {
         let thread = bracket::thread(&ADAPTER);
-        // SAFETY: null, or this thread's own state.
+        // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let thread = unsafe { thread.as_mut() }.filter(|thread| thread.draws.is_on())?;
-        // SAFETY: by contract.
+        // SAFETY: by contract, `name` is a C string.
         let name = hash(unsafe { CStr::from_ptr(name) }.to_bytes());
         let range = Marker { name, depth, thread: std::ptr::from_ref::<Thread>(thread) as usize };
         STATE.with(|state| {
@@ -342,7 +342,7 @@ pub extern "C" fn is_overdue() -> i32 {
 /// Says that steps were cut in the counts of the thread whose ranges are the steps, if this is that thread: there may be no other
 /// step.
 fn tell_of_cut(cut: u64) {
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread::current().as_mut() };
     if let Some(thread) = thread.filter(|thread| thread.is_attached() && thread.draws.is_on()) {
         thread.draws.tell_of_steps(|to| to.cut = cut);

@@ -22,7 +22,8 @@ impl Tensors for Arguments<'_> {
     #[inline(always)]
     fn push(&self, to: &mut impl Words) {
         for argument in self.0 {
-            // SAFETY: who made this had the FFI's arguments.
+            // SAFETY: the arguments are those that the FFI passed to `of_call`, so their types say
+            // what they are.
             let Some(tensor) = (unsafe { ffi::tensor(argument) }) else { continue };
             let DataType { code, bits, lanes } = tensor.dtype;
             let dtype = u64::from(code) | u64::from(bits) << 8 | u64::from(lanes) << 16;
@@ -36,7 +37,7 @@ impl Tensors for Arguments<'_> {
             let device = tensor.device;
             to.push(u64::from(device.kind as u32) << 32 | u64::from(device.id as u32));
             for i in 0..dimensions.unwrap_or(0) {
-                // SAFETY: a tensor has as many extents as dimensions.
+                // SAFETY: a tensor's shape has as many extents as the tensor has dimensions.
                 to.push(unsafe { *tensor.shape.add(i) } as u64);
             }
         }
@@ -50,7 +51,7 @@ impl Tensors for Arguments<'_> {
 /// name, "before" and the result.
 #[inline(always)]
 pub unsafe fn of_call(vm: &'static Vm, arguments: &[Any]) -> Option<&'static Entry> {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, the VM passed the arguments, so they come from the FFI.
     let name = unsafe { ffi::text(arguments.get(1)?) }?;
     if name.len() > LONGEST_NAME {
         return op::by_name(vm, Role::Op, name);
@@ -70,7 +71,7 @@ pub fn outside() -> Option<&'static Entry> {
             OUTSIDE.store(vm, Ordering::Release);
         }
     }
-    // SAFETY: leaked by `Vm::outside`.
+    // SAFETY: `Vm::outside` made and leaked `vm`, so it is valid for ever.
     op::by_name(unsafe { &*vm }, Role::Op, b"(outside of ops)")
 }
 
@@ -83,14 +84,14 @@ pub fn outside() -> Option<&'static Entry> {
 #[inline(never)]
 pub unsafe fn storage_bytes(arguments: &[Any]) -> u64 {
     let bytes = || {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, the VM passed the arguments, so they come from the FFI.
         let extents = unsafe { ffi::shape(arguments.get(5)?) }?;
         let dtype = arguments.get(7)?;
         let element = if dtype.type_index == abi::tvm_ffi::type_index::DATA_TYPE {
             let (bits, lanes) = (dtype.bits >> 8 & 0xFF, dtype.bits >> 16 & 0xFFFF);
             (bits * lanes).div_ceil(8)
         } else {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: by contract, the VM passed the arguments, so they come from the FFI.
             text::element_bytes(unsafe { ffi::text(dtype) }?)?
         };
         extents.iter().try_fold(element, |n, extent| n.checked_mul(u64::try_from(*extent).ok()?))

@@ -45,7 +45,7 @@ unsafe fn export(
     let _errno = ErrnoGuard::new();
     // Without the FFI's functions, the return code is the only way to report a failure.
     let Some(ffi) = guarded_apart(ffi::get).flatten() else { return -1 };
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, the FFI passed the arguments.
     let arguments = unsafe { ffi::arguments(arguments, count) };
     // The functions run on a stack of our own; `frame` is on the caller's.
     let frame = stack_address();
@@ -55,7 +55,7 @@ unsafe fn export(
     });
     match outcome.unwrap_or(Err(Refusal::Internal)) {
         Ok(value) => {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: by contract, the FFI passed `result`, which has room for a value.
             unsafe { result.write(value) };
             0
         }
@@ -75,7 +75,8 @@ fn integer(value: i64) -> Any {
 }
 
 fn text(arguments: &[Any], at: usize) -> Result<&[u8], Refusal> {
-    // SAFETY: the value comes from the FFI.
+    // SAFETY: the FFI passed the arguments to the exported function, so the value comes from the
+    // FFI.
     arguments.get(at).and_then(|value| unsafe { ffi::text(value) }).ok_or(Refusal::Types)
 }
 
@@ -101,8 +102,8 @@ fn some_function(arguments: &[Any], at: usize) -> Result<*mut Object, Refusal> {
 
 /// Registers two functions and keeps a reference to each.
 fn register(collector: &Collector, this: *mut Functions) -> i32 {
-    // SAFETY: the struct is complete. `this` was leaked just now, and is freed if it was not
-    // registered.
+    // SAFETY: every field of `collector` is set. `this` was leaked just now, and is freed only if
+    // it was not registered.
     unsafe {
         let number = collectors::add(collector, true);
         let functions = &*this;
@@ -129,7 +130,7 @@ macro_rules! exported {
             count: i32,
             result: *mut Any,
         ) -> c_int {
-            // SAFETY: the caller guarantees this.
+            // SAFETY: by contract, TVM's FFI makes this call, with its arguments and its result.
             unsafe { export(arguments, count, result, |$ffi, $arguments, $frame| $body) }
         }
     };

@@ -35,8 +35,8 @@ const LIBRARY: &CStr = c"libtvm_ffi.so";
 pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     for library in libraries {
-        // SAFETY: these are C strings. With RTLD_NOLOAD, a library that is not loaded stays
-        // unloaded.
+        // SAFETY: `library` and `name` are C strings. With RTLD_NOLOAD, a library that is not
+        // loaded stays unloaded.
         let found = unsafe {
             let handle = libc::dlopen(library.as_ptr(), flags);
             if handle.is_null() {
@@ -50,7 +50,7 @@ pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
             return Some(found);
         }
     }
-    // SAFETY: this is a C string.
+    // SAFETY: `name` is a C string, and dlsym takes RTLD_DEFAULT in place of a handle.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
@@ -58,7 +58,7 @@ pub fn find(libraries: &[&CStr], name: &CStr) -> Option<*mut c_void> {
 /// Returns the FFI of this process, which is looked up only once.
 pub fn get() -> Option<&'static Ffi> {
     static FFI: AtomicPtr<Ffi> = AtomicPtr::new(std::ptr::null_mut());
-    // SAFETY: the pointer is null, or was leaked below.
+    // SAFETY: `FFI` is null or was leaked below.
     if let Some(known) = unsafe { FFI.load(Ordering::Acquire).as_ref() } {
         return Some(known);
     }
@@ -90,7 +90,7 @@ pub fn get() -> Option<&'static Ffi> {
 impl Ffi {
     /// Raises an error. Returns the code that the exported function must return.
     pub fn error(&self, kind: &CStr, message: &CStr) -> c_int {
-        // SAFETY: this is the FFI's own function, with two C strings.
+        // SAFETY: `raise` is the FFI's own function, which takes two C strings.
         unsafe { (self.raise)(kind.as_ptr(), message.as_ptr()) };
         -1
     }
@@ -103,7 +103,8 @@ impl Ffi {
         free: unsafe extern "C" fn(*mut c_void),
     ) -> Option<Any> {
         let mut object = std::ptr::null_mut();
-        // SAFETY: this is the FFI's own function; `object` outlives the call.
+        // SAFETY: `function_create` is the FFI's own function, called with arguments of its types;
+        // `object` outlives the call.
         let code = unsafe { (self.function_create)(this, call, Some(free), &mut object) };
         (code == 0 && !object.is_null()).then_some(Any {
             type_index: type_index::FUNCTION,
@@ -115,7 +116,7 @@ impl Ffi {
     /// Releases an owned value.
     pub fn drop_value(&self, value: Any) {
         if value.type_index >= type_index::FIRST_OBJECT && value.bits != 0 {
-            // SAFETY: we own one reference to this object.
+            // SAFETY: the value is an object, to which the caller hands over one reference.
             unsafe { (self.release)(value.bits as *mut Object) };
         }
     }
@@ -124,7 +125,8 @@ impl Ffi {
     /// stays raised, and the function returns true.
     pub fn drop_error(&self) -> bool {
         let mut error = std::ptr::null_mut::<Object>();
-        // SAFETY: these are the FFI's own functions; afterwards `error` is null or owned.
+        // SAFETY: `take_raised` and `release` are the FFI's own functions. After the first, `error`
+        // is null or an object whose reference is ours to release.
         unsafe {
             (self.take_raised)(&mut error);
             let Some(object) = error.as_ref() else { return false };
@@ -148,7 +150,7 @@ impl Ffi {
 /// The arguments must be those that the FFI passes.
 pub unsafe fn arguments<'a>(at: *const Any, count: i32) -> &'a [Any] {
     match usize::try_from(count) {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, the FFI passed `at` and `count`: an array and its length.
         Ok(count) if count > 0 && !at.is_null() => unsafe { std::slice::from_raw_parts(at, count) },
         _ => &[],
     }
@@ -167,16 +169,19 @@ unsafe fn after_header<T>(value: &Any) -> *const T {
 pub unsafe fn text(value: &Any) -> Option<&[u8]> {
     match value.type_index {
         type_index::RAW_STR if value.bits != 0 => {
-            // SAFETY: the type says that this is a C string.
+            // SAFETY: by contract, the value comes from the FFI, and its type says that `bits` is
+            // the address of a C string.
             Some(unsafe { CStr::from_ptr(value.bits as *const _) }.to_bytes())
         }
         type_index::SMALL_STR => {
             let length = (value.small_length as usize).min(7);
-            // SAFETY: the eight bytes are stored in the value itself.
+            // SAFETY: the type says that the text is in the eight bytes of `bits`; the length is at
+            // most 7.
             Some(unsafe { std::slice::from_raw_parts((&raw const value.bits).cast(), length) })
         }
         type_index::STR if value.bits != 0 => {
-            // SAFETY: the type says that this is a string object.
+            // SAFETY: by contract, the value comes from the FFI, and its type says that it is a
+            // string object.
             unsafe {
                 let bytes = &*after_header::<Bytes>(value);
                 if bytes.data.is_null() {
@@ -199,9 +204,11 @@ pub unsafe fn tensor(value: &Any) -> Option<&DlTensor> {
         return None;
     }
     match value.type_index {
-        // SAFETY: the type says that this is a tensor object.
+        // SAFETY: by contract, the value comes from the FFI, and its type says that it is a tensor
+        // object.
         type_index::TENSOR => Some(unsafe { &*after_header::<DlTensor>(value) }),
-        // SAFETY: the type says that this is the address of a tensor.
+        // SAFETY: by contract, the value comes from the FFI, and its type says that `bits` is the
+        // address of a tensor.
         type_index::TENSOR_PTR => Some(unsafe { &*(value.bits as *const DlTensor) }),
         _ => None,
     }
@@ -215,7 +222,8 @@ pub unsafe fn shape(value: &Any) -> Option<&[i64]> {
     if value.type_index != type_index::SHAPE || value.bits == 0 {
         return None;
     }
-    // SAFETY: the type says that this is a shape object.
+    // SAFETY: by contract, the value comes from the FFI, and its type says that it is a shape
+    // object.
     unsafe {
         let shape = &*after_header::<Shape>(value);
         if shape.data.is_null() {

@@ -28,7 +28,8 @@ fn number(value: i64) -> Any {
 
 fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Failure> {
     let mut result = Any::default();
-    // SAFETY: we hold a reference to the function, and it borrows the arguments.
+    // SAFETY: we hold a reference to the function. The function only borrows the arguments, which
+    // outlive the call.
     let code = unsafe {
         (ffi.function_call)(function, arguments.as_ptr(), arguments.len() as i32, &mut result)
     };
@@ -41,7 +42,8 @@ fn call(ffi: &Ffi, function: *mut Object, arguments: &[Any]) -> Result<Any, Fail
 
 /// Calls the user's `start`. Returns null if it failed.
 pub unsafe extern "C" fn start(this: *mut c_void, device: Device) -> *mut c_void {
-    // SAFETY: the collector was registered with a leaked `Functions`.
+    // SAFETY: the collector was registered with a leaked `Functions`, which the recorder passes
+    // here.
     let this = unsafe { &*this.cast::<Functions>() };
     let arguments = [number(device.kind.into()), number(device.id.into())];
     match call(this.ffi, this.start, &arguments) {
@@ -60,7 +62,8 @@ pub unsafe extern "C" fn stop(
     if state.is_null() {
         return 1;
     }
-    // SAFETY: as in `start`, which allocated the state.
+    // SAFETY: the recorder passes the leaked `Functions`, and the state that `start` has allocated
+    // for this call.
     let (this, state) =
         unsafe { (&*this.cast::<Functions>(), *Box::from_raw(state.cast::<Any>())) };
     let place = Any { type_index: type_index::OPAQUE_PTR, small_length: 0, bits: values as u64 };
@@ -80,6 +83,7 @@ pub unsafe extern "C" fn abandon(this: *mut c_void, state: *mut c_void) {
     if state.is_null() {
         return;
     }
-    // SAFETY: as in `stop`.
+    // SAFETY: the recorder passes the leaked `Functions`, and the state that `start` has allocated
+    // for this call.
     unsafe { (*this.cast::<Functions>()).ffi.drop_value(*Box::from_raw(state.cast::<Any>())) };
 }

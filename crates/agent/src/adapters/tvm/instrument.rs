@@ -56,23 +56,25 @@ impl Instrument {
         if self.user.is_null() {
             return 0;
         }
-        // SAFETY: we hold a reference to the function; the VM's arguments are passed on.
+        // SAFETY: we hold a reference to the user's function, and by contract the arguments are the
+        // VM's.
         unsafe { (self.ffi.function_call)(self.user, arguments, count, result) }
     }
 }
 
 fn retain(ffi: &Ffi, object: *mut Object) {
     if !object.is_null() {
-        // SAFETY: the caller holds a reference to the object.
+        // SAFETY: the caller holds a reference to the object, so the object is alive.
         unsafe { (ffi.retain)(object) };
     }
 }
 
 unsafe extern "C" fn drop_instrument(this: *mut c_void) {
-    // SAFETY: made by `make`, and the FFI calls this only once, when the object is freed.
+    // SAFETY: `make` made `this` with `Box::into_raw`, and the FFI calls this function once, when
+    // the object is freed.
     let this = unsafe { Box::from_raw(this.cast::<Instrument>()) };
     if !this.user.is_null() {
-        // SAFETY: this is our own reference.
+        // SAFETY: the instrument owns one reference to `user`, which it gives up here.
         unsafe { (this.ffi.release)(this.user) };
     }
 }
@@ -97,13 +99,14 @@ unsafe extern "C-unwind" fn instrument(
     result: *mut Any,
     frame: usize,
 ) -> c_int {
-    // SAFETY: made by `Instrument::make`, and alive while its object is called.
+    // SAFETY: `Instrument::make` made `this`, which lives as long as its object, and the FFI calls
+    // only objects that are alive.
     let this = unsafe { &*this.cast::<Instrument>() };
-    // SAFETY: the VM passes these arguments.
+    // SAFETY: the VM passes its arguments and their number.
     let all = unsafe { ffi::arguments(arguments, count) };
     let before = all.get(2).and_then(ffi::integer).map(|before| before != 0);
     let inside = &this.vm.inside;
-    // SAFETY: the VM's own arguments are passed on.
+    // SAFETY: the arguments are the VM's own, which is what the functions called here require.
     unsafe {
         match before {
             Some(true) => {
@@ -141,7 +144,7 @@ unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
     let interrupted = guarded(|| {
         point!(OpBefore);
         vm.calls.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: these are the VM's arguments; it will call the op next, on this thread.
+        // SAFETY: `arguments` are the VM's, and the VM will call the op next, on this thread.
         unsafe {
             let Some(entry) = call::of_call(vm, arguments) else { return false };
             if !vm.watching.note(entry.id) {
@@ -158,7 +161,7 @@ unsafe fn op_begins(vm: &'static Vm, arguments: &[Any], frame: usize) -> bool {
 unsafe fn op_ends(frame: usize) -> bool {
     let interrupted = guarded(|| {
         point!(OpAfter);
-        // SAFETY: this is the thread that has called the op.
+        // SAFETY: the VM calls the instrument on the thread that has called the op.
         unsafe { bracket::end_op(frame) }.is_some_and(|ended| ended.interrupted)
     });
     interrupted.unwrap_or(false)
@@ -190,7 +193,7 @@ impl Wrapper {
         if epoch::wanted() {
             // Write the entry's frame now, so that the run itself does not wait for it.
             let thread = bracket::thread(&ADAPTER);
-            // SAFETY: null, or this thread's own state.
+            // SAFETY: `bracket::thread` returns null or the calling thread's own state.
             unsafe { thread.as_ref() }.map(|thread| entry.is_recorded(thread));
         }
         retain(ffi, function);
@@ -203,9 +206,10 @@ impl Wrapper {
 }
 
 unsafe extern "C" fn drop_wrapper(this: *mut c_void) {
-    // SAFETY: made by `make`, and the FFI calls this only once, when the object is freed.
+    // SAFETY: `make` made `this` with `Box::into_raw`, and the FFI calls this function once, when
+    // the object is freed.
     let this = unsafe { Box::from_raw(this.cast::<Wrapper>()) };
-    // SAFETY: these are our own references.
+    // SAFETY: the wrapper owns one reference to each of these, which it gives up here.
     unsafe {
         (this.ffi.release)(this.function);
         if let Some((_, set)) = this.fixed {
@@ -220,13 +224,13 @@ unsafe extern "C-unwind" fn entry_called(
     count: i32,
     result: *mut Any,
 ) -> c_int {
-    // SAFETY: made by `Wrapper::make`. The caller may drop its last reference during the call, so
-    // everything that is needed afterwards is copied.
+    // SAFETY: `Wrapper::make` made `this`, which lives as long as its object. The caller may drop
+    // its last reference during the call, so everything that is needed afterwards is copied.
     let (ffi, function, entry, fixed) = unsafe {
         let this = &*this.cast::<Wrapper>();
         (this.ffi, this.function, this.entry, this.fixed)
     };
-    // SAFETY: the caller's arguments are passed on.
+    // SAFETY: `function` is alive, and the arguments are those that the caller passed for it.
     let call = || unsafe { (ffi.function_call)(function, arguments, count, result) };
     if !epoch::wanted() {
         return call();
@@ -259,7 +263,7 @@ fn run_begins(what: &What, frame: usize) -> Option<Bracket> {
     guarded(|| {
         point!(RunBegin);
         let thread = bracket::thread(&ADAPTER);
-        // SAFETY: null, or this thread's own state.
+        // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let recorded = unsafe { thread.as_ref() }.is_some_and(|t| what.entry.is_recorded(t));
         recorded.then(|| bracket::begin_inside(thread, what, frame)).flatten()
     })
@@ -299,7 +303,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
         [Any::default(), name, before, Any::default(), tensor, tensor, tensor]
     };
     let (before, after) = (call(true), call(false));
-    // SAFETY: these arguments have the form in which a VM passes them.
+    // SAFETY: the arguments have the form in which a VM passes them.
     let Some(entry) = (unsafe { call::of_call(vm, &before) }) else { return Took::default() };
     entry.rehearse(thread);
     // The host's way to a function object belongs to what an instrument costs.
@@ -311,7 +315,8 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     let mut result = Any::default();
     let mut tell = |arguments: &[Any; 7]| {
         let arguments = std::hint::black_box(arguments);
-        // SAFETY: as above; the function object lives until the end.
+        // SAFETY: the arguments have the form in which a VM passes them, and the function object
+        // lives until the end.
         unsafe { (ffi.function_call)(function, arguments.as_ptr(), 7, &raw mut result) };
     };
     let bare = || _ = std::hint::black_box(&before);

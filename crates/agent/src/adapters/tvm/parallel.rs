@@ -47,7 +47,8 @@ pub fn watch() -> i64 {
         (c"__TVMBackendAllocWorkspace", alloc_workspace as AllocWorkspace as *mut c_void),
     ];
     for (name, ours) in symbols {
-        // SAFETY: this is the FFI's own function; our functions are never unloaded.
+        // SAFETY: `register_context_symbol` is the FFI's own function. It keeps the addresses of
+        // our functions, which are never unloaded.
         if unsafe { (ffi.register_context_symbol)(name.as_ptr(), ours) } != 0 {
             ffi.drop_error();
             return REFUSED;
@@ -68,8 +69,8 @@ struct Launch {
 
 #[inline(always)]
 fn real_launch() -> ParallelLaunch {
-    // SAFETY: stored before any module got this function; the function with that name has that
-    // type.
+    // SAFETY: `REAL_LAUNCH` was stored before any module got our function. It is the address of the
+    // FFI's function with that name, which has this type.
     unsafe {
         std::mem::transmute::<*mut c_void, ParallelLaunch>(REAL_LAUNCH.load(Ordering::Relaxed))
     }
@@ -81,10 +82,11 @@ unsafe extern "C-unwind" fn parallel_launch(
     tasks: c_int,
 ) -> c_int {
     if !epoch::wanted() {
-        // SAFETY: this passes on the module's own call.
+        // SAFETY: the arguments are the module's own, which called us in place of the real
+        // function.
         return unsafe { real_launch()(task, data, tasks) };
     }
-    // SAFETY: this passes on the module's own call.
+    // SAFETY: the arguments are the module's own, which called us in place of the real function.
     unsafe { launch_recorded(task, data, tasks) }
 }
 
@@ -92,12 +94,14 @@ unsafe extern "C-unwind" fn parallel_launch(
 unsafe fn launch_recorded(task: ParallelTask, data: *mut c_void, tasks: c_int) -> c_int {
     let mut launch = std::mem::MaybeUninit::<Launch>::uninit();
     if !region_begins(task, data, &mut launch, stack_address()) {
-        // SAFETY: this passes on the module's own call.
+        // SAFETY: the arguments are the module's own, which called us in place of the real
+        // function.
         return unsafe { real_launch()(task, data, tasks) };
     }
-    // SAFETY: our task gets the data that it needs, and TVM waits until all tasks are done.
+    // SAFETY: `run_task` gets the launch that it needs, and TVM returns only after all tasks, so
+    // the launch outlives them.
     let code = unsafe { real_launch()(run_task, launch.as_mut_ptr().cast(), tasks) };
-    // SAFETY: `region_begins` has written it.
+    // SAFETY: `region_begins` returned true, so it has written the launch.
     region_ends(unsafe { launch.assume_init_ref() }, code != 0);
     code
 }
@@ -114,7 +118,7 @@ fn region_begins(
     let begin = || {
         point!(RegionBegin);
         let thread = bracket::thread(&ADAPTER);
-        // SAFETY: null, or this thread's own state.
+        // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let state = unsafe { thread.as_ref() }?;
         let outside = || call::outside().map(|entry| (entry, How::Always));
         let (entry, how) = bracket::current_op(state, frame).or_else(outside)?;
@@ -153,12 +157,13 @@ unsafe extern "C-unwind" fn run_task(
     group: *mut ParallelGroup,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: this points to the stack of the launching thread, which waits.
+    // SAFETY: `data` points to the launch on the stack of the launching thread, which waits for
+    // this task.
     let launch = unsafe { &*data.cast::<Launch>() };
-    // SAFETY: null, or the runtime's group.
+    // SAFETY: the runtime passes null or its group of tasks, which outlives the task.
     let count = unsafe { group.as_ref() }.map_or(1, |group| group.tasks);
     let begun = task_begins(launch, number, count, stack_address());
-    // SAFETY: these are the module's own function and data.
+    // SAFETY: `task` and `data` are what the module passed to the launch, to be called like this.
     let code = unsafe { (launch.task)(number, group, launch.data) };
     if let Some((bracket, what)) = begun {
         task_ends(&bracket, &what, code != 0);
@@ -205,11 +210,12 @@ unsafe extern "C-unwind" fn alloc_workspace(
     code: c_int,
     bits: c_int,
 ) -> *mut c_void {
-    // SAFETY: as in `real_launch`.
+    // SAFETY: `REAL_WORKSPACE` was stored before any module got our function. It is the address of
+    // the FFI's function with that name, which has this type.
     let real = unsafe {
         std::mem::transmute::<*mut c_void, AllocWorkspace>(REAL_WORKSPACE.load(Ordering::Relaxed))
     };
-    // SAFETY: this passes on the module's own call.
+    // SAFETY: the arguments are the module's own, which called us in place of the real function.
     let memory = unsafe { real(device_type, device, bytes, code, bits) };
     if !memory.is_null() && epoch::wanted() {
         note_workspace(bytes);

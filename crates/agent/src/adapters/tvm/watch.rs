@@ -35,12 +35,12 @@ pub fn function(vm: &'static Vm, name: &[u8]) -> Option<&'static Function> {
 /// Lets this instrument of the machine be taken away, or forbids it with null. We hold a reference to it.
 pub fn install(ffi: &Ffi, vm: &Vm, instrument: *mut Object) {
     if !instrument.is_null() {
-        // SAFETY: the caller holds a reference to the object.
+        // SAFETY: the caller holds a reference to the instrument, so the object is alive.
         unsafe { (ffi.retain)(instrument) };
     }
     let old = vm.watching.switch.replace(instrument.cast());
     if !old.is_null() {
-        // SAFETY: this is our own reference.
+        // SAFETY: the switch owned one reference to the old instrument, which is given up here.
         unsafe { (ffi.release)(old.cast()) };
     }
 }
@@ -56,7 +56,7 @@ fn switch(ffi: &Ffi, vm: &Vm, set: *mut Object, on: bool) -> bool {
         };
         let argument = of(if on { instrument } else { std::ptr::null_mut() });
         let mut result = Any::default();
-        // SAFETY: there are references to both; the function takes one argument.
+        // SAFETY: references to `set` and to the instrument are held, and `set` takes one argument.
         let code = unsafe { (ffi.function_call)(set, &raw const argument, 1, &raw mut result) };
         if code == 0 {
             ffi.drop_value(result);
@@ -123,7 +123,7 @@ fn planned(
 ) -> Plan {
     const ORDINARY: Plan = Plan::Recorded(How::Always, None);
     let thread = bracket::thread(&ADAPTER);
-    // SAFETY: null, or this thread's own state.
+    // SAFETY: `bracket::thread` returns null or the calling thread's own state.
     let Some(thread) = (unsafe { thread.as_mut() }) else { return ORDINARY };
     if !thread.draws.is_on() {
         return ORDINARY;
@@ -150,7 +150,7 @@ fn planned(
         watching.release();
         return ORDINARY;
     }
-    // SAFETY: the machine is claimed.
+    // SAFETY: this thread has claimed the machine, and the reference ends with this statement.
     let next = unsafe { function.pattern() }.next(thread);
     let run = |kind| Run::new(ffi, vm, function, set, kind);
     match next {
@@ -177,7 +177,7 @@ fn planned(
                 watching.release();
                 return ORDINARY;
             }
-            // SAFETY: the caller holds a reference to it.
+            // SAFETY: the caller holds a reference to `set`, so the object is alive.
             unsafe { (ffi.retain)(set) };
             watching.set_unwatched();
             let mut run = run(Kind::Unwatched);
@@ -191,7 +191,8 @@ fn planned(
 
 /// Returns the calling thread's state if it is attached.
 fn attached() -> Option<&'static mut Thread> {
-    // SAFETY: null, or this thread's own state, which stays mapped as long as the thread lives.
+    // SAFETY: `thread::current` returns null or the calling thread's own state, which stays mapped
+    // as long as the thread lives.
     let thread = unsafe { thread::current().as_mut() }?;
     (epoch::wanted() && thread.is_attached() && thread.draws.is_on()).then_some(thread)
 }
@@ -228,7 +229,8 @@ impl Run {
         }
         let timed = self.begun != 0 && self.ended != 0;
         if let Some(thread) = attached() {
-            // SAFETY: the machine is claimed.
+            // SAFETY: this run has claimed the machine and has not released it yet, and there is no
+            // other reference to the pattern.
             let pattern = unsafe { self.function.pattern() };
             let ran = self.ended.wrapping_sub(self.begun);
             guarded_apart(|| match self.kind {
@@ -250,7 +252,7 @@ impl Run {
         }
         watching.release();
         if self.kind == Kind::Unwatched {
-            // SAFETY: this is our own reference.
+            // SAFETY: the run has retained `set` when it began, and gives that reference up here.
             unsafe { (self.ffi.release)(self.set) };
         }
     }

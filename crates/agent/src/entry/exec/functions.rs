@@ -30,7 +30,8 @@ impl Real {
     fn get(&self) -> Option<*mut c_void> {
         let mut at = self.at.load(Ordering::Relaxed);
         if at.is_null() {
-            // SAFETY: a C string; the call finds the definition after this library's.
+            // SAFETY: the name is a C string. With RTLD_NEXT, dlsym finds the definition that comes
+            // after this library's.
             let look = || unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
             at = own_stack::run(look).ok()?;
             self.at.store(at, Ordering::Relaxed);
@@ -52,8 +53,8 @@ fn not_there() -> c_int {
 
 /// Returns the environment of the calling process, as glibc reads it.
 fn own_environment() -> Strings {
-    // SAFETY: this reads glibc's variable. A program that changes it while another thread starts a
-    // program has that race without us, too.
+    // SAFETY: the expression reads glibc's variable. A program that changes the variable while
+    // another thread starts a program has that race without us, too.
     unsafe { libc::environ }.cast::<*const c_char>().cast_const()
 }
 
@@ -65,7 +66,8 @@ pub unsafe extern "C" fn execve(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
-    // SAFETY: the host's own arguments are passed on.
+    // SAFETY: the arguments are the host's own, so the requirements of `execve(2)` are the host's
+    // to meet.
     unsafe {
         replace(Program::Path(path), environment, |environment| {
             libc::syscall(libc::SYS_execve, path, arguments, environment) as c_int
@@ -77,7 +79,8 @@ pub unsafe extern "C" fn execve(
 /// The requirements of `execv(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the host's own arguments are passed on.
+    // SAFETY: the arguments are the host's own, so the requirements of `execv(3)` are the host's to
+    // meet.
     unsafe { execve(path, arguments, own_environment()) }
 }
 
@@ -91,7 +94,8 @@ pub unsafe extern "C" fn execveat(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the host's own arguments are passed on.
+    // SAFETY: the arguments are the host's own, so the requirements of `execveat(2)` are the host's
+    // to meet.
     unsafe {
         replace(Program::At(at, path), environment, |environment| {
             libc::syscall(libc::SYS_execveat, at, path, arguments, environment, flags) as c_int
@@ -105,7 +109,8 @@ pub unsafe extern "C" fn execveat(
 pub unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
     type Function = unsafe extern "C" fn(c_int, Strings, Strings) -> c_int;
     let Some(real) = FEXECVE.get() else { return not_there() };
-    // SAFETY: glibc's function has this type; the host's own arguments are passed on.
+    // SAFETY: `real` is the C library's `fexecve`, which has this type; the arguments are the
+    // host's own.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Function>(real);
         replace(Program::Descriptor(fd), environment, |environment| {
@@ -124,7 +129,8 @@ pub unsafe extern "C" fn execvpe(
 ) -> c_int {
     type Function = unsafe extern "C" fn(*const c_char, Strings, Strings) -> c_int;
     let Some(real) = EXECVPE.get() else { return not_there() };
-    // SAFETY: as in `fexecve`.
+    // SAFETY: `real` is the C library's `execvpe`, which has this type; the arguments are the
+    // host's own.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Function>(real);
         replace(Program::Search(file), environment, |environment| {
@@ -137,7 +143,8 @@ pub unsafe extern "C" fn execvpe(
 /// The requirements of `execvp(3)` apply.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
-    // SAFETY: the host's own arguments are passed on.
+    // SAFETY: the arguments are the host's own, so the requirements of `execvp(3)` are the host's
+    // to meet.
     unsafe { execvpe(file, arguments, own_environment()) }
 }
 
@@ -163,7 +170,8 @@ pub unsafe extern "C" fn posix_spawn(
     environment: Strings,
 ) -> c_int {
     let Some(real) = SPAWN.get() else { return libc::ENOSYS };
-    // SAFETY: as in `fexecve`.
+    // SAFETY: `real` is the C library's `posix_spawn`, which has this type; the arguments are the
+    // host's own.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Spawn>(real);
         launch(Program::Path(path), environment, |environment| {
@@ -184,7 +192,8 @@ pub unsafe extern "C" fn posix_spawnp(
     environment: Strings,
 ) -> c_int {
     let Some(real) = SPAWNP.get() else { return libc::ENOSYS };
-    // SAFETY: as in `fexecve`.
+    // SAFETY: `real` is the C library's `posix_spawnp`, which has this type; the arguments are the
+    // host's own.
     unsafe {
         let real = std::mem::transmute::<*mut c_void, Spawn>(real);
         launch(Program::Search(file), environment, |environment| {
@@ -259,7 +268,8 @@ listed!(execle, execle_array, "execle(3)");
 /// The environment follows the null pointer that ends the arguments.
 unsafe extern "C" fn execle_array(path: *const c_char, arguments: Strings) -> c_int {
     let mut count = 0;
-    // SAFETY: the caller's arguments end with a null pointer, and the environment follows it.
+    // SAFETY: execle(3) requires that the caller's arguments end with a null pointer and that the
+    // environment follows it.
     unsafe {
         while !(*arguments.add(count)).is_null() {
             count += 1;

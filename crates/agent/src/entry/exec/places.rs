@@ -42,7 +42,8 @@ pub struct Place {
 impl Place {
     /// Returns a place for this many bytes, or `None` if there is no memory.
     pub fn take(bytes: usize) -> Option<Self> {
-        // SAFETY: returns the calling thread's identity. A child of `vfork` has its parent's.
+        // SAFETY: `pthread_self` has no preconditions. In a child of `vfork`, it returns the
+        // parent's thread.
         let thread = unsafe { libc::pthread_self() } as usize;
         let id = sys::thread_id();
         let left = |kept: &&Kept| {
@@ -106,7 +107,7 @@ mod tests {
         assert_eq!(Place::take(50).expect("a place").at(), at);
         drop(other);
         let large = Place::take(1 << 20).expect("a place");
-        // SAFETY: the place has this size.
+        // SAFETY: the place was taken with this size.
         unsafe { large.at().write_bytes(1, 1 << 20) };
     }
 }

@@ -25,7 +25,7 @@ impl Descriptor {
 
     /// Returns the size of the file, and when it was modified last, in ns since 1970; zeros on failure.
     pub fn size_and_time(&self) -> (u64, u64) {
-        // SAFETY: integers, for which zeros are values.
+        // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut found: libc::stat = unsafe { std::mem::zeroed() };
         match syscall!(libc::SYS_fstat, self.0, &raw mut found) {
             Ok(_) => {

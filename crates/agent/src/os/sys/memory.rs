@@ -84,7 +84,7 @@ pub fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), i32> {
 /// # Safety
 /// As for `mprotect(2)`: the owner of the memory must be ready for its new protection.
 pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i32 {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, the arguments meet the requirements of `mprotect(2)`.
     unsafe { libc::syscall(libc::SYS_mprotect, at, bytes, protection) as i32 }
 }
 
@@ -100,7 +100,7 @@ pub unsafe fn host_mmap(
     fd: i32,
     offset: i64,
 ) -> *mut c_void {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: by contract, the arguments meet the requirements of `mmap(2)`.
     let at =
         unsafe { libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) };
     at as *mut c_void

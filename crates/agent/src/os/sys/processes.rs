@@ -20,7 +20,8 @@ pub fn end_process_with(status: i32) -> ! {
 
 /// Ends the process by this signal, whatever the program does at it.
 pub fn end_process_by(signal: i32) -> ! {
-    // SAFETY: zeros are a value of `sigaction`: the default.
+    // SAFETY: zeros are a value of `sigaction`, which stands for the default action, and outlive
+    // the calls.
     unsafe {
         let default: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, &default, std::ptr::null_mut());

@@ -28,7 +28,7 @@ fn copy_through_proc(from: usize, to: &mut [u8]) -> usize {
 /// Reads a plain value from an untrusted address.
 pub fn read_value<T: Copy>(from: usize) -> Option<T> {
     let mut value = std::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: these are the bytes of `value`, zeroed first.
+    // SAFETY: the slice consists of the bytes of `value`, which were zeroed first.
     let bytes = unsafe {
         value.as_mut_ptr().write_bytes(0, 1);
         std::slice::from_raw_parts_mut(value.as_mut_ptr().cast::<u8>(), size_of::<T>())
@@ -36,7 +36,8 @@ pub fn read_value<T: Copy>(from: usize) -> Option<T> {
     if from == 0 || copy_memory(from, bytes) != bytes.len() {
         return None;
     }
-    // SAFETY: fully written; used only with `repr(C)` structs of integers and raw pointers.
+    // SAFETY: all bytes of `value` were written. Callers use `repr(C)` structs of integers and raw
+    // pointers, for which all bytes are values.
     Some(unsafe { value.assume_init() })
 }
 

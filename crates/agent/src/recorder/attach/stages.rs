@@ -115,7 +115,8 @@ impl Counters {
 
     pub(super) fn keep(self) -> ThreadCounters<'static> {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the value is not dropped, and not used again.
+        // SAFETY: `ManuallyDrop` keeps `this` from being dropped, so the counters have a single
+        // owner.
         unsafe { std::ptr::read(&raw const this.counters) }
     }
 }
@@ -137,7 +138,8 @@ impl<'a> TakenDraws<'a> {
     pub(super) fn new(memory: &'a Memory) -> Self {
         let base = match memory.is_fresh {
             true => std::ptr::null_mut(),
-            // SAFETY: the thread's earlier state, which is detached.
+            // SAFETY: memory that is not fresh contains the thread's earlier state, which is
+            // detached.
             false => unsafe { (*memory.at).draws.base() },
         };
         Self { draws: Draws::off(base), memory }
@@ -161,7 +163,7 @@ impl<'a> TakenDraws<'a> {
 
     pub(super) fn keep(self) -> Draws {
         let this = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the value is not dropped, and not used again.
+        // SAFETY: `ManuallyDrop` keeps `this` from being dropped, so the draws have a single owner.
         unsafe { std::ptr::read(&raw const this.draws) }
     }
 }
@@ -172,7 +174,8 @@ impl Drop for TakenDraws<'_> {
             self.draws.unmap();
         } else {
             // The earlier state keeps the addresses that are reserved now.
-            // SAFETY: the thread's earlier state, which is detached.
+            // SAFETY: memory that is not fresh contains the thread's earlier state, which is
+            // detached.
             unsafe { put_in_words(&raw mut (*self.memory.at).draws, &self.draws) };
         }
     }
@@ -189,7 +192,7 @@ pub(super) unsafe fn put_in_words<T>(to: *mut T, from: &T) {
     let (to, from) =
         (to.cast::<MaybeUninit<u64>>(), std::ptr::from_ref(from).cast::<MaybeUninit<u64>>());
     for word in 0..size_of::<T>() / 8 {
-        // SAFETY: inside of both values.
+        // SAFETY: `word` is inside of both values, and by contract `to` is valid for writes.
         unsafe { to.add(word).write_volatile(*from.add(word)) };
     }
 }

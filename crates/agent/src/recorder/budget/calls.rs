@@ -24,7 +24,7 @@ use crate::state::run::Run;
 /// `thread` must be null or the calling thread's state.
 #[inline(always)]
 pub(crate) unsafe fn is_only_counted(thread: *mut Thread, export: u32) -> Option<bool> {
-    // SAFETY: by contract.
+    // SAFETY: by contract, `thread` is null or the calling thread's state.
     let thread = unsafe { thread.as_ref() }?;
     let entry = thread.draws.entry(export)?;
     thread.is_attached().then(|| !count(entry))
@@ -246,7 +246,8 @@ impl Thread {
     /// closed. `start` and `end` are its times, and `depth` was its place.
     #[inline(always)]
     fn bill_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
-        // SAFETY: the depth is that of a call that was in progress.
+        // SAFETY: callers pass the depth at which the call was in progress, which is below DEEPEST,
+        // the length of the array.
         let open = *unsafe { self.draws.open.get_unchecked(depth) };
         let mut own = None;
         if open.begun != 0 {
@@ -316,7 +317,7 @@ impl Thread {
 #[cold]
 fn cost_of_counting(run: &Run) -> f64 {
     const CALLS: u32 = 256;
-    // SAFETY: an entry consists of integers.
+    // SAFETY: an entry consists of integers, for which zeros are values.
     let mut entry: Entry = unsafe { std::mem::zeroed() };
     entry.next = AtomicU64::new(u64::MAX);
     let entry = std::hint::black_box(&entry);

@@ -101,7 +101,7 @@ struct Unit {
 
 /// Replays a thread. Returns the drawn calls of each op.
 fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Vec<Unit> {
-    // SAFETY: an entry consists of integers.
+    // SAFETY: an entry consists of integers, for which zeros are values.
     let mut entries: Vec<Entry> = (0..ops).map(|_| unsafe { std::mem::zeroed() }).collect();
     let mut units = vec![Unit::default(); ops];
     let mut draws = Draws::off(std::ptr::null_mut());

@@ -143,7 +143,7 @@ pub(crate) fn count(entry: &Entry) -> bool {
     // One instruction, so that a signal handler that makes a call in between loses none. It needs no
     // lock, because only this thread writes.
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: this increments the entry's number.
+    // SAFETY: the instruction increments `entry.calls`, an atomic that only this thread writes to.
     unsafe {
         std::arch::asm!("inc qword ptr [{}]", in(reg) entry.calls.as_ptr(), options(nostack));
     }
@@ -223,7 +223,7 @@ impl Draws {
     /// Returns the entry of an export, if there is one.
     #[inline(always)]
     pub(crate) fn entry(&self, export: u32) -> Option<&Entry> {
-        // SAFETY: the table has this many entries.
+        // SAFETY: `export` is below `len`, the number of entries in the table.
         (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })
     }
 
@@ -237,7 +237,8 @@ impl Draws {
         how: How,
         clock: ClockKind,
     ) -> Option<(DrawnCall, bool)> {
-        // SAFETY: the table has this many entries. The reference outlives no change of the table.
+        // SAFETY: `export` is below `len`, the number of entries in the table. The table does not
+        // change while the reference lives.
         let entry = (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })?;
         let number = entry.calls.load(Ordering::Relaxed);
         let before = entry.drawn.load(Ordering::Relaxed);
@@ -301,7 +302,7 @@ impl Draws {
     /// Stores how call `at` was drawn, which is being opened; it must be below [`DEEPEST`].
     #[inline(always)]
     pub(crate) fn set_open(&mut self, at: usize, open: &DrawnCall) {
-        // SAFETY: by contract.
+        // SAFETY: callers pass an index below DEEPEST, the length of the array.
         unsafe { *self.open.get_unchecked_mut(at) = *open };
     }
 
@@ -336,7 +337,7 @@ impl Draws {
     /// Returns how call `at` was drawn. It must be below [`DEEPEST`].
     #[inline(always)]
     pub(crate) fn drawn_at(&self, at: usize) -> Drawn {
-        // SAFETY: by contract.
+        // SAFETY: callers pass an index below DEEPEST, the length of the array.
         unsafe { self.open.get_unchecked(at) }.drawn
     }
 
@@ -363,10 +364,10 @@ impl Draws {
 /// depends only on the thread's number.
 #[cold]
 fn seed(thread: u32) -> u64 {
-    // SAFETY: a C string; the result is null or a C string.
+    // SAFETY: the name is a C string, so `getenv` returns null or a C string.
     let fixed = unsafe { libc::getenv(c"COUNTERPOINT_TEST_SEED".as_ptr()) };
     if !fixed.is_null() {
-        // SAFETY: as above.
+        // SAFETY: `getenv` returned a C string, and tests do not change this variable.
         let text = unsafe { std::ffi::CStr::from_ptr(fixed) }.to_str().unwrap_or_default();
         if let Ok(number) = text.parse::<u64>() {
             return number ^ u64::from(thread) << 32;

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     fn entry() -> Entry {
-        // SAFETY: an entry consists of integers.
+        // SAFETY: an entry consists of integers, for which zeros are values.
         unsafe { std::mem::zeroed() }
     }
 

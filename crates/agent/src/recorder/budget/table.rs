@@ -67,7 +67,8 @@ impl Table {
     }
 
     fn header(&self) -> &TableHeader {
-        // SAFETY: only called while there is a table; its fields are integers.
+        // SAFETY: callers have made sure that the table exists, so `base` is its mapped header,
+        // which consists of integers.
         unsafe { &*self.base.cast::<TableHeader>() }
     }
 
@@ -100,9 +101,9 @@ impl Table {
             }
         };
         let old = *self;
-        // SAFETY: `fresh` is mapped and of this size; nobody else knows it. The magic number is
+        // SAFETY: `fresh` is mapped and of this size, and nobody else knows it. The magic number is
         // stored last: a reader finds no table before that, and a whole one after it. Until the old
-        // one is given back, a reader finds both and uses the larger numbers.
+        // table is given back, a reader finds both and uses the larger numbers.
         unsafe {
             fresh.write_bytes(0, pages * PAGE_BYTES);
             let spent = if old.exists() { old.spent() } else { Spent::default() };
@@ -137,7 +138,7 @@ impl Table {
         }
         if let Err(errno) = sys::move_mapping(fresh, pages * PAGE_BYTES, self.base) {
             // The old table goes on; the new one was not used.
-            // SAFETY: as above.
+            // SAFETY: `fresh` is still mapped, because moving it failed.
             unsafe { (*fresh.cast::<TableHeader>()).magic.store(0, Ordering::Release) };
             if old.exists() {
                 old.header().magic.store(TABLE_MAGIC, Ordering::Release);
@@ -189,7 +190,8 @@ impl Table {
         if !self.exists() {
             return None;
         }
-        // SAFETY: mapped, of this size, and only this thread writes to it, which is here.
+        // SAFETY: the table is mapped and of this size. Only the calling thread writes to it, and
+        // this thread is busy here.
         let bytes = unsafe { std::slice::from_raw_parts(self.base, self.pages * PAGE_BYTES) };
         Reader::parse(bytes).ok().map(|table| table.frame())
     }

@@ -40,7 +40,7 @@ impl Times {
     /// # Safety
     /// `this` must be valid for writes.
     pub(crate) unsafe fn reset(this: *mut Self, seed: u32) {
-        // SAFETY: by contract; all zeros are valid.
+        // SAFETY: by contract, `this` is valid for writes, and zeros are a value of every field.
         unsafe {
             this.write_bytes(0, 1);
             (*this).random = seed | 1;

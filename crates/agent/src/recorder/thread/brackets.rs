@@ -72,7 +72,7 @@ impl BracketTimes {
     /// # Safety
     /// `this` must be valid for writes.
     pub(crate) unsafe fn reset(this: *mut Self, seed: u32) {
-        // SAFETY: by contract; all zeros are valid.
+        // SAFETY: by contract, `this` is valid for writes, and zeros are a value of every field.
         unsafe {
             this.write_bytes(0, 1);
             (*this).random = seed | 1;
@@ -248,7 +248,7 @@ impl Thread {
     /// Forgets all times, and times some brackets from now on.
     pub(crate) fn time_some_brackets(&mut self) {
         let random = self.brackets.random;
-        // SAFETY: this is a valid place.
+        // SAFETY: the pointer comes from a reference, so it is valid for writes.
         unsafe { BracketTimes::reset(&raw mut self.brackets, random) };
         self.halves = Halves::NONE;
         self.until_timed = [FIRST; 2];

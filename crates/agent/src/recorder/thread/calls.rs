@@ -100,7 +100,7 @@ impl Thread {
         let mut at = (self.depth as usize).min(DEEPEST);
         while at > 0 {
             at -= 1;
-            // SAFETY: `at` is below the length of the array.
+            // SAFETY: `at` is below DEEPEST, the length of the array.
             if is_it(unsafe { self.calls.get_unchecked(at) }) {
                 return Some(at);
             }
@@ -182,7 +182,7 @@ impl Thread {
 
     /// Stores in the page which calls are open, after some were forgotten.
     pub(crate) fn note_open_calls(&mut self) {
-        // SAFETY: a page is attached.
+        // SAFETY: this thread is attached, so its writer has a page.
         unsafe { self.writer.set_open(self.depth, self.calls[0].export) };
     }
 }

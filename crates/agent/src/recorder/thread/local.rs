@@ -83,19 +83,22 @@ const _: () = assert!(size_of::<Local>() == 24);
 /// Returns the calling thread's state, or null if it has none. Safe in signal handlers.
 #[inline(always)]
 pub fn current() -> *mut Thread {
-    // SAFETY: the thread-local exists as long as the thread.
+    // SAFETY: `place::get` returns the calling thread's thread-local, which exists as long as the
+    // thread.
     unsafe { (*place::get()).thread }
 }
 
 /// Stores the copy of the calling thread's state while it forks.
 pub(crate) fn set_saved(saved: *mut c_void) {
-    // SAFETY: the thread-local exists as long as the thread.
+    // SAFETY: `place::get` returns the calling thread's thread-local, which exists as long as the
+    // thread.
     unsafe { (*place::get()).saved = saved }
 }
 
 /// Returns that copy and clears it.
 pub(crate) fn take_saved() -> *mut c_void {
-    // SAFETY: the thread-local exists as long as the thread.
+    // SAFETY: `place::get` returns the calling thread's thread-local, which exists as long as the
+    // thread.
     unsafe { std::mem::replace(&mut (*place::get()).saved, std::ptr::null_mut()) }
 }
 
@@ -109,7 +112,8 @@ pub(crate) fn get() -> *mut Local {
 /// empty calls before the thread counts as attached.
 pub(crate) fn with_current<T>(thread: *mut Thread, body: impl FnOnce() -> T) -> T {
     let local = get();
-    // SAFETY: this is the thread's own state; a signal handler in between finds it ready.
+    // SAFETY: `local` is the calling thread's thread-local. A signal handler that runs meanwhile
+    // finds a state in it that is ready to be used.
     unsafe {
         let before = std::mem::replace(&mut (*local).thread, thread);
         let result = body();

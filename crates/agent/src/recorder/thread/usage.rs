@@ -10,7 +10,7 @@ impl Thread {
     /// What attaching used is stored separately, because it does not belong to the program.
     pub(crate) fn store_first_usage(&mut self, begun_ns: u64) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
-            // SAFETY: a page is attached.
+            // SAFETY: callers have attached this thread, so its writer has a page.
             unsafe { self.writer.set_begin(usage, usage.cpu_ns.wrapping_sub(begun_ns)) };
         }
     }
@@ -18,7 +18,7 @@ impl Thread {
     /// Stores what the thread has used by the end of its page.
     pub(crate) fn store_last_usage(&mut self) {
         if let Some(usage) = Usage::of_thread(self.run.clock.begin()) {
-            // SAFETY: a page is attached.
+            // SAFETY: callers call this while the thread is attached, so its writer has a page.
             unsafe { self.writer.set_end(usage) };
         }
     }

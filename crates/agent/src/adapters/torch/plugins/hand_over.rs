@@ -121,7 +121,8 @@ impl<'s> HandOver<'s> {
 
     fn put(&self, event: &RawEvent) {
         if let Some(function) = self.sink.event {
-            // SAFETY: the shim's function for this. All pointers are valid during the call.
+            // SAFETY: the sink's function is called with the sink's handle, and with an event whose
+            // pointers are all valid during the call.
             unsafe { function(self.sink.handle, event) };
         }
     }
@@ -290,7 +291,8 @@ impl Sink for HandOver<'_> {
         let name = name.map_or_else(|| number(device), safe_text::name);
         let label = safe_text::name(label);
         if let Some(function) = self.sink.device {
-            // SAFETY: the shim's function for this. The texts are valid during the call.
+            // SAFETY: the sink's function is called with the sink's handle, and with C strings that
+            // live during the call.
             unsafe {
                 function(self.sink.handle, device, sort_index, name.as_ptr(), label.as_ptr());
             }
@@ -301,7 +303,8 @@ impl Sink for HandOver<'_> {
         let name = name.map_or_else(|| number(resource.into()), safe_text::name);
         if let Some(function) = self.sink.resource {
             let (device, resource, order) = (device.into(), resource.into(), order.into());
-            // SAFETY: as above.
+            // SAFETY: the sink's function is called with the sink's handle, and with a C string
+            // that lives during the call.
             unsafe { function(self.sink.handle, device, resource, order, name.as_ptr()) };
         }
     }
@@ -344,7 +347,8 @@ mod tests {
     use super::*;
 
     unsafe extern "C" fn note(handle: *mut c_void, event: *const RawEvent) {
-        // SAFETY: the handle is the list below, and all pointers are valid during the call.
+        // SAFETY: the test's sink has a list of texts as its handle, and all pointers of an event
+        // are valid during the call.
         unsafe {
             let (list, event) = (&mut *handle.cast::<Vec<String>>(), &*event);
             let text = |pointer| CStr::from_ptr(pointer).to_string_lossy().into_owned();

@@ -32,7 +32,7 @@ struct Records {
 
 impl Caller {
     fn new(budget: f64, exports: usize, counts: bool, seed: u64) -> Self {
-        // SAFETY: an entry consists of integers.
+        // SAFETY: an entry consists of integers, for which zeros are values.
         let mut entries: Vec<Entry> = (0..exports).map(|_| unsafe { std::mem::zeroed() }).collect();
         let mut draws = Draws::off(std::ptr::null_mut());
         draws.entries = entries.as_mut_ptr();
