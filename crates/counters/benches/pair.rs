@@ -22,7 +22,7 @@ fn counter(config: u64) -> Counter {
 /// The minimum that a C program would do.
 fn floor(fd: i32, n: usize) -> u64 {
     let (mut begin, mut end) = ([0u64; 16], [0u64; 16]);
-    // SAFETY: a group of at most 5 counters needs 13 words.
+    // SAFETY: a group of at most 5 counters needs 13 words, and both buffers have 16.
     unsafe {
         raw_read(fd, begin.as_mut_ptr(), (3 + 2 * n) * 8);
         raw_read(fd, end.as_mut_ptr(), (3 + 2 * n) * 8);
@@ -33,7 +33,8 @@ fn floor(fd: i32, n: usize) -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn raw_read(fd: i32, buf: *mut u64, len: usize) {
-    // SAFETY: read(2) by the x86-64 convention, into a buffer that the caller made large enough.
+    // SAFETY: the registers follow the x86-64 convention for read(2), and the caller's buffer has
+    // room for `len` bytes.
     unsafe {
         std::arch::asm!("syscall", inlateout("rax") libc::SYS_read => _,
             in("rdi") fd, in("rsi") buf, in("rdx") len,
@@ -44,7 +45,7 @@ unsafe fn raw_read(fd: i32, buf: *mut u64, len: usize) {
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 unsafe fn raw_read(fd: i32, buf: *mut u64, len: usize) {
-    // SAFETY: the caller made the buffer large enough.
+    // SAFETY: the caller's buffer has room for `len` bytes.
     unsafe { libc::read(fd, buf.cast(), len) };
 }
 
@@ -65,7 +66,8 @@ fn ioctl(fds: &[i32]) -> u64 {
     const RESET: libc::c_ulong = 0x2403;
     let mut sum = 0;
     let mut buf = [0u64; 8];
-    // SAFETY: these ioctls take no argument; a group of one counter has 5 words.
+    // SAFETY: the ioctls take no argument, and a group of one counter has 5 words, for which `buf`
+    // has room.
     unsafe {
         for &fd in fds {
             libc::ioctl(fd, RESET as _, 0);
@@ -122,7 +124,7 @@ fn main() {
             times[2].push(batch(|| ioctl(&fds)));
         }
         for fd in fds {
-            // SAFETY: opened above and used by nobody else.
+            // SAFETY: `fd` was opened above, and nobody uses it after this.
             unsafe { libc::close(fd) };
         }
         for (name, times) in ["floor", "ours", "ioctl"].iter().zip(times) {

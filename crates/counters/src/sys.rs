@@ -8,9 +8,10 @@
 unsafe fn syscall6(n: i64, args: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = args;
     let ret;
-    // SAFETY: this follows the x86-64 system call convention (psABI, appendix A.2.1): the number is
-    // in rax and the arguments are in rdi, rsi, rdx, r10, r8, r9; rcx and r11 are overwritten; the
-    // stack is not used. The caller guarantees that the arguments are valid for the call.
+    // SAFETY: the registers follow the x86-64 system call convention (psABI, appendix A.2.1): the
+    // number is in rax and the arguments are in rdi, rsi, rdx, r10, r8, r9; rcx and r11 are
+    // overwritten; the stack is not used. The caller guarantees that the arguments are valid for
+    // the call.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -53,7 +54,8 @@ unsafe fn syscall6(_: i64, _: [usize; 6]) -> isize {
 /// The arguments must be valid for the call.
 #[inline(always)]
 unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> isize {
-    // SAFETY: the caller guarantees this; the kernel ignores arguments that a call does not have.
+    // SAFETY: by contract, the arguments are valid for the call; the kernel ignores arguments that
+    // a call does not have.
     unsafe { syscall6(n, [a, b, c, d, e, 0]) }
 }
 
@@ -63,13 +65,14 @@ unsafe fn syscall5(n: i64, a: usize, b: usize, c: usize, d: usize, e: usize) -> 
 /// `buf` must be writable for `len` bytes.
 #[inline(always)]
 pub(crate) unsafe fn read(fd: i32, buf: *mut u8, len: usize) -> isize {
-    // SAFETY: the kernel writes at most `len` bytes to `buf`, which the caller allows.
+    // SAFETY: the kernel writes at most `len` bytes to `buf`, which by contract is writable for
+    // that many.
     unsafe { syscall5(libc::SYS_read, fd as usize, buf as usize, len, 0, 0) }
 }
 
 /// Calls `close(2)`.
 pub(crate) fn close(fd: i32) -> isize {
-    // SAFETY: touches none of our memory; callers only close descriptors that they own.
+    // SAFETY: closing touches none of our memory, and callers only close descriptors that they own.
     unsafe { syscall5(libc::SYS_close, fd as usize, 0, 0, 0, 0) }
 }
 
@@ -77,7 +80,7 @@ pub(crate) fn close(fd: i32) -> isize {
 /// `lowest`.
 pub(crate) fn dup_above(fd: i32, lowest: i32) -> isize {
     let cmd = libc::F_DUPFD_CLOEXEC as usize;
-    // SAFETY: this fcntl takes plain numbers.
+    // SAFETY: this command of fcntl takes plain numbers.
     unsafe { syscall5(libc::SYS_fcntl, fd as usize, cmd, lowest as usize, 0, 0) }
 }
 
@@ -88,7 +91,7 @@ pub(crate) fn perf_event_id(fd: i32) -> Result<u64, i32> {
     const PERF_EVENT_IOC_ID: usize = 0x8008_2407;
     let mut id = 0u64;
     let out = &raw mut id as usize;
-    // SAFETY: this ioctl writes one u64 to its argument, which points to a local variable. Another
+    // SAFETY: PERF_EVENT_IOC_ID writes one u64 to its argument, which points to `id`. Another
     // driver could only write more if it reused perf's number together with perf's type letter.
     let ret = unsafe { syscall5(libc::SYS_ioctl, fd as usize, PERF_EVENT_IOC_ID, out, 0, 0) };
     if ret == 0 { Ok(id) } else { Err(-ret as i32) }
@@ -99,8 +102,8 @@ pub(crate) fn perf_event_filter(fd: i32, filter: &core::ffi::CStr) -> Option<i32
     // `_IOW('$', 6, char *)` in linux/perf_event.h on 64-bit machines.
     const PERF_EVENT_IOC_SET_FILTER: usize = 0x4008_2406;
     let text = filter.as_ptr() as usize;
-    // SAFETY: this ioctl reads the C string that its argument points to, which lives during the
-    // call.
+    // SAFETY: PERF_EVENT_IOC_SET_FILTER reads the C string that its argument points to, and
+    // `filter` lives during the call.
     let ret =
         unsafe { syscall5(libc::SYS_ioctl, fd as usize, PERF_EVENT_IOC_SET_FILTER, text, 0, 0) };
     (ret < 0).then_some(-ret as i32)
@@ -112,7 +115,7 @@ pub(crate) fn perf_event_restart(leader: i32) {
     const PERF_EVENT_IOC_ENABLE: usize = 0x2400;
     const PERF_EVENT_IOC_DISABLE: usize = 0x2401;
     for request in [PERF_EVENT_IOC_DISABLE, PERF_EVENT_IOC_ENABLE] {
-        // SAFETY: these ioctls take no pointer.
+        // SAFETY: both ioctls take no pointer.
         unsafe { syscall5(libc::SYS_ioctl, leader as usize, request, 0, 0, 0) };
     }
 }
@@ -131,14 +134,15 @@ pub(crate) unsafe fn perf_event_open(
 ) -> isize {
     let n = libc::SYS_perf_event_open;
     let [pid, cpu, group_fd] = [pid, cpu, group_fd].map(|x| x as isize as usize);
-    // SAFETY: the caller guarantees the attributes; all other arguments are numbers.
+    // SAFETY: by contract, `attr` points to valid attributes; all other arguments are numbers.
     unsafe { syscall5(n, attr as usize, pid, cpu, group_fd, flags) }
 }
 
 /// Calls `mmap(2)` at an address that the kernel chooses.
 fn mmap(bytes: usize, protection: i32, flags: i32, fd: i32) -> Result<*mut u8, i32> {
     let args = [0, bytes, protection as usize, flags as usize, fd as isize as usize, 0];
-    // SAFETY: a new mapping at a free address does not affect existing memory.
+    // SAFETY: the address is 0, so the kernel chooses a free one, and the new mapping does not
+    // affect existing memory.
     let at = unsafe { syscall6(libc::SYS_mmap, args) };
     // The last 4095 addresses are error numbers.
     if (-4095..0).contains(&at) { Err(-at as i32) } else { Ok(at as usize as *mut u8) }
@@ -154,7 +158,7 @@ pub(crate) fn map_wiped_on_fork(bytes: usize) -> Result<*mut u8, i32> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
     let at = mmap(bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1)?;
     let advice = libc::MADV_WIPEONFORK as usize;
-    // SAFETY: mapped just now; nobody else knows it.
+    // SAFETY: the range was mapped just now, and nobody else knows it.
     let ret = unsafe { syscall5(libc::SYS_madvise, at as usize, bytes, advice, 0, 0) };
     if ret < 0 {
         unmap(at, bytes);
@@ -171,7 +175,8 @@ pub(crate) fn unmap(at: *mut u8, bytes: usize) {
 
 /// Returns the size of a page of memory in bytes. The kernel tells each process at its start.
 pub(crate) fn page_size() -> usize {
-    // SAFETY: this reads a value that libc keeps.
+    // SAFETY: `getauxval` reads a value that the kernel passed to the program, and takes no
+    // pointer.
     usize::try_from(unsafe { libc::getauxval(libc::AT_PAGESZ) }).unwrap_or(4096).max(4096)
 }
 
@@ -191,20 +196,20 @@ mod tests {
 
     #[test]
     fn errno_is_not_touched() {
-        // SAFETY: errno belongs to this thread.
+        // SAFETY: `__errno_location` returns this thread's own `errno`.
         unsafe { *libc::__errno_location() = 4321 };
-        // SAFETY: nothing is written, because the descriptor is not open.
+        // SAFETY: the kernel writes nothing, because the descriptor is not open.
         assert_eq!(unsafe { read(-1, core::ptr::null_mut(), 0) }, -(libc::EBADF as isize));
         assert_eq!(close(-1), -(libc::EBADF as isize));
         assert_eq!(perf_event_id(-1), Err(libc::EBADF));
-        // SAFETY: errno belongs to this thread.
+        // SAFETY: `__errno_location` returns this thread's own `errno`.
         assert_eq!(unsafe { *libc::__errno_location() }, 4321);
     }
 
     #[test]
     fn limit_agrees_with_libc() {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: getrlimit writes to the struct that it is given.
+        // SAFETY: getrlimit writes to `limit`, which outlives the call.
         unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
         assert_eq!(descriptor_limit(), Some(limit.rlim_cur));
     }

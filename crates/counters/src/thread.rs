@@ -200,7 +200,7 @@ impl<'plan> ThreadCounters<'plan> {
                 self.leader_id = self.ids[0];
                 self.nr = group.len.into();
                 self.bytes = block_words(*group) * 8;
-                // SAFETY: null, or made by `Table::make` and valid until `close`.
+                // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
                 match unsafe { self.table.as_ref() } {
                     None => State::OneGroup,
                     Some(table) if table.has_ring(0) => State::OneInRings,
@@ -263,7 +263,8 @@ impl<'plan> ThreadCounters<'plan> {
             self.table = Table::make();
             self.owner = user::thread_pointer();
         }
-        // SAFETY: null, or made by `Table::make` and used by nobody else until `close`.
+        // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`. Only
+        // this value uses it.
         let Some(table) = (unsafe { self.table.as_mut() }) else { return };
         table.map(group, kind, &self.fds, ns_per_tick);
         if fresh && !table.has(group.first.into()) {
@@ -273,7 +274,8 @@ impl<'plan> ThreadCounters<'plan> {
 
     fn free_table(&mut self) {
         if !self.table.is_null() {
-            // SAFETY: made by `Table::make`; nobody else has it, and the pointer is cleared.
+            // SAFETY: `Table::make` made the table, which only this value knows, and the pointer is
+            // cleared after this.
             unsafe { Table::free(self.table) };
             self.table = ptr::null_mut();
         }
@@ -282,7 +284,7 @@ impl<'plan> ThreadCounters<'plan> {
     /// Returns a mask with one bit at the first counter of each group that is read without the
     /// kernel. This is the case as long as the thread that opened the counters reads them.
     pub fn user_reads(&self) -> u32 {
-        // SAFETY: null, or made by `Table::make` and valid until `close`.
+        // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         let Some(table) = (unsafe { self.table.as_ref() }) else { return 0 };
         (0..MAX_COUNTERS)
             .filter(|i| self.starts >> i & 1 == 1 && table.has(*i))
@@ -292,7 +294,8 @@ impl<'plan> ThreadCounters<'plan> {
     /// Returns the pages, if this is the thread for which they are valid.
     #[inline(always)]
     fn pages(&mut self) -> Option<&mut Table> {
-        // SAFETY: null, or made by `Table::make` and valid until `close`. Only this value has it.
+        // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`. Only
+        // this value uses it.
         let table = unsafe { self.table.as_mut() }?;
         (self.owner == user::thread_pointer()).then_some(table)
     }
@@ -313,7 +316,7 @@ impl<'plan> ThreadCounters<'plan> {
         let bytes = (3 + 2 * len) * 8;
         let read = |block: &mut [u64]| {
             let room = block.get_mut(..bytes / 8).map_or(0, |_| bytes);
-            // SAFETY: the block has this many bytes.
+            // SAFETY: `block` has `room` bytes: the range above is inside of it, or `room` is 0.
             unsafe { sys::read(fd, block.as_mut_ptr().cast(), room) }
         };
         match self.pages().filter(|table| table.has_ring(first)) {
@@ -331,7 +334,7 @@ impl<'plan> ThreadCounters<'plan> {
     /// Returns the addresses of the pages that are read without the kernel. A forked child does not
     /// have them.
     pub fn user_pages(&self) -> impl Iterator<Item = usize> {
-        // SAFETY: null, or made by `Table::make` and valid until `close`.
+        // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         let table = unsafe { self.table.as_ref() };
         table.into_iter().flat_map(user::Table::addresses)
     }
@@ -340,7 +343,7 @@ impl<'plan> ThreadCounters<'plan> {
     /// be determined without a system call: the pages of the counters are gone. A reading in the
     /// child would return the parent's counts.
     fn in_child(&self) -> bool {
-        // SAFETY: null, or made by `Table::make` and valid until `close`.
+        // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
     }
 
@@ -373,7 +376,8 @@ impl<'plan> ThreadCounters<'plan> {
         out: &mut Readings,
         attempt: impl FnOnce(&mut Table, &mut [u64]) -> bool,
     ) -> ReadStatus {
-        // SAFETY: in this state there is a table, made by `Table::make` and valid until `close`.
+        // SAFETY: in this state there is a table, which `Table::make` made and which is valid until
+        // `close`.
         let table = unsafe { &mut *self.table };
         if self.owner == user::thread_pointer() && attempt(table, &mut out.words) {
             out.starts = 1;
@@ -409,7 +413,8 @@ impl<'plan> ThreadCounters<'plan> {
         let got = if self.state == State::OneInRings {
             self.ask_for_only_rings(out)
         } else {
-            // SAFETY: `words` has room for `bytes`: at most 3 + 2 · MAX_COUNTERS words.
+            // SAFETY: `words` has room for `bytes`: a read of a group has at most 3 + 2 ·
+            // MAX_COUNTERS words.
             unsafe { sys::read(self.leader, out.words.as_mut_ptr().cast(), self.bytes) }
         };
         if got == self.bytes as isize
@@ -564,7 +569,8 @@ impl<'plan> ThreadCounters<'plan> {
 // SAFETY: only this value knows the memory behind the pointer. Another thread reads through the
 // kernel, and shared references neither write nor unmap.
 unsafe impl Send for ThreadCounters<'_> {}
-// SAFETY: as above.
+// SAFETY: shared references neither write to the memory behind the pointer nor unmap it, and only
+// this value knows it.
 unsafe impl Sync for ThreadCounters<'_> {}
 
 impl Default for ThreadCounters<'_> {

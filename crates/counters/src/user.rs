@@ -72,7 +72,8 @@ impl Table {
         match sys::map_wiped_on_fork(MAPPED) {
             Ok(at) => {
                 let table = at.cast::<Table>();
-                // SAFETY: fresh zeroed memory that is large enough; zeros are a valid table.
+                // SAFETY: the memory was mapped just now and is large enough, and its zeros are a
+                // valid table.
                 unsafe { (*table).alive = 1 };
                 table
             }
@@ -112,8 +113,8 @@ impl Table {
                 if kind == Kind::Rings {
                     self.with_ring |= 1 << i;
                 }
-                // SAFETY: mapped just now, readable, and as long as a `Page`. This also touches the
-                // page.
+                // SAFETY: the page was mapped just now, is readable, and is as long as a `Page`.
+                // Reading it also makes it present.
                 let page = unsafe { &**slot };
                 let works = match kind {
                     Kind::Processors => page.allows(),
@@ -156,7 +157,7 @@ impl Table {
     #[inline(always)]
     pub(crate) fn attempt_rings(&mut self, first: usize, len: usize, block: &mut [u64]) -> bool {
         let pages = &self.pages;
-        // SAFETY: null, or mapped until `free`.
+        // SAFETY: a pointer to a page is null, or the page is mapped until `free`.
         let page = |i: usize| unsafe {
             let page = if i < len { pages.get(first + i)? } else { return None };
             page.as_ref()
@@ -173,7 +174,7 @@ impl Table {
         block: &mut [u64],
     ) -> isize {
         let pages = &self.pages;
-        // SAFETY: null, or mapped until `free`.
+        // SAFETY: a pointer to a page is null, or the page is mapped until `free`.
         let page = |i: usize| unsafe {
             let page = if i < len { pages.get(first + i)? } else { return None };
             page.as_ref()
@@ -186,7 +187,7 @@ impl Table {
     /// # Safety
     /// `table` must come from [`Table::make`] and must not be used afterwards.
     pub(crate) unsafe fn free(table: *mut Table) {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, `Table::make` made the table and nobody uses it after this.
         unsafe {
             (*table).unmap(Group { first: 0, len: MAX_COUNTERS as u8, kind: SourceKind::Perf });
         }
@@ -209,7 +210,7 @@ impl Table {
 
     #[inline(always)]
     fn page(&self, counter: usize) -> Option<&Page> {
-        // SAFETY: null, or mapped until `free`.
+        // SAFETY: a pointer to a page is null, or the page is mapped until `free`.
         unsafe { self.pages.get(counter)?.as_ref() }
     }
 }

@@ -19,13 +19,14 @@ fn opened() -> Option<ThreadCounters<'static>> {
 }
 
 fn close(fd: i32) {
-    // SAFETY: the tests imitate a program that closes descriptors that are not its own.
+    // SAFETY: closing takes a number only. The tests imitate a program that closes descriptors that
+    // are not its own.
     assert_eq!(unsafe { libc::close(fd) }, 0);
 }
 
 fn pipe() -> [OwnedFd; 2] {
     let mut fds = [0; 2];
-    // SAFETY: two new descriptors, which are owned from here on.
+    // SAFETY: `fds` has room for two descriptors, which are new, so nobody else owns them.
     unsafe {
         assert_eq!(libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC), 0);
         fds.map(|fd| OwnedFd::from_raw_fd(fd))
@@ -34,7 +35,8 @@ fn pipe() -> [OwnedFd; 2] {
 
 /// The program takes our number for a file of its own.
 fn taken(by: &impl AsRawFd, number: i32) -> OwnedFd {
-    // SAFETY: the number is owned from here on.
+    // SAFETY: dup2 takes numbers only. The test lets `number` belong to the value that this
+    // function returns.
     unsafe {
         assert_eq!(libc::dup2(by.as_raw_fd(), number), number);
         OwnedFd::from_raw_fd(number)
@@ -76,14 +78,14 @@ fn verify_spares_the_new_owner_of_a_number() {
     let number = counters.descriptors().next().unwrap();
     let [reader, writer] = pipe();
     let taken = taken(&reader, number);
-    // SAFETY: the descriptor and the buffer are valid.
+    // SAFETY: the descriptor is open, and the bytes outlive the call.
     unsafe { libc::write(writer.as_raw_fd(), b"theirs".as_ptr().cast(), 6) };
     assert!(!counters.verify());
     let mut out = Readings::new();
     assert_eq!(counters.read(&mut out), ReadStatus::Closed);
     counters.close();
     let mut buf = [0u8; 16];
-    // SAFETY: the descriptor and the buffer are valid.
+    // SAFETY: the descriptor is open, and `buf` has 16 bytes.
     let got = unsafe { libc::read(taken.as_raw_fd(), buf.as_mut_ptr().cast(), 16) };
     assert_eq!((got, &buf[..6]), (6, &b"theirs"[..]));
 }
@@ -97,7 +99,7 @@ fn an_unverified_read_detects_the_loss_once() {
     let [reader, writer] = pipe();
     let taken = taken(&reader, number);
     let bytes = [0xabu8; 100];
-    // SAFETY: the descriptor and the buffer are valid.
+    // SAFETY: the descriptor is open, and `bytes` has 100 bytes.
     unsafe { libc::write(writer.as_raw_fd(), bytes.as_ptr().cast(), 100) };
     let mut out = Readings::new();
     assert_eq!(counters.read(&mut out), ReadStatus::DescriptorLost);
@@ -105,7 +107,7 @@ fn an_unverified_read_detects_the_loss_once() {
     assert_eq!(counters.read(&mut out), ReadStatus::Closed);
     counters.close();
     let mut buf = [0u8; 128];
-    // SAFETY: the descriptor and the buffer are valid.
+    // SAFETY: the descriptor is open, and `buf` has 128 bytes.
     let left = unsafe { libc::read(taken.as_raw_fd(), buf.as_mut_ptr().cast(), 128) };
     // A group of two has 3 + 2 · 2 words of 8 bytes.
     assert_eq!(left, 100 - 56);
@@ -135,7 +137,7 @@ fn another_counter_under_our_number_is_noticed() {
     theirs.open(&PLAN).unwrap();
     let number = ours.descriptors().next().unwrap();
     let other = theirs.descriptors().next().unwrap();
-    // SAFETY: the program takes our number.
+    // SAFETY: dup2 takes numbers only. The test imitates a program that takes our number.
     assert_eq!(unsafe { libc::dup2(other, number) }, number);
     let mut out = Readings::new();
     assert_eq!(ours.read(&mut out), ReadStatus::DescriptorLost);
@@ -152,7 +154,7 @@ fn a_forked_child_can_close_what_it_inherited() {
     let code = in_child(|| {
         let numbers = counters.descriptors().collect::<Vec<_>>();
         counters.close();
-        // SAFETY: F_GETFD accepts any number.
+        // SAFETY: F_GETFD takes any number.
         let open = |&fd: &i32| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0;
         i32::from(numbers.len() != 2 || numbers.iter().any(open))
     });

@@ -105,7 +105,8 @@ fn a_counter_that_ran_part_of_the_time_reports_it() {
         return;
     }
     // The lowest and the highest CPU that we may use.
-    // SAFETY: cpu_set_t is plain data, which sched_getaffinity fills.
+    // SAFETY: `cpu_set_t` consists of integers, for which zeros are values, and outlives the call
+    // that fills it.
     let allowed: Vec<usize> = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&set), &mut set);
@@ -135,7 +136,8 @@ fn a_counter_that_ran_part_of_the_time_reports_it() {
 }
 
 fn pin(cpu: usize) {
-    // SAFETY: a local set with one CPU that sched_getaffinity returned.
+    // SAFETY: the set is a local variable, and the CPU in it is one that sched_getaffinity
+    // returned.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
@@ -189,7 +191,7 @@ fn open_descriptors() -> usize {
 
 /// Counts without a directory stream, which would itself be a descriptor.
 fn count_descriptors() -> usize {
-    // SAFETY: F_GETFD accepts any number.
+    // SAFETY: F_GETFD takes any number.
     (0..20_000).filter(|&fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0).count()
 }
 
@@ -202,12 +204,12 @@ fn descriptors_are_high_and_close_on_exec() {
     let mut counters = ThreadCounters::closed();
     counters.open(&plan).unwrap();
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: getrlimit writes to the struct that it is given.
+    // SAFETY: getrlimit writes to `limit`, which outlives the call.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     let lowest = (limit.rlim_cur.min(8192) / 4 * 3) as i32;
     for fd in counters.descriptors() {
         assert!(fd >= lowest, "{fd} is below {lowest}");
-        // SAFETY: F_GETFD accepts any number.
+        // SAFETY: F_GETFD takes any number.
         assert_eq!(unsafe { libc::fcntl(fd, libc::F_GETFD) }, libc::FD_CLOEXEC);
         assert!(counters.owns(fd));
     }
@@ -258,7 +260,7 @@ fn every_member_counts_at_once_whatever_the_order() {
 /// How many nanoseconds a tick of the time-stamp counter has, times 2³². 0 where it has no fixed rate.
 fn ns_per_tick() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has these instructions.
+    // SAFETY: every x86-64 processor has the instruction `rdtsc`.
     unsafe {
         use std::arch::x86_64::_rdtsc;
         let (begin, ticks) = (std::time::Instant::now(), _rdtsc());
@@ -282,7 +284,7 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
         let with_kernel = model::PerfAttr { exclude_kernel: false, ..software(number) };
         let with_kernel = [with_kernel].into_iter().find(|attr| {
             let fd = counters::perf::open(attr, Target::CALLING_THREAD, -1);
-            // SAFETY: just opened; nobody else has it.
+            // SAFETY: `fd` was just opened, and nobody else has it.
             fd.map(|fd| unsafe { libc::close(fd) }).is_ok()
         });
         let counts_kernel = with_kernel.is_some();
@@ -356,15 +358,15 @@ fn a_forked_child_does_not_read_its_parents_rings() {
         return;
     }
     let mut readings = Readings::new();
-    // SAFETY: the child only reads counters, and exits.
+    // SAFETY: the child only reads counters, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let refused = counters.read(&mut readings) != ReadStatus::Complete;
-        // SAFETY: nothing is left to do.
+        // SAFETY: `_exit` ends the child without running anything of the parent's.
         unsafe { libc::_exit(i32::from(!refused)) };
     }
     let mut status = 0;
-    // SAFETY: this is our child.
+    // SAFETY: `child` was forked above, and `status` has room for its status.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
     assert_eq!(counters.read(&mut readings), ReadStatus::Complete);
@@ -399,22 +401,24 @@ fn software_counters_are_read_without_their_descriptors() {
         let memory = Fresh::new(3 * 4096);
         assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
         // For a moment, the numbers of the descriptors are those of a file that cannot be read.
-        // SAFETY: only the counters use these numbers, and they are given back below.
+        // SAFETY: fcntl takes numbers only. Only the counters use these descriptors, which are put
+        // back below.
         let moved: Vec<(i32, i32)> = counters
             .descriptors()
             .map(|fd| unsafe { (fd, libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3)) })
             .collect();
-        // SAFETY: a C string.
+        // SAFETY: the path is a C string.
         let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC) };
-        // SAFETY: as above.
+        // SAFETY: dup2 takes numbers only. Only the counters use these descriptors, which are put
+        // back below.
         moved.iter().for_each(|(fd, _)| assert!(unsafe { libc::dup2(null, *fd) } == *fd));
         memory.touch(4096);
         let status = counters.read(&mut end);
         for (fd, copy) in moved {
-            // SAFETY: both are this test's.
+            // SAFETY: both calls take numbers only, of the counters and of the copies made above.
             unsafe { (libc::dup2(copy, fd), libc::close(copy)) };
         }
-        // SAFETY: this test has opened it.
+        // SAFETY: `null` was opened above, and nobody uses it after this.
         unsafe { libc::close(null) };
         if status == ReadStatus::Complete {
             in_user += 1;
@@ -470,10 +474,11 @@ fn without_locked_memory_the_kernel_is_asked() {
     }
     let plan = Plan::new(vec![perf("page-faults:u", 0, PAGE_FAULTS)]).unwrap();
     let plan = plan.with_steady_ticks(ns_per_tick());
-    // SAFETY: the child has only this thread, and exits.
+    // SAFETY: the child has only this thread, makes system calls, and ends.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: plain calls; a failure leaves the rights as they are, which the status tells.
+        // SAFETY: `none` outlives the calls. If a call fails, the child keeps its rights, which the
+        // status tells.
         let status = unsafe {
             let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_MEMLOCK, &none);
@@ -482,11 +487,11 @@ fn without_locked_memory_the_kernel_is_asked() {
                 _ => 3,
             }
         };
-        // SAFETY: nothing is left to do.
+        // SAFETY: `_exit` ends the child without running anything of the parent's.
         unsafe { libc::_exit(status) };
     }
     let mut status = 0;
-    // SAFETY: this is our child.
+    // SAFETY: `child` was forked above, and `status` has room for its status.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     match libc::WEXITSTATUS(status) {
         _ if !libc::WIFEXITED(status) => panic!("the child ended with status {status}"),

@@ -28,8 +28,8 @@ core::arch::global_asm!(".weak dlsym");
 fn dlsym() -> Option<Dlsym> {
     let address: usize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: reads an entry of the global offset table, which is 0 for a weak symbol that nobody
-    // defines.
+    // SAFETY: the instruction reads an entry of the global offset table, which is 0 for a weak
+    // symbol that nobody defines.
     unsafe {
         core::arch::asm!(
             "mov {}, qword ptr [rip + dlsym@GOTPCREL]",
@@ -38,7 +38,8 @@ fn dlsym() -> Option<Dlsym> {
         );
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
+    // SAFETY: the instructions read an entry of the global offset table, which is 0 for a weak
+    // symbol that nobody defines.
     unsafe {
         core::arch::asm!(
             "adrp {0}, :got:dlsym",
@@ -47,7 +48,8 @@ fn dlsym() -> Option<Dlsym> {
             options(nostack, readonly, preserves_flags),
         );
     }
-    // SAFETY: null, or the function of that name.
+    // SAFETY: `address` is 0, which becomes `None`, or the address of the C library's `dlsym`,
+    // which has this type.
     unsafe { transmute::<usize, Option<Dlsym>>(address) }
 }
 
@@ -55,7 +57,7 @@ fn dlsym() -> Option<Dlsym> {
 fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
     let dlsym = dlsym()?;
     let look = |scope: &isize| {
-        // SAFETY: a scope that the function knows, and a C string.
+        // SAFETY: `scope` is one of the handles that dlsym defines, and `name` is a C string.
         unsafe { dlsym(*scope as *mut c_void, name.as_ptr()) }
     };
     SCOPES.iter().map(look).find(|found| !found.is_null() && *found as usize != own)
@@ -69,7 +71,8 @@ fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
     let own: Register = counterpoint_loops_register;
     match find(REGISTER_SYMBOL, own as usize) {
-        // SAFETY: a function of that name has this type; the argument is the caller's.
+        // SAFETY: a function with this name has this type, and the caller meets its contract, which
+        // is also this function's.
         Some(found) => unsafe { transmute::<*mut c_void, Register>(found)(module) },
         None => 1,
     }
@@ -83,7 +86,8 @@ pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32
 pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
     let own: Unregister = counterpoint_loops_unregister;
     if let Some(found) = find(UNREGISTER_SYMBOL, own as usize) {
-        // SAFETY: as above.
+        // SAFETY: a function with this name has this type, and the caller meets its contract, which
+        // is also this function's.
         unsafe { transmute::<*mut c_void, Unregister>(found)(module) }
     }
 }

@@ -63,7 +63,7 @@ pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
 pub fn try_open(attr: &PerfAttr, target: Target) -> Result<(), OpenError> {
     survivable()?;
     let fd = perf::open(attr, target, -1)?;
-    // SAFETY: it was just opened, so nothing else uses the number.
+    // SAFETY: `fd` was just opened, so nothing else uses the number.
     drop(unsafe { OwnedFd::from_raw_fd(fd) });
     Ok(())
 }
@@ -72,17 +72,18 @@ pub fn try_open(attr: &PerfAttr, target: Target) -> Result<(), OpenError> {
 /// because then nothing is known.
 fn a_child_dies() -> bool {
     // SAFETY: `clone` without flags and without a stack is `fork`: the child goes on here with a
-    // copy of everything. It is the only thread of its process and makes only system calls.
+    // copy of everything. The child is the only thread of its process and makes only system calls.
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     if child == 0 {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // The child may die, which should not leave a core file.
-        // SAFETY: a plain system call.
+        // SAFETY: `none` outlives the call, and the kernel accepts a null pointer for the old
+        // limit.
         unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &raw const none, 0) };
         // Opens nothing, because no attributes are passed.
         let _ = perf::reaches_the_kernel();
         loop {
-            // SAFETY: a plain system call.
+            // SAFETY: exit_group takes a number only, and ends the child.
             unsafe { libc::syscall(libc::SYS_exit_group, 0) };
         }
     }

@@ -152,9 +152,9 @@ impl Pair {
 /// What the calling thread has used so far.
 fn used() -> Option<Batch> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: all zero is a valid `rusage`.
+    // SAFETY: `rusage` consists of integers, for which zeros are values.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both are live locals.
+    // SAFETY: `time` and `usage` outlive the calls.
     let failed = unsafe {
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time)
             | libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage)
@@ -165,18 +165,18 @@ fn used() -> Option<Batch> {
 }
 
 fn current_cpu() -> Option<usize> {
-    // SAFETY: no arguments.
+    // SAFETY: `sched_getcpu` has no preconditions.
     usize::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
 /// Keeps the calling thread on one CPU.
 fn stay_on(cpu: usize) -> Option<()> {
-    // SAFETY: all zero is the empty set.
+    // SAFETY: `cpu_set_t` consists of integers, whose zeros are the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     if cpu >= libc::CPU_SETSIZE as usize {
         return None;
     }
-    // SAFETY: `cpu` is within the set, and the set is a live local.
+    // SAFETY: `cpu` is within the set, which outlives the call.
     let failed = unsafe {
         libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set)

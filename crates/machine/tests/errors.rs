@@ -12,7 +12,7 @@ use testkit::counting::*;
 fn open(attr: &PerfAttr, target: Target, group: i32) -> Option<(OpenErrorKind, i32)> {
     match perf::open(attr, target, group) {
         Ok(fd) => {
-            // SAFETY: just opened, nobody else has it.
+            // SAFETY: `fd` was just opened, and nobody else has it.
             unsafe { libc::close(fd) };
             None
         }
@@ -35,7 +35,7 @@ fn what_the_kernel_itself_refuses() {
     let leader = perf::open(&DUMMY, me, -1).unwrap();
     let pinned = PerfAttr { pinned: true, ..DUMMY };
     assert_eq!(open(&pinned, me, leader), Some((OpenErrorKind::Invalid, libc::EINVAL)));
-    // SAFETY: opened above, nobody else has it.
+    // SAFETY: `leader` was opened above, and nobody uses it after this.
     unsafe { libc::close(leader) };
 }
 
@@ -150,7 +150,7 @@ fn a_right_is_asked_for_without_opening() {
         0
     };
     assert_eq!(in_child(agree), 0);
-    // SAFETY: plain system calls.
+    // SAFETY: both calls take numbers only, and run in a child of their own.
     let drop_rights = || unsafe { libc::setgid(65_534) == 0 && libc::setuid(65_534) == 0 };
     let code = in_child(|| if !is_root() || drop_rights() { agree() } else { 2 });
     assert_eq!(code, 0, "as nobody");

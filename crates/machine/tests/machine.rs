@@ -186,12 +186,13 @@ fn what_is_said_is_what_happens() {
     let opens = |exclude_kernel: bool| {
         let target = counters::Target::CALLING_THREAD;
         let opened = counters::perf::open(&attributes(exclude_kernel), target, -1);
-        // SAFETY: just opened, nobody else has it.
+        // SAFETY: `fd` was just opened, and nobody else has it.
         opened.map(|fd| unsafe { libc::close(fd) }).is_ok()
     };
     for as_nobody in [false, true] {
         let code = testkit::counting::in_child(|| {
-            // SAFETY: this child's own ids.
+            // SAFETY: the call takes numbers only, and changes the ids of the child in which it
+            // runs.
             let give_up = || unsafe { libc::setresuid(65534, 65534, 65534) } == 0;
             if as_nobody && testkit::counting::is_root() && !give_up() {
                 return 77;

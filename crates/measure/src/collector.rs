@@ -160,7 +160,8 @@ pub enum Error {
 /// # Errors
 /// There is no recorder, or it refuses this collector.
 pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
-    // SAFETY: the name is a C string, and stands for a constant table that begins with its size.
+    // SAFETY: the name is a C string. The symbol with this name is a constant table that begins
+    // with its size.
     let table = unsafe {
         let found = libc::dlsym(libc::RTLD_DEFAULT, TABLE_SYMBOL.as_ptr());
         found.cast::<AgentTable>().cast_const().as_ref()
@@ -170,7 +171,8 @@ pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
         .ok_or(Error::NoAgent)?;
     let collector: &'static C = Box::leak(Box::new(collector));
     let slots = c_slots(collector);
-    // SAFETY: all fields are filled, and the functions get the collector for which they are made.
+    // SAFETY: all fields of the struct are set, and its functions are made for the collector that
+    // it names, which was leaked.
     match unsafe { (table.collector_add)(&c_struct(collector, &slots)) } {
         number @ 0.. => Ok(Registered { number, table }),
         -2 => Err(Error::TooMany),
@@ -199,7 +201,7 @@ fn c_struct<C: Collector>(collector: &'static C, slots: &[c::Slot]) -> c::Collec
 
 /// The bits of the returned pointer are the state; nothing dereferences it.
 unsafe extern "C" fn start<C: Collector>(this: *mut c_void, device: Device) -> *mut c_void {
-    // SAFETY: registered with a leaked `C`.
+    // SAFETY: `register` gave the recorder a leaked `C`, which it passes here.
     let collector = unsafe { &*this.cast::<C>() };
     let state = match catch_unwind(AssertUnwindSafe(|| collector.start(device))) {
         Ok(Some(state)) if state <= LARGEST_STATE => state,
@@ -215,7 +217,8 @@ unsafe extern "C" fn stop<C: Collector>(
     values: *mut c::Value,
     slots: u32,
 ) -> i32 {
-    // SAFETY: registered with a leaked `C`; the recorder's slots.
+    // SAFETY: `register` gave the recorder a leaked `C`, which it passes here with room for as many
+    // values as it says.
     let (collector, slots) =
         unsafe { (&*this.cast::<C>(), std::slice::from_raw_parts_mut(values, slots as usize)) };
     let state = state.addr() as u64;
@@ -267,7 +270,8 @@ mod tests {
         let made = c_struct(&ECHO, &slots);
         assert_eq!((made.slots, made.size), (3, 56));
         let mut values = [c::Value::default(); 3];
-        // SAFETY: as the recorder does it.
+        // SAFETY: the functions are called as the recorder calls them: with `this`, and with room
+        // for the values of all slots.
         let code = unsafe {
             let state = made.start.unwrap()(made.this, device);
             made.stop.unwrap()(made.this, state, values.as_mut_ptr(), made.slots)
@@ -282,7 +286,7 @@ mod tests {
         assert!(values.iter().all(|value| value.filled == 1));
         assert_eq!(values[0].bits as i64, -(2 << 32 | 7));
         assert_eq!(f64::from_bits(values[1].bits), 0.5);
-        // SAFETY: the text given above.
+        // SAFETY: the value of a text slot is the address of the C string that the collector gave.
         assert_eq!(unsafe { CStr::from_ptr(values[2].bits as *const _) }, c"word");
     }
 

@@ -140,8 +140,8 @@ impl Counters {
     /// The first counter that does not open.
     pub fn from_plan(plan: Plan, target: Target) -> Result<Self, Error> {
         let plan = Arc::new(plan);
-        // SAFETY: the plan is on the heap and is not changed any more. `Counters` keeps it as long
-        // as `thread`, which refers to it, and never gives out `thread` alone.
+        // SAFETY: the plan is on the heap and is not changed any more. `Counters` keeps the plan as
+        // long as `thread`, which refers to it, and never gives out `thread` alone.
         let forever: &'static Plan = unsafe { &*Arc::as_ptr(&plan) };
         let mark = ForkMark::new().map_err(|error| Error::memory(&error))?;
         let mut counters = Self { thread: ThreadCounters::closed(), plan, mark };
@@ -262,30 +262,31 @@ impl ForkMark {
             return Err(std::io::Error::last_os_error());
         }
         let mark = Self(at.cast());
-        // SAFETY: it was just mapped, and nothing else uses it.
+        // SAFETY: the range was just mapped, and nothing else uses it.
         if unsafe { libc::madvise(at, Self::BYTES, libc::MADV_WIPEONFORK) } != 0 {
             return Err(std::io::Error::last_os_error());
         }
-        // SAFETY: as above.
+        // SAFETY: the range was just mapped, is writable, and nothing else uses it.
         unsafe { mark.0.write(1) };
         Ok(mark)
     }
 
     #[inline]
     fn is_set(&self) -> bool {
-        // SAFETY: it is mapped until drop. Volatile, because a fork changes it without a write.
+        // SAFETY: the word is mapped until `drop`. The read is volatile, because a fork changes the
+        // word without a write.
         unsafe { self.0.read_volatile() != 0 }
     }
 }
 
 impl Drop for ForkMark {
     fn drop(&mut self) {
-        // SAFETY: it is our own mapping, and nothing uses it after this.
+        // SAFETY: this value owns the mapping, and nothing uses it after this.
         unsafe { libc::munmap(self.0.cast(), Self::BYTES) };
     }
 }
 
-// SAFETY: the memory belongs to this value, and is written only before the value is shared.
+// SAFETY: the mapping belongs to this value, and is written to only before the value is shared.
 unsafe impl Send for ForkMark {}
-// SAFETY: as above; `is_set` only reads.
+// SAFETY: the mapping is written to only before the value is shared, and `is_set` only reads.
 unsafe impl Sync for ForkMark {}

@@ -163,7 +163,7 @@ fn another_thread_is_counted_from_outside() {
     let (to_worker, orders) = channel::<usize>();
     let (answers, from_worker) = channel();
     let worker = std::thread::spawn(move || {
-        // SAFETY: no arguments.
+        // SAFETY: `gettid` has no preconditions.
         answers.send(unsafe { libc::gettid() }).unwrap();
         for pages in orders {
             let memory = Fresh::new(pages * 4096);

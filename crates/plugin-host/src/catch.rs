@@ -75,7 +75,7 @@ pub(crate) unsafe fn call(
     first: *const c_void,
     second: *const c_void,
 ) -> Result<usize, Left> {
-    // SAFETY: the caller's promise.
+    // SAFETY: by contract, `function` is a C function that takes these arguments.
     Ok(unsafe {
         let function: unsafe extern "C" fn(*const c_void, *const c_void) -> usize =
             std::mem::transmute(function);
@@ -94,7 +94,8 @@ pub(crate) unsafe fn call_one<P>(
     function: unsafe extern "C" fn(*mut P) -> c_int,
     argument: *mut P,
 ) -> Result<c_int, Left> {
-    // SAFETY: the caller's promise. An `int` is the low half of the register.
+    // SAFETY: `call` has the same contract as this function. The `int` that `function` returns is
+    // the low half of the register.
     unsafe { call(function as *const c_void, argument.cast(), std::ptr::null()) }
         .map(|value| value as c_int)
 }
@@ -110,13 +111,13 @@ pub(crate) unsafe fn call_one<P>(
 pub(crate) unsafe fn open(name: &std::ffi::CStr, flags: c_int) -> Result<*mut c_void, Left> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     let held = linker_locks::Held::now();
-    // SAFETY: dlopen takes a C string and a number.
+    // SAFETY: dlopen is a C function that takes a C string and a number.
     let opened = unsafe {
         call(libc::dlopen as *const c_void, name.as_ptr().cast(), flags as usize as *const c_void)
     };
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if opened.is_err() {
-        // SAFETY: the call of dlopen that took the locks is over.
+        // SAFETY: the call of dlopen that took the locks was left, so it will not give them back.
         unsafe { held.restore() };
     }
     opened.map(|handle| handle as *mut c_void)

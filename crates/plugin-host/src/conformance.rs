@@ -199,18 +199,19 @@ unsafe extern "C" fn keep(
     handle: *mut std::ffi::c_void,
     interface: *const ProfilerInterface,
 ) -> std::ffi::c_int {
-    // SAFETY: the handle is what `Plugin::register` passes.
+    // SAFETY: `handle` is the `Kept` that `Plugin::register` passes, and no other reference to it
+    // is in use.
     let kept = unsafe { &mut *handle.cast::<Kept>() };
     let size = match interface.is_null() {
         true => 0,
-        // SAFETY: not null; the size is the first field.
+        // SAFETY: `interface` is not null, and its first field is its size.
         false => unsafe { interface.cast::<usize>().read_unaligned() },
     };
     if size < ProfilerInterface::SIZE {
         kept.small = Some(size);
         return -1;
     }
-    // SAFETY: as large as it says.
+    // SAFETY: the interface says that it has as many bytes as are read.
     kept.interfaces.push(unsafe { interface.read_unaligned() });
     0
 }
@@ -225,7 +226,8 @@ impl Plugin {
             handle: std::ptr::from_mut(&mut kept).cast(),
             register_profiler: Some(keep),
         };
-        // SAFETY: the symbol has this type by the interface's definition.
+        // SAFETY: by the interface's definition, a function with this name takes a registry, which
+        // outlives the call.
         let end = unsafe {
             catch::call(register.as_ptr(), (&raw const registry).cast(), std::ptr::null())
         };
@@ -273,13 +275,14 @@ fn supported(interface: &ProfilerInterface) -> Vec<u32> {
 
 /// Calls a function of the plugin, if it has it.
 fn call<P>(function: Function<P>, params: &mut P) -> Option<i32> {
-    // SAFETY: a function of the plugin with arguments of its type, which live during the call.
+    // SAFETY: `function` is a function of the plugin that takes a pointer to this type; `params`
+    // lives during the call.
     function.map(|function| returned(unsafe { call_one(function, params) }))
 }
 
 /// Calls a function of the plugin with a null pointer.
 fn call_null<P>(function: Function<P>) -> Option<i32> {
-    // SAFETY: whether the plugin copes with null is what is asked.
+    // SAFETY: the check asks whether the plugin copes with null; a fault makes `call_one` return.
     function.map(|function| returned(unsafe { call_one(function, std::ptr::null_mut()) }))
 }
 

@@ -95,7 +95,8 @@ unsafe impl Send for State {}
 
 // SAFETY: `raw` is never freed, and only the thread that has locked the profiler writes to it.
 unsafe impl Send for Builder {}
-// SAFETY: as above.
+// SAFETY: `raw` is never freed, and only the thread that has locked the profiler writes to it; the
+// state is behind a lock.
 unsafe impl Sync for Builder {}
 
 impl Builder {
@@ -142,8 +143,8 @@ impl Builder {
         {
             let mut state = self.state.lock_outermost();
             let sink: NonNull<dyn Sink + '_> = NonNull::from(sink);
-            // SAFETY: only the lifetime changes. `Open` takes the pointer out again, under the lock,
-            // before the borrow ends.
+            // SAFETY: the cast only changes the lifetime. `Open` takes the pointer out again, under
+            // the lock, before the borrow ends.
             state.sink = Some(unsafe {
                 std::mem::transmute::<NonNull<dyn Sink + '_>, NonNull<dyn Sink + 'static>>(sink)
             });
@@ -160,8 +161,9 @@ impl Builder {
             add_device: Some(add_device),
             add_resource: Some(add_resource),
         };
-        // SAFETY: never freed. It is written anew each time, because a plugin may have overwritten
-        // it; a plugin that reads it outside of a call finds the same bytes before and after this.
+        // SAFETY: `raw` is never freed. It is written anew each time, because a plugin may have
+        // overwritten it; a plugin that reads it outside of a call finds the same bytes before and
+        // after this.
         unsafe { self.raw.write_volatile(functions) };
         let result = call(self.raw.as_ptr().cast_const());
         drop(open);
@@ -175,7 +177,8 @@ impl Builder {
             self.problems.add(Problem::Unnamed);
         }
         if let Some(mut sink) = state.sink {
-            // SAFETY: open, and we have the lock.
+            // SAFETY: while the builder is open, `with` has the sink borrowed, and the caller has
+            // the lock, so no other reference to the sink is in use.
             unsafe { sink.as_mut() }.event(&event, &state.name, &state.metadata);
         }
     }
@@ -219,8 +222,8 @@ fn checked<T: Copy>(
     if pointer.is_null() {
         return Err(Some(Problem::Null { call }));
     }
-    // SAFETY: not null. The size is the first field of all these structs, and no more than that is
-    // read before it is known; it need not be aligned.
+    // SAFETY: `pointer` is not null. The size is the first field of all these structs, and only the
+    // size is read before it is known; the struct need not be aligned.
     let size = unsafe { pointer.cast::<usize>().read_unaligned() };
     if size < least {
         return Err(Some(Problem::SmallStruct { call, size, least }));
@@ -236,7 +239,7 @@ fn checked<T: Copy>(
 
 /// The bytes of a C string, if there is one.
 fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
-    // SAFETY: a C string of the plugin's, valid during the call.
+    // SAFETY: the plugin passes a C string, which is valid during the call.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_bytes())
 }
 
@@ -337,7 +340,8 @@ unsafe extern "C" fn add_last_metadata(
 /// The sink of an open builder.
 fn sink(state: &mut State) -> Result<&mut dyn Sink, Option<Problem>> {
     match &mut state.sink {
-        // SAFETY: open, and the caller has the lock.
+        // SAFETY: while the builder is open, `with` has the sink borrowed, and the caller has the
+        // lock, so no other reference to the sink is in use.
         Some(sink) => Ok(unsafe { sink.as_mut() }),
         None => Err(None),
     }

@@ -58,7 +58,7 @@ fn special(kind: std::fs::FileType) -> &'static str {
 /// there can add a plugin.
 #[cfg(unix)]
 pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
-    // SAFETY: no arguments, cannot fail.
+    // SAFETY: `geteuid` has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return None;
     }
@@ -126,7 +126,7 @@ mod tests {
         assert!(plain(&file).is_ok());
         let fifo = scratch.join("b.so");
         let name = std::ffi::CString::new(fifo.to_str().expect("UTF-8")).expect("a C string");
-        // SAFETY: a C string.
+        // SAFETY: `name` is a C string.
         assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
         let said = |path: &Path| plain(path).expect_err("not plain").to_string();
         assert_eq!(said(&fifo), "is a FIFO, not a plain file");
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn root_loads_nothing_that_others_can_change() {
-        // SAFETY: no arguments, cannot fail.
+        // SAFETY: `geteuid` has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
             return testkit::skip("exposed_to_others", "only root refuses");
         }

@@ -40,7 +40,7 @@ impl<T> Known<T> {
     /// Returns the object with this handle. Takes no lock.
     pub(crate) fn find(&self, handle: *const c_void) -> Option<&'static T> {
         let mut at = self.first.load(Ordering::Acquire);
-        // SAFETY: null, or a node that `add` has published and that is never freed or changed.
+        // SAFETY: `at` is null or a node that `add` has published, which is never freed or changed.
         while let Some(node) = unsafe { at.as_ref() } {
             if std::ptr::from_ref(node.object).cast::<c_void>() == handle {
                 return Some(node.object);

@@ -32,7 +32,8 @@ fn wiped_word() -> Option<&'static AtomicU32> {
     static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
     let mut at = WORD.load(Ordering::Acquire);
     if at.is_null() {
-        // SAFETY: new private memory, which is not used before the kernel has agreed to wipe it.
+        // SAFETY: the mapping is new, and the kernel chooses its address. It is used only after the
+        // kernel has agreed to wipe it.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -53,7 +54,7 @@ fn wiped_word() -> Option<&'static AtomicU32> {
             }
         }
     }
-    // SAFETY: mapped above, zeroed, aligned to a page, and never unmapped.
+    // SAFETY: the word was mapped above, is zeroed and aligned to a page, and is never unmapped.
     Some(unsafe { &*at })
 }
 
@@ -74,11 +75,11 @@ mod tests {
         if child == 0 {
             let other = process_number();
             let differs = other != own && other != 0 && other == process_number();
-            // SAFETY: ends the child without running anything of the parent's.
+            // SAFETY: `_exit` ends the child without running anything of the parent's.
             unsafe { libc::_exit(i32::from(!differs)) }
         }
         let mut status = 0;
-        // SAFETY: a child of ours, and room for its status.
+        // SAFETY: `child` was forked above, and `status` has room for its status.
         assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
         assert_eq!(status, 0);
         assert_eq!(process_number(), own);

@@ -53,7 +53,7 @@ pub type TakeEvents = fn(number: u32, session: *mut c_void) -> bool;
 
 // SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.
 unsafe impl Send for Host {}
-// SAFETY: as above; everything that changes is behind a lock.
+// SAFETY: the pointer in `raw` is only passed on, and everything that changes is behind a lock.
 unsafe impl Sync for Host {}
 
 impl Host {
@@ -130,14 +130,14 @@ impl Host {
 
 unsafe extern "C" fn declare_type(handle: *mut c_void, name: *const c_char, base: u32) -> u32 {
     let Some(host) = HOSTS.find(handle).filter(|_| !name.is_null()) else { return 0 };
-    // SAFETY: a C string of the plugin's.
+    // SAFETY: the plugin passes a C string, and null was refused above.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if name.is_empty() { 0 } else { host.declare(&name, base) }
 }
 
 unsafe extern "C" fn log(handle: *mut c_void, level: u32, text: *const c_char) {
     let Some(host) = HOSTS.find(handle).filter(|_| !text.is_null()) else { return };
-    // SAFETY: a C string of the plugin's.
+    // SAFETY: the plugin passes a C string, and null was refused above.
     let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
     match host.says {
         Says::Anybody(say) => say(level, &text),
@@ -152,7 +152,7 @@ unsafe extern "C" fn request_flush(handle: *mut c_void, session: *mut c_void) ->
     if take.is_null() {
         return -1;
     }
-    // SAFETY: stored by `take_events_with` only.
+    // SAFETY: only `take_events_with` stores this pointer, and what it stores is a `TakeEvents`.
     let take = unsafe { std::mem::transmute::<*mut (), TakeEvents>(take) };
     let taken = std::panic::catch_unwind(|| take(number, session)).unwrap_or(false);
     if taken { 0 } else { -1 }
@@ -171,9 +171,11 @@ pub struct Plugin {
     registry: *const Registry,
 }
 
-// SAFETY: the registry is never freed, and only the plugin reads it.
+// SAFETY: the pointer to the registry is only passed to the plugin, and the registry is never
+// freed.
 unsafe impl Send for Plugin {}
-// SAFETY: as above.
+// SAFETY: the pointer to the registry is only passed to the plugin, and the registry is never
+// freed.
 unsafe impl Sync for Plugin {}
 
 /// One profiler of a plugin.
@@ -196,7 +198,8 @@ pub struct Profiler {
 
 // SAFETY: the interface holds addresses of functions, which any thread may call as `session` says.
 unsafe impl Send for Profiler {}
-// SAFETY: as above.
+// SAFETY: the interface contains addresses of functions, which any thread may call as `session`
+// says.
 unsafe impl Sync for Profiler {}
 
 /// The objects that handles of registries stand for.
@@ -224,13 +227,13 @@ unsafe extern "C" fn register_profiler(
         collecting.problems.add(Problem::NullInterface);
         return -1;
     }
-    // SAFETY: not null; the size is the first field and may be unaligned.
+    // SAFETY: `interface` is not null. Its first field is its size, and it may be unaligned.
     let size = unsafe { interface.cast::<usize>().read_unaligned() };
     if size < ProfilerInterface::SIZE {
         collecting.problems.add(Problem::SmallInterface(size));
         return -1;
     }
-    // SAFETY: it states that many bytes; no more are read.
+    // SAFETY: the interface states that it has at least as many bytes as are read.
     collecting.interfaces.push(unsafe { interface.read_unaligned() });
     0
 }
@@ -255,7 +258,7 @@ impl Plugin {
         };
         let Some(register) = library.symbol(abi::kineto::REGISTER_SYMBOL) else {
             problems.add(Problem::NoRegister);
-            // SAFETY: nothing of it was called but its constructors, and no address of it is kept.
+            // SAFETY: only the library's constructors were called, and no address of it is kept.
             unsafe { library.close() };
             return plugin;
         };
@@ -310,7 +313,8 @@ impl Plugin {
         }));
         let registry = std::ptr::from_mut(registry).cast_const();
         self.registry = registry;
-        // SAFETY: the symbol has this type by the interface's definition.
+        // SAFETY: by the interface's definition, a function with this name takes a registry, which
+        // is never freed.
         let end = unsafe { catch::call(register, registry.cast(), std::ptr::null()) };
         let interfaces = {
             let mut collecting = collecting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -359,7 +363,8 @@ impl Plugin {
 fn extend(function: *const c_void, host: &'static Host, problems: &Problems) -> Option<Extension> {
     let mut extension =
         Extension { size: Extension::SIZE, configure: None, toggle: None, flush: None };
-    // SAFETY: the symbol has this type by the extension's definition; the host is never freed.
+    // SAFETY: by the extension's definition, a function with this name takes a host, which is never
+    // freed, and an extension, which outlives the call.
     let end = unsafe {
         let extension = (&raw mut extension).cast::<c_void>();
         catch::call(function, (&raw const host.raw).cast(), extension)
@@ -406,7 +411,8 @@ impl Profiler {
             types: types.as_mut_ptr(),
             types_length: types.len(),
         };
-        // SAFETY: the function that the plugin registered for this, with room as stated.
+        // SAFETY: the plugin registered `query` for these arguments, which outlive the call and
+        // have room as they state.
         let end = unsafe { call_one(query, &mut arguments) };
         let succeeded = end == Ok(0);
         if !succeeded {

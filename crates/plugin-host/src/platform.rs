@@ -8,9 +8,9 @@ pub struct Library {
     handle: NonNull<std::ffi::c_void>,
 }
 
-// SAFETY: the dynamic linker's handles may be used from any thread.
+// SAFETY: any thread may use a handle of the dynamic linker.
 unsafe impl Send for Library {}
-// SAFETY: as above.
+// SAFETY: any thread may use a handle of the dynamic linker, also while others do.
 unsafe impl Sync for Library {}
 
 #[cfg(unix)]
@@ -28,7 +28,8 @@ mod unix {
         if text.is_null() {
             return "the dynamic linker gives no reason".to_owned();
         }
-        // SAFETY: a C string, copied at once.
+        // SAFETY: `text` is a C string, which is copied before this thread calls the dynamic linker
+        // again.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
@@ -48,7 +49,8 @@ mod unix {
             crate::fit::plain(&path).map_err(|error| error.to_string())?;
             let name = CString::new(path.as_os_str().as_bytes())
                 .map_err(|_| "its name has a zero byte".to_owned())?;
-            // SAFETY: a C string. What the constructors of the file do is the user's choice.
+            // SAFETY: `name` is a C string. The user chose the file, and with it what its
+            // constructors do.
             let opened = unsafe { crate::catch::open(&name, libc::RTLD_NOW | libc::RTLD_LOCAL) };
             match opened {
                 Ok(handle) => {
@@ -60,7 +62,7 @@ mod unix {
 
         /// The address of an exported function or object.
         pub fn symbol(&self, name: &CStr) -> Option<NonNull<std::ffi::c_void>> {
-            // SAFETY: an open handle and a C string.
+            // SAFETY: the handle is open, and `name` is a C string.
             NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
         }
 
@@ -69,7 +71,8 @@ mod unix {
         /// # Safety
         /// Nobody uses a function or an address of it from now on.
         pub unsafe fn close(self) {
-            // SAFETY: an open handle; the caller vouches for the rest.
+            // SAFETY: the handle is open, and by contract nobody uses anything of the library after
+            // this.
             unsafe { libc::dlclose(self.handle.as_ptr()) };
         }
     }

@@ -53,7 +53,7 @@ pub struct Session<'p> {
     home: u32,
 }
 
-// SAFETY: the handle is the plugin's; the interface allows any thread, one at a time.
+// SAFETY: the interface allows any thread to use the handle, one at a time.
 unsafe impl Send for Session<'_> {}
 
 /// Pushes and pops correlation ids. The plugin keeps a stack for each thread.
@@ -73,7 +73,7 @@ struct Handle(*mut c_void);
 
 // SAFETY: the interface allows pushes and pops from any thread at the same time.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
+// SAFETY: the interface allows pushes and pops from any thread at the same time.
 unsafe impl Sync for Handle {}
 
 /// Which stack of ids.
@@ -120,7 +120,7 @@ impl Profiler {
             types_length: types.len(),
         };
         let lock = self.lock();
-        // SAFETY: the plugin's function for this; `Profiler` has made sure that there is one.
+        // SAFETY: the plugin registered `create` for these arguments, which outlive the call.
         let code = unsafe { call_one(self.interface.create?, &mut arguments) };
         if !report(&self.problems, "profilerCreate", code) {
             return None;
@@ -152,7 +152,8 @@ impl Profiler {
                 warmup_ns: setup.warmup_ns,
                 max_buffer_bytes: setup.max_buffer_bytes,
             };
-            // SAFETY: the plugin's function for this.
+            // SAFETY: the plugin's extension registered `configure` for these arguments, which
+            // outlive the call.
             let configured = unsafe {
                 catch::call(
                     configure as *const c_void,
@@ -177,7 +178,8 @@ impl Session<'_> {
         let Some(function) = function else { return false };
         let mut arguments = HandleParams { size: HandleParams::SIZE, profiler: self.handle };
         let _lock = self.profiler.lock();
-        // SAFETY: the plugin's function for this.
+        // SAFETY: the plugin registered `function` for these arguments, which outlive the call,
+        // with a handle that it made.
         report(&self.profiler.problems, name, unsafe { call_one(function, &mut arguments) })
     }
 
@@ -210,7 +212,8 @@ impl Session<'_> {
             profiler: self.handle,
             enabled: u32::from(enabled),
         };
-        // SAFETY: the plugin's function for this.
+        // SAFETY: the plugin's extension registered `toggle` for these arguments, which outlive the
+        // call.
         let toggled = unsafe {
             catch::call(toggle as *const c_void, (&raw const arguments).cast(), std::ptr::null())
         };
@@ -229,7 +232,8 @@ impl Session<'_> {
         let code = self.profiler.builder.with(sink, &self.asked, |builder| {
             let mut arguments =
                 ProcessParams { size: ProcessParams::SIZE, profiler: handle, builder };
-            // SAFETY: the plugin's function for this; the builder is valid during the call.
+            // SAFETY: the plugin registered `function` for these arguments, which outlive the call;
+            // the builder is valid during the call.
             unsafe { call_one(function, &mut arguments) }
         });
         report(&self.profiler.problems, name, code)
@@ -304,7 +308,8 @@ impl Correlation {
         let Some(handle) = self.usable() else { return };
         let Some(Handle(profiler)) = *handle else { return };
         let mut arguments = PushParams { size: PushParams::SIZE, id, profiler };
-        // SAFETY: the plugin's function for this.
+        // SAFETY: the plugin registered `push` for these arguments, which outlive the call, with a
+        // handle that it made.
         report(&self.problems, name, unsafe { call_one(push, &mut arguments) });
     }
 
@@ -315,7 +320,8 @@ impl Correlation {
         let Some(handle) = self.usable() else { return };
         let Some(Handle(profiler)) = *handle else { return };
         let mut arguments = HandleParams { size: HandleParams::SIZE, profiler };
-        // SAFETY: the plugin's function for this.
+        // SAFETY: the plugin registered `pop` for these arguments, which outlive the call, with a
+        // handle that it made.
         report(&self.problems, name, unsafe { call_one(pop, &mut arguments) });
     }
 }

@@ -78,7 +78,8 @@ struct Done {
 fn calls(file: &std::path::Path) -> String {
     let library = Library::open(file).expect("it is open already");
     let function = library.symbol(c"plugin_calls").expect("exported");
-    // SAFETY: the function of plugin.c, which returns a C string that lives for ever.
+    // SAFETY: plugin.c defines the function with this type. The function returns a C string that
+    // lives for ever.
     unsafe {
         let function: extern "C" fn() -> *const std::ffi::c_char =
             std::mem::transmute(function.as_ptr());
@@ -118,7 +119,7 @@ fn drive(compiler: &str, mistake: &str, types: &[u32]) -> Option<Done> {
     if mistake == "LATE" {
         let library = Library::open(&file).expect("it is open already");
         let late = library.symbol(c"plugin_late").expect("exported");
-        // SAFETY: the function of plugin.c.
+        // SAFETY: plugin.c defines the function with this type.
         let code = unsafe {
             let late: extern "C" fn() -> i32 = std::mem::transmute(late.as_ptr());
             late()

@@ -37,7 +37,7 @@ impl Told {
     fn of(file: &Path) -> Self {
         let library = Library::open(file).expect("loads");
         let (at, cleaned) = (library.symbol(c"throws_at"), library.symbol(c"throws_cleaned"));
-        // SAFETY: the functions of throws.cpp.
+        // SAFETY: throws.cpp defines the functions with these types.
         unsafe {
             Self {
                 at: std::mem::transmute::<*mut c_void, At>(at.expect("there").as_ptr()),

@@ -65,7 +65,8 @@ pub(crate) fn request_flush(session: *mut c_void) -> bool {
     let Some((host, request)) = host.and_then(|host| host.request_flush.map(|r| (host, r))) else {
         return false;
     };
-    // SAFETY: the host's function, with its handle; it only compares the session.
+    // SAFETY: `request` is the host's function and gets the host's handle; the host only compares
+    // the session.
     unsafe { request(host.handle, session) == DONE }
 }
 
@@ -78,7 +79,8 @@ pub fn log(level: Level, text: &str) {
     let host = EXTENDED.get().and_then(|extended| extended.host);
     if let Some((host, log)) = host.and_then(|host| host.log.map(|log| (host, log))) {
         let text = CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default();
-        // SAFETY: the host's function, with its handle and a text that lives during the call.
+        // SAFETY: `log` is the host's function and gets the host's handle; `text` lives during the
+        // call.
         unsafe { log(host.handle, level as u32, text.as_ptr()) };
     }
 }
@@ -87,11 +89,13 @@ pub fn log(level: Level, text: &str) {
 macro_rules! argument {
     ($pointer:expr, $least:expr) => {{
         let pointer = $pointer;
-        // SAFETY: not null; the first field of each struct is its size.
+        // SAFETY: `pointer` is not null, and the first field of each struct of the interface is its
+        // size.
         if pointer.is_null() || unsafe { (*pointer).size } < $least {
             return FAILED;
         }
-        // SAFETY: as large as it must be, and the host's during the call.
+        // SAFETY: the struct is as large as it must be, and the host lends it for the duration of
+        // the call.
         unsafe { &mut *pointer }
     }};
 }
@@ -102,7 +106,7 @@ unsafe extern "C" fn create<P: Profiler>(arguments: *mut CreateParams) -> c_int 
     let requested: Vec<Kind> = if arguments.types.is_null() {
         Vec::new()
     } else {
-        // SAFETY: the host's array, as long as it says.
+        // SAFETY: the interface requires that `types` points to `types_length` numbers.
         let numbers =
             unsafe { std::slice::from_raw_parts(arguments.types, arguments.types_length) };
         numbers
@@ -132,7 +136,8 @@ unsafe extern "C" fn destroy<P: Profiler>(arguments: *mut HandleParams) -> c_int
     if arguments.profiler.is_null() {
         return FAILED;
     }
-    // SAFETY: what `create` made; the host destroys it once.
+    // SAFETY: `create` made the session with `Box::into_raw`, and the interface lets a host destroy
+    // it only once.
     let session = unsafe { Box::from_raw(arguments.profiler.cast::<P::Session>()) };
     arguments.profiler = std::ptr::null_mut();
     run("destroy", || {
@@ -150,7 +155,8 @@ unsafe extern "C" fn query<P: Profiler>(arguments: *mut QueryParams) -> c_int {
     while !P::NAME.is_char_boundary(length) {
         length -= 1;
     }
-    // SAFETY: the host's room for `name_length` bytes and a zero byte.
+    // SAFETY: the interface requires that `name` has room for `name_length` bytes and a zero byte,
+    // and `length` is at most `name_length`.
     unsafe {
         std::ptr::copy_nonoverlapping(P::NAME.as_ptr(), arguments.name.cast(), length);
         arguments.name.add(length).write(0);
@@ -165,7 +171,7 @@ unsafe extern "C" fn query<P: Profiler>(arguments: *mut QueryParams) -> c_int {
         }
     }
     numbers.truncate(arguments.types_length);
-    // SAFETY: the host's room for `types_length` numbers.
+    // SAFETY: the interface requires that `types` has room for `types_length` numbers.
     unsafe {
         std::ptr::copy_nonoverlapping(numbers.as_ptr(), arguments.types, numbers.len());
         if numbers.len() < arguments.types_length {
@@ -177,7 +183,8 @@ unsafe extern "C" fn query<P: Profiler>(arguments: *mut QueryParams) -> c_int {
 
 /// The session behind a handle, or null.
 fn session<'a, P: Profiler>(handle: *mut c_void) -> Option<&'a P::Session> {
-    // SAFETY: what `create` made and `destroy` has not taken yet; sessions are shared.
+    // SAFETY: `create` made the session, and `destroy` has not taken it yet. Sessions may be shared
+    // between threads.
     (!handle.is_null()).then(|| unsafe { &*handle.cast::<P::Session>() })
 }
 
@@ -221,13 +228,13 @@ fn hand_over<P: Profiler>(
     call: impl FnOnce(&P::Session, &mut Trace<'_>) -> Result<(), Error>,
 ) -> c_int {
     let Some(session) = session::<P>(arguments.profiler) else { return FAILED };
-    // SAFETY: not null; the first field is the size.
+    // SAFETY: the builder is not null, and its first field is its size.
     let usable =
         !arguments.builder.is_null() && unsafe { (*arguments.builder).size } >= TraceBuilder::SIZE;
     if !usable {
         return FAILED;
     }
-    // SAFETY: the host's builder, valid during this call.
+    // SAFETY: the builder is as large as it must be, and the host keeps it valid during this call.
     let mut trace = unsafe { Trace::new(*arguments.builder, extended::<P>()) };
     run(what, || call(session, &mut trace))
 }
@@ -248,7 +255,8 @@ unsafe extern "C" fn configure<P: Profiler>(arguments: *const ConfigureParams) -
     let text = if arguments.configuration.is_null() {
         c""
     } else {
-        // SAFETY: a C string of the host's, valid during the call.
+        // SAFETY: the interface requires a C string that is valid during the call, and null was
+        // handled above.
         unsafe { CStr::from_ptr(arguments.configuration) }
     };
     let text = text.to_string_lossy();
@@ -289,7 +297,8 @@ pub unsafe fn register<P: Profiler>(registry: *const Registry) -> c_int {
         pop_user_correlation: Some(pop_user::<P>),
         process_events: Some(process::<P>),
     };
-    // SAFETY: the host's function, with its handle; it copies the interface.
+    // SAFETY: `register` is the host's function and gets the host's handle; the host copies the
+    // interface.
     unsafe { register(registry.handle, &interface) }
 }
 
@@ -302,7 +311,7 @@ static EXTENDING: Mutex<()> = Mutex::new(());
 /// Both are a host's, or null; the host lives as long as the process.
 pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) -> c_int {
     let _ = argument!(host.cast_mut(), Host::FIRST_SIZE);
-    // SAFETY: not null, and as many bytes as it says.
+    // SAFETY: `host` is not null and has at least FIRST_SIZE bytes, as the line above has checked.
     let host = unsafe { crate::extended::read(host) };
     let extension = argument!(extension, Extension::SIZE);
     let _one = EXTENDING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -311,7 +320,8 @@ pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) 
         .map(|(name, base)| {
             let name = CString::new(*name).unwrap_or_default();
             let declare = host.declare_type?;
-            // SAFETY: the host's function, with its handle and a text that lives during the call.
+            // SAFETY: `declare` is the host's function and gets the host's handle; `name` lives
+            // during the call.
             let number = unsafe { declare(host.handle, name.as_ptr(), base.number()) };
             (number != 0).then_some(number)
         })

@@ -13,9 +13,9 @@ pub(crate) struct Extended {
     pub own: Vec<u32>,
 }
 
-// SAFETY: the host's functions may be called from any thread, as the extension says.
+// SAFETY: the extension lets any thread call the host's functions.
 unsafe impl Send for Extended {}
-// SAFETY: as above.
+// SAFETY: the extension lets any thread call the host's functions, also while others do.
 unsafe impl Sync for Extended {}
 
 impl Extended {
@@ -34,8 +34,8 @@ impl Extended {
 /// `host` points to as many bytes as its `size` says, which are at least [`Host::FIRST_SIZE`].
 pub(crate) unsafe fn read(host: *const Host) -> Host {
     let mut copy = std::mem::MaybeUninit::<Host>::zeroed();
-    // SAFETY: the caller's promise; no more than there is, and no more than fits. All fields may be
-    // zero: numbers, pointers and functions that may be null.
+    // SAFETY: by contract, `host` points to as many bytes as its size says, and no more are copied
+    // than fit. All fields may be zero: numbers, pointers and functions that may be null.
     unsafe {
         let bytes = (*host).size.min(size_of::<Host>());
         std::ptr::copy_nonoverlapping(host.cast::<u8>(), copy.as_mut_ptr().cast(), bytes);

@@ -218,7 +218,7 @@ macro_rules! export_plugin {
         pub unsafe extern "C" fn KinetoPlugin_register(
             registry: *const $crate::export::Registry,
         ) -> ::core::ffi::c_int {
-            // SAFETY: the host's, as the interface says.
+            // SAFETY: by contract, a host passes a registry of its own, or null.
             unsafe { $crate::export::register::<$profiler>(registry) }
         }
 
@@ -231,7 +231,7 @@ macro_rules! export_plugin {
             host: *const $crate::export::Host,
             extension: *mut $crate::export::Extension,
         ) -> ::core::ffi::c_int {
-            // SAFETY: the host's, as the interface says.
+            // SAFETY: by contract, a host passes structs of its own, or null.
             unsafe { $crate::export::extend::<$profiler>(host, extension) }
         }
     };

@@ -22,7 +22,7 @@ impl Blocked {
             libc::SIGSYS,
             libc::SIGABRT,
         ];
-        // SAFETY: plain calls on sets of our own, for which zeros are a value.
+        // SAFETY: the sets are local variables, for which zeros are values, and outlive the calls.
         unsafe {
             let mut all: libc::sigset_t = std::mem::zeroed();
             let mut before = std::mem::zeroed();
@@ -38,7 +38,7 @@ impl Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: the set that the thread had.
+        // SAFETY: `before` is the set that the thread had, and outlives the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
     }
 }

@@ -193,7 +193,8 @@ impl<'t> Trace<'t> {
     pub fn event(&mut self, event: &Event) -> EventInTrace<'_, 't> {
         let mut raw = event.raw;
         raw.event_type = self.extended.number(event.kind);
-        // SAFETY: the host's function, with its handle and a struct that lives during the call.
+        // SAFETY: `add` is the host's function and gets the host's handle; `raw` lives during the
+        // call.
         let code = self.builder.add_event.map(|add| unsafe { add(self.builder.handle, &raw) });
         self.note(code);
         let mut added = EventInTrace { trace: self };
@@ -230,7 +231,8 @@ impl<'t> Trace<'t> {
                 unit: unit.as_ptr(),
                 value,
             };
-            // SAFETY: the host's function, with its handle and a struct that lives during the call.
+            // SAFETY: `add` is the host's function and gets the host's handle; `raw` lives during
+            // the call.
             let code = unsafe { add(self.builder.handle, &raw) };
             self.note(Some(code));
             return;
@@ -246,7 +248,7 @@ impl<'t> Trace<'t> {
     /// the host counts them; the plugin should return an error to a host that does not.
     pub fn missing(&mut self, what: Missing, count: u64) -> bool {
         let add = self.extended.host.and_then(|host| host.add_missing);
-        // SAFETY: the host's function, with its handle.
+        // SAFETY: `add` is the host's function and gets the host's handle and two numbers.
         add.is_some_and(|add| unsafe { add(self.builder.handle, what as u32, count) == 0 })
     }
 
@@ -260,7 +262,8 @@ impl<'t> Trace<'t> {
             name: name.as_ptr(),
             label: label.as_ptr(),
         };
-        // SAFETY: the host's function, with its handle and a struct that lives during the call.
+        // SAFETY: `add` is the host's function and gets the host's handle; `raw` lives during the
+        // call.
         let code = self.builder.add_device.map(|add| unsafe { add(self.builder.handle, &raw) });
         self.note(code);
     }
@@ -275,7 +278,8 @@ impl<'t> Trace<'t> {
             order,
             name: name.as_ptr(),
         };
-        // SAFETY: the host's function, with its handle and a struct that lives during the call.
+        // SAFETY: `add` is the host's function and gets the host's handle; `raw` lives during the
+        // call.
         let code = self.builder.add_resource.map(|add| unsafe { add(self.builder.handle, &raw) });
         self.note(code);
     }
@@ -287,7 +291,8 @@ impl<'t> Trace<'t> {
             return;
         };
         let name = c_text(name);
-        // SAFETY: the host's function, with its handle and a text that lives during the call.
+        // SAFETY: `set` is the host's function and gets the host's handle; `name` lives during the
+        // call.
         let code = unsafe { set(self.builder.handle, process, thread, name.as_ptr()) };
         self.note(Some(code));
     }
@@ -304,7 +309,8 @@ impl EventInTrace<'_, '_> {
     pub fn name(self, name: &str) -> Self {
         let name = c_text(name);
         let builder = self.trace.builder;
-        // SAFETY: the host's function, with its handle and a text that lives during the call.
+        // SAFETY: `set` is the host's function and gets the host's handle; `name` lives during the
+        // call.
         let code = builder.set_last_name.map(|set| unsafe { set(builder.handle, name.as_ptr()) });
         self.trace.note(code);
         self
@@ -316,7 +322,8 @@ impl EventInTrace<'_, '_> {
         let builder = self.trace.builder;
         let code = builder
             .add_last_metadata
-            // SAFETY: the host's function, with its handle and texts that live during the call.
+            // SAFETY: `add` is the host's function and gets the host's handle; both texts live
+            // during the call.
             .map(|add| unsafe { add(builder.handle, key.as_ptr(), value.as_ptr()) });
         self.trace.note(code);
         self
@@ -330,7 +337,8 @@ impl EventInTrace<'_, '_> {
             is_start: u8::from(is_start),
         };
         let builder = self.trace.builder;
-        // SAFETY: the host's function, with its handle and a struct that lives during the call.
+        // SAFETY: `set` is the host's function and gets the host's handle; `raw` lives during the
+        // call.
         let code = builder.set_last_flow.map(|set| unsafe { set(builder.handle, &raw) });
         self.trace.note(code);
         self

@@ -48,7 +48,7 @@ pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
 pub fn can_count() -> bool {
     match counters::perf::open(&PAGE_FAULTS, counters::Target::CALLING_THREAD, -1) {
         Ok(fd) => {
-            // SAFETY: just opened; nobody else has it.
+            // SAFETY: `fd` was just opened, and nobody else has it.
             unsafe { libc::close(fd) };
             true
         }
@@ -61,7 +61,7 @@ pub fn can_count() -> bool {
 
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
-    // SAFETY: the call has no preconditions.
+    // SAFETY: `geteuid` has no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
@@ -81,7 +81,7 @@ pub struct Fresh {
 impl Fresh {
     /// Maps `len` bytes of memory, which are not present yet.
     pub fn new(len: usize) -> Self {
-        // SAFETY: a new private mapping at an address that the kernel chooses.
+        // SAFETY: the address is null, so the kernel chooses a free one.
         let start = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let start = libc::mmap(
@@ -102,7 +102,7 @@ impl Fresh {
     /// Writes to one page.
     pub fn touch_page(&self, page: usize) {
         assert!(page * 4096 < self.len);
-        // SAFETY: the address is inside the mapping.
+        // SAFETY: the assertion above keeps the address inside of the mapping.
         unsafe { self.start.add(page * 4096).write_volatile(1) };
     }
 
@@ -110,7 +110,7 @@ impl Fresh {
     #[inline(never)]
     pub fn touch(&self, step: usize) {
         for at in (0..self.len).step_by(step) {
-            // SAFETY: the address is inside the mapping.
+            // SAFETY: `at` is below the length of the mapping.
             unsafe { self.start.add(at).write_volatile(1) };
         }
     }
@@ -118,7 +118,7 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // SAFETY: this is our own mapping, which nobody uses after this.
+        // SAFETY: this value owns the mapping, and nobody uses it after this.
         unsafe { libc::munmap(self.start.cast(), self.len) };
     }
 }

@@ -329,7 +329,7 @@ fn leave(pool: &Pool, path: &Path, row: u32, bytes: &[u8]) {
     let number = pool.claim_page(row, 0).expect("the pool has room");
     pool.populate(number, &c_path(path)).expect("there is memory");
     assert!(bytes.len() <= PAGE_BYTES);
-    // SAFETY: the page was just claimed and mapped, and is never unmapped.
+    // SAFETY: the page was just claimed and mapped, has room for `bytes`, and is never unmapped.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), pool.page(number), bytes.len()) };
 }
 

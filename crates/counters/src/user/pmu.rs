@@ -34,7 +34,7 @@ impl Pmu for Hardware {
 
     #[inline(always)]
     fn ticks(&self) -> u64 {
-        // SAFETY: every x86-64 processor has this instruction.
+        // SAFETY: every x86-64 processor has the instruction `rdtsc`.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
 }
@@ -43,8 +43,8 @@ impl Pmu for Hardware {
 macro_rules! system_register {
     ($name:literal) => {{
         let value: u64;
-        // SAFETY: this reads a register that the kernel has opened to user mode (the page says so;
-        // the virtual counter is always open).
+        // SAFETY: the instruction reads a register that the kernel has opened to user mode (the
+        // page says so; the virtual counter is always open).
         unsafe {
             core::arch::asm!(concat!("mrs {}, ", $name), out(reg) value,
                 options(nomem, nostack, preserves_flags));

@@ -121,7 +121,7 @@ fn is_uprobe(counter: &Counter) -> bool {
 /// The soft `RLIMIT_NOFILE`.
 fn descriptor_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: it only writes to `limit`.
+    // SAFETY: getrlimit writes to `limit`, which outlives the call.
     let failed = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     (failed == 0).then_some(limit.rlim_cur)
 }

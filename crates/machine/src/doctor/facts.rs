@@ -21,8 +21,8 @@ pub(super) fn soft_limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
 pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut stat = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-    // SAFETY: `path` is a C string, `stat` has room for the answer, and all zero is a valid
-    // statvfs.
+    // SAFETY: `path` is a C string, `stat` has room for the answer, and `statvfs` consists of
+    // integers, for which zeros are values.
     let stat = unsafe {
         if libc::statvfs(path.as_ptr(), stat.as_mut_ptr()) != 0 {
             return None;
@@ -36,7 +36,7 @@ pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
 /// The version of the C library; `None` if it is not glibc.
 #[cfg(target_env = "gnu")]
 pub(super) fn glibc() -> Option<String> {
-    // SAFETY: it returns a pointer to a static string.
+    // SAFETY: `gnu_get_libc_version` returns a C string that lives for ever.
     let version = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
     Some(version.to_string_lossy().into_owned())
 }

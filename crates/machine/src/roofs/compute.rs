@@ -58,9 +58,9 @@ mod arch {
     macro_rules! chains {
         ($name:ident, $of:ident, $load:literal, $r:literal, $form:ident, $even:literal, $odd:literal, $end:literal) => {
             fn $name(iterations: u64, operands: &Operands) {
-                // SAFETY: reads two operands of at most 64 bytes each, writes no memory, and names
-                // every register that it changes. `loops` lists it only if the processor knows its
-                // instructions.
+                // SAFETY: the loop reads two operands of at most 64 bytes each, writes no memory,
+                // and names every register that it changes. `loops` lists it only if the processor
+                // knows its instructions.
                 unsafe {
                     asm!(
                         chains!(loads $load, $r),
@@ -183,8 +183,9 @@ mod arch {
     macro_rules! chains {
         ($name:ident, $of:ident, $instruction:literal, $r:literal, $shape:literal, $adds:ident) => {
             fn $name(iterations: u64, operands: &Operands) {
-                // SAFETY: reads two operands of 16 bytes each, writes no memory, and names every
-                // register that it changes. Every AArch64 processor with Linux has these instructions.
+                // SAFETY: the loop reads two operands of 16 bytes each, writes no memory, and names
+                // every register that it changes. Every AArch64 processor with Linux has these
+                // instructions.
                 unsafe {
                     asm!(
                         "ldr q30, [{first}]",

@@ -123,14 +123,14 @@ struct Mapping {
 // SAFETY: the memory is only reached through `write` and `go_over`, and each mapping is used by one
 // thread at a time: `Blocks` has one for each core.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: each mapping is used by one thread at a time, so a shared reference never meets a write.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     fn new(bytes: u64) -> Result<Self, RoofError> {
         let failed = || RoofError::Memory(bytes, std::io::Error::last_os_error());
         let size = usize::try_from(bytes).map_err(|_| failed())?;
-        // SAFETY: a new mapping at an address that the kernel chooses.
+        // SAFETY: the address is null, so the kernel chooses a free one.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -145,7 +145,7 @@ impl Mapping {
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(failed)?;
         // With small pages, finding their addresses would take a part of the time. The kernel may ignore this
         // advice.
-        // SAFETY: the range is the mapping.
+        // SAFETY: the range is that of the mapping that was just made.
         unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         Ok(Self { start, bytes: size })
     }
@@ -155,8 +155,8 @@ impl Mapping {
         let count = self.bytes / size_of::<f64>();
         let start = self.start.as_ptr().cast::<f64>();
         for at in 0..count {
-            // SAFETY: inside of the mapping, which is aligned to a page, and is used by this thread
-            // alone.
+            // SAFETY: `at` is inside of the mapping, which is aligned to a page and used by this
+            // thread alone.
             unsafe { start.add(at).write(1.0) };
         }
     }
@@ -187,7 +187,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        // SAFETY: this value owns the mapping, and nothing refers to it any more.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -211,8 +211,8 @@ mod arch {
     macro_rules! moves {
         ($read:ident, $copy:ident, $triad:ident, $mov:literal, $r:literal, $w:literal, $scaled:ident, $end:literal) => {
             fn $read(from: *const u8, bytes: u64, times: u64) {
-                // SAFETY: reads `bytes` bytes after `from`, which the caller has; names every register
-                // that it changes.
+                // SAFETY: the loop reads `bytes` bytes from `from`, which `go_over` has found to be
+                // inside of the mapping, and names every register that it changes.
                 unsafe {
                     asm!(
                         "3:",
@@ -243,7 +243,9 @@ mod arch {
             }
 
             fn $copy(to: *mut u8, from: *const u8, bytes: u64, times: u64) {
-                // SAFETY: as above; writes `bytes` bytes after `to`, which the caller has.
+                // SAFETY: the loop reads `bytes` bytes from `from` and writes as many to `to`.
+                // `go_over` has found both to be inside of the mapping. The loop names every
+                // register that it changes.
                 unsafe {
                     asm!(
                         "3:",
@@ -274,7 +276,9 @@ mod arch {
             }
 
             fn $triad(to: *mut u8, b: *const u8, c: *const u8, bytes: u64, times: u64) {
-                // SAFETY: as above.
+                // SAFETY: the loop reads `bytes` bytes each from `b` and `c` and writes as many to
+                // `to`. `go_over` has found all to be inside of the mapping. The loop names every
+                // register that it changes.
                 unsafe {
                     asm!(
                         concat!($mov, " ", $r, "15, [{scale}]"),
@@ -361,8 +365,8 @@ mod arch {
     use std::arch::asm;
 
     pub fn read(from: *const u8, bytes: u64, times: u64) {
-        // SAFETY: reads `bytes` bytes after `from`, a multiple of 512, which the caller has; names
-        // every register that it changes.
+        // SAFETY: the loop reads `bytes` bytes, a multiple of 512, from `from`, which `go_over` has
+        // found to be inside of the mapping, and names every register that it changes.
         unsafe {
             asm!(
                 "3:",
@@ -391,7 +395,9 @@ mod arch {
     }
 
     pub fn copy(to: *mut u8, from: *const u8, bytes: u64, times: u64) {
-        // SAFETY: as above; writes `bytes` bytes after `to`, which the caller has.
+        // SAFETY: the loop reads `bytes` bytes from `from` and writes as many to `to`. `go_over`
+        // has found both to be inside of the mapping. The loop names every register that it
+        // changes.
         unsafe {
             asm!(
                 "3:",
@@ -421,7 +427,9 @@ mod arch {
     }
 
     pub fn triad(to: *mut u8, b: *const u8, c: *const u8, bytes: u64, times: u64) {
-        // SAFETY: as above.
+        // SAFETY: the loop reads `bytes` bytes each from `b` and `c` and writes as many to `to`.
+        // `go_over` has found all to be inside of the mapping. The loop names every register that
+        // it changes.
         unsafe {
             asm!(
                 "fmov v15.2d, #0.5",

@@ -83,6 +83,6 @@ fn pin(core: Core) {
     if let Some(word) = set.get_mut(core.cpu as usize / 64) {
         *word |= 1 << (core.cpu % 64);
     }
-    // SAFETY: the kernel reads as many bytes of `set` as it is told; 0 is the calling thread.
+    // SAFETY: the kernel reads as many bytes of `set` as it has; 0 stands for the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(&set), set.as_ptr()) };
 }

@@ -204,8 +204,9 @@ unsafe extern "C" fn personality(
 pub(super) fn leave_by(signal: c_int) {
     let frame = INNERMOST.get();
     if !frame.is_null() {
-        // SAFETY: as in `personality`. What lies between here and there is the plugin's, or ours
-        // called by it; nothing of it is used again.
+        // SAFETY: the frame is on the stack of `call`, further out than this function, and its
+        // `stack` was set before the plugin was called. The functions in between are the plugin's,
+        // or ours that the plugin called; nothing of them is used again.
         unsafe {
             (*frame).fault = signal;
             counterpoint_plugin_land((*frame).stack)
@@ -234,8 +235,8 @@ pub(crate) unsafe fn call(
     };
     let frame = &raw mut frame;
     let mut cancel = 0;
-    // SAFETY: the caller vouches for the function; the frame outlives the call. Everything that the
-    // call can change in the frame is read afterwards, through the same pointer.
+    // SAFETY: by contract, `function` takes these arguments; `frame` outlives the call. Everything
+    // that the call can change in the frame is read afterwards, through the same pointer.
     let (value, forced, exception, fault) = unsafe {
         pthread_setcancelstate(CANCEL_DISABLE, &mut cancel);
         INNERMOST.set(frame);
@@ -262,7 +263,7 @@ unsafe extern "C" {
 /// Ends an exception and returns its description.
 fn caught(exception: NonNull<RawException>) -> String {
     let raw = exception.as_ptr();
-    // SAFETY: an exception that was thrown, caught by us and not yet ended.
+    // SAFETY: `exception` was thrown and caught by us, and has not been ended yet.
     let (class, cleanup) = unsafe { ((*raw).class, (*raw).cleanup) };
     let class = class.to_be_bytes();
     if let Some(runtime) =
@@ -271,8 +272,9 @@ fn caught(exception: NonNull<RawException>) -> String {
         return runtime.end(raw);
     }
     if let Some(cleanup) = cleanup {
-        // SAFETY: what the ABI asks of a language that catches another's exception. The destructor
-        // of the exception may throw in turn, which ends with its cleanup.
+        // SAFETY: the ABI asks a language that catches another's exception to call its cleanup
+        // function. The destructor of the exception may throw in turn, which ends with the second
+        // exception's cleanup.
         let _ = unsafe {
             call(
                 cleanup as *const c_void,

@@ -41,13 +41,14 @@ pub struct Caught(());
 impl Caught {
     /// Begins.
     pub fn new() -> Self {
-        // SAFETY: zeros are a value of `sigaction`; the handler is safe in any context.
+        // SAFETY: zeros are a value of `sigaction`.
         let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
         ours.sa_sigaction = handle as *const () as usize;
         // Nothing is blocked in the handler, so a jump out of it has nothing to restore.
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         for (signal, place) in SIGNALS.into_iter().zip(&BEFORE) {
-            // SAFETY: as above; room for the action of before, which is known before ours is set.
+            // SAFETY: both actions outlive the calls, and `handle` may run in any context. The
+            // action of before is stored before ours is set, because a handler may read it at once.
             unsafe {
                 let mut before: libc::sigaction = std::mem::zeroed();
                 if libc::sigaction(signal, std::ptr::null(), &mut before) == 0 {
@@ -75,7 +76,7 @@ impl Drop for Caught {
     fn drop(&mut self) {
         for (signal, place) in SIGNALS.into_iter().zip(&BEFORE) {
             let before = place.load(Ordering::Acquire);
-            // SAFETY: actions of the program's, or room for one.
+            // SAFETY: `now` outlives the call, and `before` is an action that is never freed.
             unsafe {
                 let mut now: libc::sigaction = std::mem::zeroed();
                 let is_ours = libc::sigaction(signal, std::ptr::null(), &mut now) == 0
@@ -101,7 +102,8 @@ pub struct OnThread {
 impl OnThread {
     /// Begins. `None` if there is no memory for another stack.
     pub fn new() -> Option<Self> {
-        // SAFETY: new memory, which the thread uses for nothing else, and room for what was before.
+        // SAFETY: the stack is new memory, which the thread uses for nothing else; `ours` and
+        // `before` outlive the call.
         unsafe {
             let protection = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -124,7 +126,8 @@ impl OnThread {
 impl Drop for OnThread {
     fn drop(&mut self) {
         IS_ASKED_FOR.set(false);
-        // SAFETY: what was before; then nobody uses our memory.
+        // SAFETY: the thread gets the signal stack back that it had before, so nobody uses our
+        // memory when it is unmapped.
         unsafe {
             libc::sigaltstack(&self.before, std::ptr::null_mut());
             libc::munmap(self.stack, STACK);
@@ -133,7 +136,8 @@ impl Drop for OnThread {
 }
 
 unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel's, valid during the handler. The sender is set for signals that are sent.
+    // SAFETY: the kernel passes `info`, which is valid during the handler. The sender is set for
+    // signals that are sent.
     let is_own = unsafe {
         let code = (*info).si_code;
         code > 0 || code == libc::SI_TKILL && (*info).si_pid() == libc::getpid()
@@ -145,12 +149,13 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     }
     let index = SIGNALS.iter().position(|known| *known == signal).unwrap_or(0);
     let before = BEFORE[index].load(Ordering::Acquire);
-    // SAFETY: null, or an action that is never freed.
+    // SAFETY: `before` is null or an action that is never freed.
     let Some(before) = (unsafe { before.as_ref() }) else { return };
     match before.sa_sigaction {
         libc::SIG_IGN if !is_own => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: plain calls. The fault happens again, or the signal is sent again.
+            // SAFETY: the action outlives the call, which only changes what the signal does. The
+            // fault happens again, or the signal is sent again.
             unsafe {
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
@@ -160,7 +165,8 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
                 }
             }
         }
-        // SAFETY: the program's handler, with the arguments that it would get.
+        // SAFETY: the handler is the program's own, and gets the arguments that the kernel would
+        // pass to it.
         handler => unsafe {
             type Long = unsafe extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
             std::mem::transmute::<usize, Long>(handler)(signal, info, context);

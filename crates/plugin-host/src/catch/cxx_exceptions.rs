@@ -36,7 +36,8 @@ struct TypeInfo {
 
 /// Where the module of an address begins, and its file.
 fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
-    // SAFETY: all-zero is a valid value to be overwritten, and dladdr takes any address.
+    // SAFETY: `Dl_info` consists of pointers, for which zeros are values, and dladdr takes any
+    // address.
     unsafe {
         let mut info: libc::Dl_info = std::mem::zeroed();
         let found = libc::dladdr(address, &mut info) != 0 && !info.dli_fname.is_null();
@@ -53,13 +54,14 @@ impl Runtime {
             return None;
         }
         let (base, file) = module(cleanup?)?;
-        // SAFETY: a C string of the dynamic linker's. The file is loaded already.
+        // SAFETY: `file` is a C string of the dynamic linker's. The file is loaded already, so no
+        // constructor runs.
         let handle = unsafe { libc::dlopen(file, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if handle.is_null() {
             return None;
         }
         let symbol = |name: &CStr| {
-            // SAFETY: an open handle and a C string.
+            // SAFETY: `handle` is open, and `name` is a C string.
             let address: *const c_void = unsafe { libc::dlsym(handle, name.as_ptr()) };
             // The handle also finds symbols of the libraries that this one needs.
             module(address).filter(|of| of.0 == base && !address.is_null()).map(|_| address)
@@ -79,7 +81,7 @@ impl Runtime {
             })
         })();
         if all.is_none() {
-            // SAFETY: opened above.
+            // SAFETY: `handle` was opened above, and nobody uses it after this.
             unsafe { libc::dlclose(handle) };
         }
         all
@@ -106,9 +108,10 @@ impl Runtime {
             }
         };
         // The exception's destructor is the plugin's.
-        // SAFETY: the exception is the current one.
+        // SAFETY: the exception is still the current one of this thread, as the runtime's
+        // `__cxa_end_catch` requires.
         let _ = unsafe { (self.call)(self.end_catch, std::ptr::null(), std::ptr::null()) };
-        // SAFETY: opened by `of`; the exception, which was the library's, is gone.
+        // SAFETY: `of` opened the handle, and the exception, which was the library's, is gone.
         unsafe { libc::dlclose(self.handle) };
         said
     }
@@ -120,7 +123,8 @@ impl Runtime {
         if of.is_null() {
             return None;
         }
-        // SAFETY: the runtime's `type_info`. The demangler returns memory of malloc, or null.
+        // SAFETY: the name in the runtime's `type_info` is a C string. The demangler returns memory
+        // of malloc, or null.
         unsafe {
             // GCC writes a `*` before names that are compared by their address.
             let raw = (*of).name;
@@ -146,8 +150,9 @@ impl Runtime {
         if self.shared {
             return None;
         }
-        // SAFETY: the runtime's `type_info`; a class with one base class has the third field. An
-        // object of a class with virtual functions begins with the address of its table.
+        // SAFETY: `of` is the runtime's `type_info`; that of a class with one base class has the
+        // third field. An object of a class with virtual functions begins with the address of its
+        // table.
         unsafe {
             for _ in 0..64 {
                 if of.is_null() {

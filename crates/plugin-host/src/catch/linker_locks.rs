@@ -46,7 +46,8 @@ fn object() -> Option<(*mut c_void, usize)> {
             flags: c_int,
         ) -> c_int;
     }
-    // SAFETY: a C string; then an address, and room for what is found out about it.
+    // SAFETY: dlsym gets a C string. dladdr1 gets an address, and two variables that outlive the
+    // call.
     unsafe {
         let object = libc::dlsym(libc::RTLD_DEFAULT, c"_rtld_global".as_ptr());
         if object.is_null() {
@@ -66,13 +67,13 @@ impl Held {
     pub(super) fn now() -> Self {
         let mut held = Vec::new();
         let Some((object, size)) = object() else { return Self(held) };
-        // SAFETY: no arguments. gettid has no wrapper in old versions of glibc.
+        // SAFETY: gettid has no arguments. It has no wrapper in old versions of glibc.
         let thread = unsafe { libc::syscall(libc::SYS_gettid) } as c_int;
         let step = size_of::<usize>();
         for offset in (0..size.saturating_sub(size_of::<libc::pthread_mutex_t>())).step_by(step) {
             let mutex: *mut Mutex = object.wrapping_byte_add(offset).cast();
-            // SAFETY: within the object. Other threads change it meanwhile, but not what belongs to
-            // a lock that this thread holds.
+            // SAFETY: `mutex` is within the linker's object. Other threads change the object
+            // meanwhile, but not the fields of a lock that this thread holds.
             let seen = unsafe { mutex.read_volatile() };
             let is_ours = seen.owner == thread
                 && seen.kind == RECURSIVE
@@ -94,7 +95,8 @@ impl Held {
         for (mutex, count) in Self::now().0 {
             let before = self.0.iter().find(|(held, _)| *held == mutex).map_or(0, |held| held.1);
             for _ in before..count {
-                // SAFETY: a recursive mutex that this thread holds.
+                // SAFETY: `mutex` is a recursive mutex that this thread holds, and by contract
+                // nobody else will give it back.
                 unsafe { libc::pthread_mutex_unlock(mutex.cast()) };
             }
         }

@@ -210,7 +210,8 @@ impl Declining {
 }
 
 fn decline(calls: *mut c_void) -> c_int {
-    // SAFETY: the handle is the number of a `Declining`, if the plugin passes it on as it must.
+    // SAFETY: `calls` is the number in a `Declining`, if the plugin passes the handle on as it
+    // must.
     if let Some(calls) = unsafe { calls.cast::<AtomicUsize>().as_ref() } {
         calls.fetch_add(1, Ordering::Relaxed);
     }

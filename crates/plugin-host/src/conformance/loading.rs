@@ -73,8 +73,8 @@ fn functions(interface: &ProfilerInterface, findings: &mut Findings) {
 
 fn null_registry(plugin: &mut Plugin, findings: &mut Findings) {
     let Some(register) = plugin.library.symbol(abi::kineto::REGISTER_SYMBOL) else { return };
-    // SAFETY: the symbol has this type by the interface's definition; whether it copes with null is
-    // what is asked.
+    // SAFETY: by the interface's definition, a function with this name takes a registry. The check
+    // asks whether the plugin copes with null; a fault makes `call` return.
     let end = unsafe { catch::call(register.as_ptr(), std::ptr::null(), std::ptr::null()) };
     let code = returned(end.map(|code| code as i32));
     if code == 0 {

@@ -68,14 +68,14 @@ pub(super) struct Guard<'a, T>(&'a Lock<T>);
 impl<T> Deref for Guard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: one guard at a time.
+        // SAFETY: there is one guard at a time, so no mutable reference to the value exists.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: one guard at a time.
+        // SAFETY: there is one guard at a time, and this call borrows it mutably.
         unsafe { &mut *self.0.value.get() }
     }
 }

@@ -177,13 +177,13 @@ static HOST: OnceLock<usize> = OnceLock::new();
 
 unsafe extern "C" fn extend(host: *const RawHost, extension: *mut Extension) -> c_int {
     HOST.get_or_init(|| host as usize);
-    // SAFETY: the host's struct.
+    // SAFETY: the host passes a struct of its own, which may be written to during the call.
     unsafe { (*extension).flush = Some(process) };
     0
 }
 
 unsafe extern "C" fn create(params: *mut CreateParams) -> c_int {
-    // SAFETY: the host's struct.
+    // SAFETY: the host passes a struct of its own, which may be written to during the call.
     unsafe { (*params).profiler = params.cast() };
     code()
 }
@@ -197,7 +197,7 @@ unsafe extern "C" fn push(_: *mut PushParams) -> c_int {
 }
 
 unsafe extern "C" fn query(params: *mut QueryParams) -> c_int {
-    // SAFETY: the host's struct, with room for both.
+    // SAFETY: the host passes a struct of its own, with room for the name and for all types.
     unsafe {
         (*params).name.cast::<u8>().copy_from_nonoverlapping(c"fuzzed".as_ptr().cast(), 7);
         (*params).types.copy_from_nonoverlapping(TYPES.as_ptr(), TYPES.len());
@@ -219,12 +219,13 @@ unsafe extern "C" fn register(registry: *const Registry) -> c_int {
         pop_user_correlation: None,
         process_events: Some(process),
     };
-    // SAFETY: the host's function and handle.
+    // SAFETY: the host passes its registry, whose function gets its handle and an interface that
+    // lives during the call.
     unsafe { (*registry).register_profiler.expect("there")((*registry).handle, &interface) }
 }
 
 unsafe extern "C" fn process(params: *mut ProcessParams) -> c_int {
-    // SAFETY: the host's struct and builder.
+    // SAFETY: the host passes a struct of its own, with a builder that is valid during the call.
     let builder = unsafe { *(*params).builder };
     let calls = script(|script| script.choose.below(40));
     for _ in 0..calls {
@@ -278,7 +279,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
                 resource: choose.number() as i32,
             };
             let pointer = maybe(choose, &event);
-            // SAFETY: the host's function, with what a hostile plugin would pass to it.
+            // SAFETY: the host checks what it gets, and `event` is null or lives during the call.
             let code = unsafe { builder.add_event.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && event.size >= 48;
             model.expect(code, succeeds);
@@ -308,7 +309,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
         4 => {
             let name = choose.text();
             let pointer = maybe_text(choose, &name);
-            // SAFETY: the host's function, with what a hostile plugin would pass to it.
+            // SAFETY: the host checks what it gets, and `name` is null or lives during the call.
             let code = unsafe { builder.set_last_name.expect("there")(handle, pointer) };
             let succeeds = model.any && !pointer.is_null();
             model.expect(code, succeeds);
@@ -324,7 +325,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
                 is_start: choose.below(3) as u8,
             };
             let pointer = maybe(choose, &flow);
-            // SAFETY: the host's function, with what a hostile plugin would pass to it.
+            // SAFETY: the host checks what it gets, and `flow` is null or lives during the call.
             let code = unsafe { builder.set_last_flow.expect("there")(handle, pointer) };
             let succeeds = model.any && !pointer.is_null() && flow.size >= 17;
             model.expect(code, succeeds);
@@ -340,7 +341,8 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
         6 => {
             let (key, value) = (choose.text(), choose.text());
             let (k, v) = (maybe_text(choose, &key), maybe_text(choose, &value));
-            // SAFETY: the host's function, with what a hostile plugin would pass to it.
+            // SAFETY: the host checks what it gets, and both texts are null or live during the
+            // call.
             let code = unsafe { builder.add_last_metadata.expect("there")(handle, k, v) };
             let succeeds = model.any && !k.is_null() && !v.is_null();
             model.expect(code, succeeds);
@@ -361,7 +363,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
                 label: maybe_text(choose, &label),
             };
             let pointer = maybe(choose, &info);
-            // SAFETY: the host's function, with what a hostile plugin would pass to it.
+            // SAFETY: the host checks what it gets, and `info` is null or lives during the call.
             let code = unsafe { builder.add_device.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && info.size >= 40;
             model.expect(code, succeeds);
@@ -382,7 +384,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
                 name: maybe_text(choose, &name),
             };
             let pointer = maybe(choose, &info);
-            // SAFETY: the host's function, with what a hostile plugin would pass to it.
+            // SAFETY: the host checks what it gets, and `info` is null or lives during the call.
             let code = unsafe { builder.add_resource.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && info.size >= 32;
             model.expect(code, succeeds);
@@ -398,11 +400,11 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
 
 /// A call of the extension.
 fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model) {
-    // SAFETY: the host is never freed.
+    // SAFETY: `extend` stored the host's address, and the host is never freed.
     let host = unsafe { &*(*HOST.get().expect("it has extended") as *const RawHost) };
     if choose.odd(8) {
         let (what, count) = (1 + choose.below(2) as u32, choose.number() as u64);
-        // SAFETY: as in `one_call`.
+        // SAFETY: the host checks what it gets, here two numbers.
         let code = unsafe { host.add_missing.expect("there")(handle, what, count) };
         model.expect(code, true);
         model.lines.push(format!("missing {what} {count}"));
@@ -412,7 +414,7 @@ fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model
     if choose.odd(3) {
         let (process, thread) = (choose.number() as i32, choose.number() as i32);
         let pointer = maybe_text(choose, &a);
-        // SAFETY: as in `one_call`.
+        // SAFETY: the host checks what it gets, and `a` is null or lives during the call.
         let code =
             unsafe { host.set_thread_name.expect("there")(handle, process, thread, pointer) };
         model.expect(code, !pointer.is_null());
@@ -437,7 +439,7 @@ fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model
         value,
     };
     let pointer = maybe(choose, &counter);
-    // SAFETY: as in `one_call`.
+    // SAFETY: the host checks what it gets, and `counter` is null or lives during the call.
     let code = unsafe { host.add_counter.expect("there")(handle, pointer) };
     let succeeds = !pointer.is_null()
         && counter.size >= 56
@@ -460,7 +462,8 @@ fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model
 
 /// One recording of our host with the plugin above.
 pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
-    // SAFETY: the functions above.
+    // SAFETY: `register` and `extend` are the functions above, which have the types that a plugin's
+    // must have.
     let plugin = unsafe { Plugin::linked(Path::new("fuzzed"), register, Some(extend), host) };
     assert_eq!(plugin.problems.all(), []);
     let types = [KERNEL, RUNTIME, 21];
@@ -559,14 +562,15 @@ impl Session for Recording {
 }
 
 unsafe extern "C" fn keep(handle: *mut c_void, interface: *const ProfilerInterface) -> c_int {
-    // SAFETY: the handle of `hostile_host`, and the plugin's struct.
+    // SAFETY: `handle` is the place of an interface in `hostile_host`, and the plugin passes an
+    // interface that is valid during the call.
     unsafe { *handle.cast::<Option<ProfilerInterface>>() = Some(*interface) };
     0
 }
 
 /// The builder's functions decline at random.
 unsafe extern "C" fn any_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
-    // SAFETY: the plugin's struct.
+    // SAFETY: the plugin passes a struct that is valid during the call.
     assert!(unsafe { (*event).size } >= 48);
     decline(handle)
 }
@@ -588,7 +592,8 @@ unsafe extern "C" fn any_resource(handle: *mut c_void, _: *const ProfileResource
     decline(handle)
 }
 fn decline(handle: *mut c_void) -> c_int {
-    // SAFETY: the handle of `hostile_host`.
+    // SAFETY: `handle` is the `Box<dyn Choose>` of `hostile_host`, which nobody else uses during
+    // the call.
     let choose = unsafe { &mut *handle.cast::<Box<dyn Choose>>() };
     if choose.odd(2) { -1 } else { 0 }
 }
@@ -602,7 +607,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
         handle: (&raw mut kept).cast(),
         register_profiler: Some(keep),
     };
-    // SAFETY: a registry of ours, or null.
+    // SAFETY: the registry is null or lives during the call.
     unsafe {
         assert_eq!(plugin::export::register::<Sdk>(null()), -1);
         let code = plugin::export::register::<Sdk>(&registry);
@@ -630,7 +635,8 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                     types: if is_null { null_mut() } else { types.as_mut_ptr() },
                     types_length: given,
                 };
-                // SAFETY: the plugin's function, with structs that live for the call.
+                // SAFETY: the plugin registered `create` for this struct, which lives during the
+                // call.
                 let code = unsafe { interface.create.expect("there")(&mut params) };
                 if code == 0 {
                     live.push(params.profiler);
@@ -638,7 +644,8 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                 (code, !wrong && !is_null && given > 0)
             }
             1 => {
-                // SAFETY: the plugin's function, with structs that live for the call.
+                // SAFETY: the plugin registered `destroy` for this struct, which lives during the
+                // call.
                 let code = unsafe { interface.destroy.expect("there")(&mut params) };
                 if code == 0 {
                     live.retain(|known| *known != handle);
@@ -656,21 +663,24 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                     types: types.as_mut_ptr(),
                     types_length: few,
                 };
-                // SAFETY: the plugin's function, with structs that live for the call.
+                // SAFETY: the plugin registered `query` for this struct, which lives during the
+                // call.
                 let code = unsafe { interface.query.expect("there")(&mut params) };
                 assert!(name[room + 1..].iter().all(|byte| *byte == 1), "beyond the room");
                 assert!(types[few..].iter().all(|number| *number == 7), "beyond the room");
                 (code, !wrong)
             }
-            // SAFETY: the plugin's function, with structs that live for the call.
+            // SAFETY: the plugin registered `start` for this struct, which lives during the call.
             3 => (unsafe { interface.start.expect("there")(&mut params) }, is_good),
-            // SAFETY: the plugin's function, with structs that live for the call.
+            // SAFETY: the plugin registered `stop` for this struct, which lives during the call.
             4 => (unsafe { interface.stop.expect("there")(&mut params) }, false),
-            // SAFETY: the plugin's function, with structs that live for the call.
+            // SAFETY: the plugin registered `push_correlation` for this struct, which lives during
+            // the call.
             5 => (unsafe { interface.push_correlation.expect("there")(&mut pushed) }, is_good),
-            // SAFETY: the plugin's function, with structs that live for the call.
+            // SAFETY: the plugin registered `pop_user_correlation` for this struct, which lives
+            // during the call.
             6 => (unsafe { interface.pop_user_correlation.expect("there")(&mut params) }, is_good),
-            // SAFETY: the plugin's function, with structs that live for the call.
+            // SAFETY: the plugin must refuse null.
             7 => (unsafe { interface.start.expect("there")(null_mut()) }, false),
             _ => {
                 let has = |choose: &mut Box<dyn Choose>| !choose.odd(8);
@@ -689,7 +699,8 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                     profiler: handle,
                     builder: if choose.odd(8) { null() } else { &builder },
                 };
-                // SAFETY: the plugin's function, with structs that live for the call.
+                // SAFETY: the plugin registered `process_events` for this struct, which lives
+                // during the call with its builder.
                 let code = unsafe { interface.process_events.expect("there")(&mut params) };
                 let usable = is_good && !params.builder.is_null() && builder.size >= 64;
                 // The call fails as well when the host declines much.
@@ -700,7 +711,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
     }
     for handle in live {
         let mut params = HandleParams { size: HandleParams::SIZE, profiler: handle };
-        // SAFETY: alive.
+        // SAFETY: the recording of this handle is alive: it was created, and not destroyed yet.
         assert_eq!(unsafe { interface.destroy.expect("there")(&mut params) }, 0);
     }
     assert_eq!(LIVE.load(Ordering::Relaxed), 0, "each recording was dropped once");
