@@ -6,7 +6,8 @@
 /// `a`, `b` and `c` point to `n * n` numbers each, and nothing else uses those of `c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn multiply(n: usize, a: *const f32, b: *const f32, c: *mut f32) {
-    // SAFETY: the caller promises it.
+    // SAFETY: by contract, each pointer refers to `n * n` numbers, and nothing else uses those of
+    // `c`.
     let (a, b, c) = unsafe {
         (
             std::slice::from_raw_parts(a, n * n),

@@ -157,7 +157,7 @@ fn home(layout: &Layout) -> PathBuf {
 /// A random seed, for runs without a given one.
 fn random() -> u64 {
     let mut bytes = [0; 8];
-    // SAFETY: writes at most as many bytes as the array has. A short read leaves zeros.
+    // SAFETY: the call writes at most as many bytes as the array has. A short read leaves zeros.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     u64::from_le_bytes(bytes)
 }

@@ -17,7 +17,7 @@ impl Papi {
     /// Loads `library` and starts counting `names`.
     pub fn start(library: &str, names: &[&str]) -> Result<Self, String> {
         let path = CString::new(library).map_err(|e| e.to_string())?;
-        // SAFETY: a C string; loading runs only PAPI's constructors.
+        // SAFETY: `path` is a C string, and loading the library only runs PAPI's constructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
         if handle.is_null() {
             return Err(format!("load {library}"));
@@ -32,7 +32,7 @@ impl Papi {
         type Add = unsafe extern "C" fn(c_int, *const c_char) -> c_int;
         type Start = unsafe extern "C" fn(c_int) -> c_int;
         type Read = unsafe extern "C" fn(c_int, *mut c_longlong) -> c_int;
-        // SAFETY: papi.h declares them with these signatures.
+        // SAFETY: papi.h declares the functions with these names with these types.
         let (init, create, add, start, read) = unsafe {
             (
                 std::mem::transmute::<*mut c_void, Init>(symbol(c"PAPI_library_init")?),
@@ -42,7 +42,8 @@ impl Papi {
                 std::mem::transmute::<*mut c_void, Read>(symbol(c"PAPI_read")?),
             )
         };
-        // SAFETY: the calls follow papi.h, in its order; `set` outlives them.
+        // SAFETY: the functions are called with the arguments and in the order that papi.h wants;
+        // `set` and the names outlive the calls.
         unsafe {
             if !VERSIONS.iter().any(|version| init(*version) == *version) {
                 return Err("PAPI_library_init: unsupported version of PAPI".into());
@@ -70,7 +71,7 @@ impl Papi {
     /// Calls `PAPI_read`, and returns whether it succeeded.
     #[inline]
     pub fn read(&self, values: &mut [c_longlong; 8]) -> bool {
-        // SAFETY: the set has at most 5 events.
+        // SAFETY: the set has at most 5 events, and `values` has room for 8.
         unsafe { (self.read)(self.set, values.as_mut_ptr()) == OK }
     }
 }

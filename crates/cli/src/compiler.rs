@@ -172,13 +172,13 @@ fn start(command: &mut Command) -> io::Result<Child> {
         SIGNAL.store(signal, Ordering::SeqCst);
         let child = CHILD.load(Ordering::SeqCst);
         if child != 0 {
-            // SAFETY: `kill` is async-signal-safe and takes no pointer.
+            // SAFETY: `kill` is async-signal-safe and takes numbers only.
             unsafe { libc::kill(child, signal) };
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: a zeroed `sigaction` is valid, and `action` lives longer than both calls. A
-        // signal that is ignored stays ignored.
+        // SAFETY: zeros are a value of `sigaction`, and both actions outlive the calls. A signal
+        // that was ignored stays ignored.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -193,7 +193,8 @@ fn start(command: &mut Command) -> io::Result<Child> {
     CHILD.store(child.id().cast_signed(), Ordering::SeqCst);
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 {
-        // The signal came before `CHILD` was set. SAFETY: `kill` takes no pointer.
+        // The signal came before the process was known.
+        // SAFETY: `kill` takes numbers only.
         unsafe { libc::kill(child.id().cast_signed(), signal) };
     }
     Ok(child)
@@ -213,7 +214,7 @@ fn end(mut child: Child) -> io::Result<ExitStatus> {
 pub fn end_if_interrupted() {
     let signal = SIGNAL.load(Ordering::SeqCst);
     if signal != 0 {
-        // SAFETY: `signal` with `SIG_DFL` and `raise` take no pointer.
+        // SAFETY: `signal` gets SIG_DFL and no function of ours, and `raise` takes a number only.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);

@@ -61,7 +61,7 @@ impl Group {
         STARTING.store(false, Ordering::SeqCst);
         let late = LATE.swap(0, Ordering::SeqCst);
         if late != 0 {
-            // SAFETY: `raise` takes no pointer.
+            // SAFETY: `raise` takes a number only.
             unsafe { libc::raise(late) };
         }
         started
@@ -70,9 +70,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // A signal between these two lines kills the group a second time. That is harmless: the
-        // leader has not been waited for, so no other group has its id. SAFETY: `kill` takes no
-        // pointer.
+        // A signal between the two kills the group a second time, and its leader has not been waited for.
+        // SAFETY: `kill` takes numbers only.
         unsafe { libc::kill(-self.0, libc::SIGKILL) };
         GROUP.store(0, Ordering::SeqCst);
     }
@@ -92,8 +91,8 @@ fn watch() {
         }
         let path = FILE.swap(null_mut(), Ordering::SeqCst);
         let group = GROUP.swap(0, Ordering::SeqCst);
-        // SAFETY: `path` is null or a C string from `into_raw` that nobody else owns after the
-        // swap, and all calls are async-signal-safe.
+        // SAFETY: `path` is null or a C string that nobody else owns any more, and the calls are
+        // async-signal-safe.
         unsafe {
             if !path.is_null() {
                 libc::unlink(path);
@@ -106,7 +105,7 @@ fn watch() {
         }
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: a zeroed `sigaction` is valid, and `action` lives longer than both calls.
+        // SAFETY: zeros are a value of `sigaction`, and both actions outlive the calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -162,7 +161,7 @@ mod tests {
     fn start_and_wait(signal: libc::c_int) {
         let mut command = Command::new("sleep");
         command.arg("600");
-        // SAFETY: the closure calls only async-signal-safe functions, which take no pointers.
+        // SAFETY: the handler only calls async-signal-safe functions, which take numbers only.
         unsafe {
             command.pre_exec(move || {
                 libc::kill(libc::getppid(), signal);

@@ -24,12 +24,13 @@ type Start = extern "C" fn(c_int, *const *const c_char, *const *const c_char);
 static NOTE: Start = note;
 
 extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *const *const c_char) {
-    // SAFETY: glibc passes the arguments of `main` to this function, so `words` has `count`
-    // strings.
+    // SAFETY: glibc passes what `main` gets: an array of `count` C strings. Its second is read only
+    // if there are two.
     if count > 1 && unsafe { CStr::from_ptr(*words.add(1)) } == c"run" {
         go_without_stack_overflow_message();
     }
-    // SAFETY: system calls with valid arguments. No other thread runs yet.
+    // SAFETY: zeros are a value of `sigaction`, which outlives the calls; no other code of this
+    // program runs yet.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut action) == 0 {
@@ -48,12 +49,12 @@ extern "C" fn note(count: c_int, words: *const *const c_char, _environment: *con
 /// handled signals.
 fn go_without_stack_overflow_message() {
     extern "C" fn end(signal: c_int) {
-        // The instruction that caused the signal is executed again, and then the signal ends this
-        // process. SAFETY: `signal` is async-signal-safe and takes no pointer here.
+        // The instruction is executed again, and then the signal ends us.
+        // SAFETY: `signal` is async-signal-safe, and SIG_DFL is no function of ours.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        // SAFETY: a zeroed `sigaction` is valid, and `action` lives longer than both calls.
+        // SAFETY: zeros are a value of `sigaction`, and the actions outlive the calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut action);
@@ -101,7 +102,7 @@ pub fn prepare_process(pool: Layout) -> Result<Inherited, Failure> {
         .hint("raise it where it was set (ulimit -Hf, limits.conf, a service's LimitFSIZE=)"));
     }
     let lifted = libc::rlimit { rlim_cur: file_size.rlim_max, rlim_max: file_size.rlim_max };
-    // SAFETY: system calls with valid arguments; no pointer is kept.
+    // SAFETY: `lifted` outlives the call, and `signal` gets no function of ours.
     unsafe {
         libc::setrlimit(libc::RLIMIT_FSIZE, &lifted);
         Ok(Inherited {
@@ -120,7 +121,7 @@ impl Inherited {
 
     /// Restores the original state in the child that becomes the program. Makes only system calls.
     pub fn restore(&self) {
-        // SAFETY: the pointer is to a field of `self`, which lives longer than the call.
+        // SAFETY: `file_size` outlives the call.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &self.file_size) };
         restore_signal(libc::SIGXFSZ, self.on_excess);
         restore_signal(libc::SIGCHLD, self.on_child);
@@ -133,7 +134,8 @@ pub fn restore_before_start() {
     restore_signal(libc::SIGPIPE, ON_BROKEN_PIPE.load(Ordering::Relaxed));
     for (stream, closed) in CLOSED.iter().enumerate() {
         if closed.load(Ordering::Relaxed) {
-            // SAFETY: the stream is `/dev/null`, which the runtime opened, and nothing has used it.
+            // SAFETY: the program started without this stream, so the descriptor is `/dev/null`,
+            // which Rust's runtime opened and nobody else uses.
             unsafe { libc::close(stream as i32) };
         }
     }
@@ -143,6 +145,6 @@ pub fn restore_before_start() {
 /// survive the `execve` that started this process.
 fn restore_signal(signal: c_int, before: libc::sighandler_t) {
     let ignored = before == libc::SIG_IGN;
-    // SAFETY: `signal` takes no pointer here.
+    // SAFETY: `signal` gets SIG_IGN or SIG_DFL and no function of ours.
     unsafe { libc::signal(signal, if ignored { libc::SIG_IGN } else { libc::SIG_DFL }) };
 }

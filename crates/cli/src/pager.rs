@@ -56,8 +56,7 @@ pub fn begin() -> Option<Pager> {
     }
     let mut child = command.spawn().ok()?;
     let pipe = child.stdin.take()?;
-    // SAFETY: both are open descriptors, and nothing else in this process owns the descriptor of
-    // stdout.
+    // SAFETY: dup2 takes two open descriptors. Nothing else in this process keeps stdout's number.
     let moved = unsafe { libc::dup2(pipe.as_raw_fd(), libc::STDOUT_FILENO) };
     if moved < 0 {
         drop(pipe);
@@ -73,15 +72,15 @@ pub fn begin() -> Option<Pager> {
         if terminal::has_begun() {
             return;
         }
-        // SAFETY: only async-signal-safe calls without pointers to our data. The child has not been
-        // waited for, so its id is still its own.
+        // SAFETY: the calls are async-signal-safe, and the number is that of a child that has not
+        // been waited for.
         unsafe {
             libc::kill(PAGER.load(Ordering::SeqCst), libc::SIGTERM);
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
         }
     }
-    // SAFETY: `interrupted` makes only async-signal-safe calls.
+    // SAFETY: `interrupted` has the type of a handler and only makes async-signal-safe calls.
     unsafe { libc::signal(libc::SIGINT, interrupted as *const () as libc::sighandler_t) };
     Some(Pager { child, name })
 }
@@ -115,8 +114,8 @@ impl Pager {
     pub fn end(mut self, code: ExitCode) -> ExitCode {
         let _ = std::io::stdout().flush();
         if let Ok(nothing) = std::fs::File::open("/dev/null") {
-            // The pager reads until no process has the other end of its pipe open. SAFETY: both are
-            // open descriptors.
+            // The pager reads until nobody holds its pipe.
+            // SAFETY: dup2 takes two open descriptors.
             unsafe { libc::dup2(nothing.as_raw_fd(), libc::STDOUT_FILENO) };
         } else {
             // SAFETY: nothing is written to stdout after this, and nothing else owns its

@@ -308,7 +308,7 @@ fn folder(make: bool) -> Result<PathBuf, String> {
 /// directory of root with a sticky bit is allowed: everybody may create files in it, but nobody may
 /// remove the files of others.
 fn untrusted(about: &Metadata, strict: bool) -> bool {
-    // SAFETY: both functions take no arguments and cannot fail.
+    // SAFETY: both calls have no preconditions.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     let others = about.mode() & libc::S_IWOTH != 0;
     let groups = about.mode() & libc::S_IWGRP != 0 && about.gid() != group && about.gid() != 0;

@@ -358,9 +358,8 @@ const FORWARDED: [i32; 10] = [
 /// that our parent ignored (nohup) stays ignored.
 fn forward_signals() {
     extern "C" fn forward(signal: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-        // A positive code comes from the kernel: the terminal has sent the signal to the whole
-        // process group. SAFETY: the kernel passes a valid `siginfo_t` to a handler with
-        // SA_SIGINFO.
+        // A positive code comes from the kernel: the terminal has sent it to the whole group.
+        // SAFETY: the kernel passes a valid pointer to handlers with SA_SIGINFO.
         let from_kernel = unsafe { (*info).si_code } > 0;
         let child = CHILD.load(Ordering::SeqCst);
         let ending = ENDING.contains(&signal);
@@ -389,8 +388,7 @@ fn forward_signals() {
     // where nobody could continue it, the kernel does not stop it. Makes only async-signal-safe
     // calls.
     fn stop(handler: usize) {
-        // SAFETY: zeroed `sigaction`s and sets are valid, and all pointers are to local variables
-        // that live longer than the calls.
+        // SAFETY: zeros are values of `sigaction` and of sets, and all pointers outlive the calls.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut only: libc::sigset_t = std::mem::zeroed();
@@ -408,8 +406,8 @@ fn forward_signals() {
         }
     }
     for signal in FORWARDED {
-        // SAFETY: zeroed `sigaction`s are valid and live longer than the calls. The handler makes
-        // only async-signal-safe calls.
+        // SAFETY: zeros are a value of `sigaction`, and the handler only makes async-signal-safe
+        // calls.
         unsafe {
             let mut before: libc::sigaction = std::mem::zeroed();
             libc::sigaction(signal, std::ptr::null(), &mut before);
@@ -427,8 +425,8 @@ fn forward_signals() {
 fn pass_on_early_signal() {
     let signal = EARLY.swap(0, Ordering::SeqCst);
     if signal != 0 {
-        // SAFETY: `kill` takes no pointer. The child was just started and has not been waited for,
-        // so the id is its own.
+        // SAFETY: `kill` takes numbers only. The child was just started and not waited for, so the
+        // number is its own.
         unsafe { libc::kill(CHILD.load(Ordering::SeqCst), signal) };
     }
 }
@@ -518,7 +516,7 @@ fn attend(command: &mut Command) -> std::io::Result<ExitStatus> {
     // With this flag, the child is not reaped yet, so its id stays its own.
     let flags = libc::WEXITED | libc::WNOWAIT;
     loop {
-        // SAFETY: a zeroed `siginfo_t` is valid, and `info` lives longer than the call.
+        // SAFETY: zeros are a value of `siginfo_t`, which outlives the call.
         let failed = unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             libc::waitid(libc::P_PID, pid, &raw mut info, flags)
@@ -542,8 +540,8 @@ fn end_as(status: ExitStatus) -> ExitCode {
 
 /// Ends this process by `signal`, as if it had no handler for the signal.
 fn end_by(signal: i32) -> ExitCode {
-    // SAFETY: system calls with valid arguments, which keep no pointer. The limit prevents a core
-    // dump of this process, which would only hide that of the program.
+    // SAFETY: the limit and the action outlive the calls. The limit prevents a second core dump,
+    // which would only hide the program's.
     unsafe {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         libc::setrlimit(libc::RLIMIT_CORE, &none);

@@ -65,7 +65,8 @@ impl Drop for Stage {
 fn hold(path: &Path) -> Option<File> {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let directory = File::options().read(true).custom_flags(flags).open(path).ok()?;
-    // SAFETY: `flock` gets an open descriptor and no pointer, and `geteuid` takes no arguments.
+    // SAFETY: flock takes numbers only, and `directory` keeps its descriptor open; geteuid has no
+    // preconditions.
     let (locked, user) = unsafe {
         (libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0, libc::geteuid())
     };

@@ -64,8 +64,8 @@ impl WholeFile {
         }
         let (target, old) = match Place::of(path)? {
             Place::Descriptor(number) => {
-                // SAFETY: the number names a descriptor that stays open for this statement, in
-                // which it is duplicated; if it is not open, duplicating it is an error.
+                // SAFETY: the borrow ends with this statement, and nobody closes the descriptor
+                // meanwhile. A descriptor that is not open is reported as an error.
                 return descriptor(unsafe { BorrowedFd::borrow_raw(number) }, kind);
             }
             Place::Special(path, old) => return direct(same(open(&path, 0)?, &old)?, kind),
@@ -210,7 +210,7 @@ fn own_descriptor(path: &Path) -> Option<i32> {
 fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
     const EVERYBODY: u32 = libc::S_ISVTX | libc::S_IWOTH;
     let around = fs::metadata(directory(path))?;
-    // SAFETY: `geteuid` takes no arguments and cannot fail.
+    // SAFETY: `geteuid` has no preconditions.
     let us = unsafe { libc::geteuid() };
     let open = around.mode() & EVERYBODY == EVERYBODY;
     if !open || found.uid() == us || found.uid() == around.uid() {
@@ -307,7 +307,7 @@ fn through_proc(file: &File) -> String {
 fn link(file: &File, path: &Path) -> io::Result<()> {
     let (from, to) = (CString::new(through_proc(file))?, c_path(path)?);
     let at = libc::AT_FDCWD;
-    // SAFETY: both pointers are to C strings that live longer than the call.
+    // SAFETY: `from` and `to` are C strings that outlive the call.
     let failed =
         unsafe { libc::linkat(at, from.as_ptr(), at, to.as_ptr(), libc::AT_SYMLINK_FOLLOW) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

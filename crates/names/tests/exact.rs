@@ -81,7 +81,7 @@ fn tracepoints_by_name() {
     let (mut begin, mut end) = (Readings::new(), Readings::new());
     assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
     for _ in 0..1000 {
-        // SAFETY: no preconditions.
+        // SAFETY: `getppid` has no preconditions.
         unsafe { libc::getppid() };
     }
     assert_eq!(counters.read(&mut end), ReadStatus::Complete);
@@ -150,7 +150,7 @@ fn a_process_out_of_descriptors() {
     let code = in_child(|| {
         let lowest = (0..).find(|&fd| !is_open(fd)).unwrap_or(0) as libc::rlim_t;
         let limit = libc::rlimit { rlim_cur: lowest, rlim_max: lowest };
-        // SAFETY: this child's own limit.
+        // SAFETY: `limit` outlives the call, which changes the child in which it runs.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
         let plan = Plan::new(counters.clone()).unwrap();
         let mut open = ThreadCounters::closed();
@@ -164,7 +164,8 @@ fn a_process_out_of_descriptors() {
         let ok = problem.message == message && problem.cause == Cause::ProcessDescriptors;
         // Counting works when there is one free descriptor, whatever its number.
         let limit = libc::rlimit { rlim_cur: lowest, ..limit };
-        // SAFETY: as above; nothing is open at the last number.
+        // SAFETY: `limit` outlives the call. The calls change the child in which they run, and
+        // nothing is open at the last number.
         unsafe {
             libc::close(0);
             libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
@@ -194,7 +195,7 @@ fn without_privileges() {
     }
     let kernel = resolve("page-faults");
     let code = in_child(|| {
-        // SAFETY: this child's own ids.
+        // SAFETY: the call takes numbers only, and changes the ids of the child in which it runs.
         if is_root() && unsafe { libc::setresuid(65534, 65534, 65534) } != 0 {
             return 1;
         }
@@ -268,7 +269,8 @@ fn perf_counts_the_same() {
     }
     // ADDR_NO_RANDOMIZE of sys/personality.h.
     let fixed = |command: &mut Command| {
-        // SAFETY: personality is async-signal-safe.
+        // SAFETY: between fork and exec, the closure only calls personality, which is
+        // async-signal-safe.
         unsafe {
             command.pre_exec(|| {
                 libc::personality(0x0004_0000);

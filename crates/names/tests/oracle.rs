@@ -83,8 +83,8 @@ struct Pfm {
 
 impl Pfm {
     fn open() -> Option<Self> {
-        // SAFETY: C strings; the symbols have these types in libpfm4's headers, and the library
-        // stays loaded.
+        // SAFETY: the names are C strings. libpfm4's headers declare the functions with these
+        // types, and the library stays loaded.
         unsafe {
             let library = libc::dlopen(c"libpfm.so.4".as_ptr(), libc::RTLD_NOW);
             if library.is_null() {
@@ -127,7 +127,7 @@ impl Pfm {
             (self.encode)(text.as_ptr(), ALL_MODES, OS_PERF_EVENT, (&raw mut arg).cast())
         };
         if code != 0 {
-            // SAFETY: gives a static C string for any number.
+            // SAFETY: `strerror` returns a C string that lives for ever, for any number.
             let text = unsafe { CStr::from_ptr((self.strerror)(code)) };
             return Err(text.to_string_lossy().into_owned());
         }

@@ -15,7 +15,7 @@ use testkit::counting::*;
 /// A number of hits that differs between runs.
 fn some() -> u64 {
     let mut bytes = [0; 8];
-    // SAFETY: writes at most the length it is given.
+    // SAFETY: the call writes at most as many bytes as it is told, which is the length of `bytes`.
     unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     100 + u64::from_le_bytes(bytes) % 900
 }
@@ -170,7 +170,7 @@ fn a_probe_takes_a_capability() {
         return skip("this kernel has no uprobes");
     };
     let code = in_child(|| {
-        // SAFETY: this child's own ids.
+        // SAFETY: the call takes numbers only, and changes the ids of the child in which it runs.
         if is_root() && unsafe { libc::setresuid(65534, 65534, 65534) } != 0 {
             return 77;
         }
@@ -194,7 +194,7 @@ fn tracefs() -> bool {
     }
     let (root, none) = (c"/".as_ptr(), std::ptr::null());
     let (at, kind) = (c"/sys/kernel/tracing".as_ptr(), c"tracefs".as_ptr());
-    // SAFETY: C strings and null pointers, as mount(2) allows.
+    // SAFETY: the calls get C strings and null pointers, as mount(2) allows.
     unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(none, root, none, libc::MS_REC | libc::MS_PRIVATE, none.cast()) == 0
@@ -222,7 +222,7 @@ fn read_zeros(fd: i32, bytes: usize, times: u64) {
 #[test]
 fn filters_choose_hits() {
     with_tracefs(|| {
-        // SAFETY: a C string; the child ends soon.
+        // SAFETY: the path is a C string. The descriptor stays open until the child ends.
         let fd = unsafe { libc::open(c"/dev/zero".as_ptr(), libc::O_RDONLY) };
         let (short, long) = (some(), some());
         let point = "syscalls:sys_enter_read";

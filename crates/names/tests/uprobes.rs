@@ -135,7 +135,8 @@ fn counted(list: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
 fn loaded(path: &Path, function: &str) -> extern "C" fn(i32) -> i32 {
     let path = CString::new(path.to_str().unwrap()).unwrap();
     let name = CString::new(function).unwrap();
-    // SAFETY: C strings; the libraries are this file's, and their functions have this type.
+    // SAFETY: `path` and `name` are C strings. This file made the libraries, and their functions
+    // have this type.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
         assert!(!handle.is_null());
@@ -399,7 +400,7 @@ fn the_kernel_would_let_it_happen() {
             return 77;
         };
         let got = calls(0);
-        // SAFETY: opened above.
+        // SAFETY: `fd` was opened above, and nobody uses it after this.
         unsafe { libc::close(fd) };
         i32::from(got == 7)
     });

@@ -204,7 +204,7 @@ impl Pool {
     /// No thread of this process may have a page of `old`.
     pub unsafe fn open_in_place_of(old: Self, path: &CStr) -> Result<Self, i32> {
         for page in 0..old.layout().pages() {
-            // SAFETY: the caller guarantees that no thread has a page of `old`.
+            // SAFETY: by contract, no thread of this process has a page of `old`.
             unsafe { old.unmap_page(page) };
         }
         let fd = open_raw(path)?;
@@ -219,7 +219,7 @@ impl Pool {
         old: Option<Self>,
         guard: impl FnOnce(usize, usize) -> Result<G, i32>,
     ) -> Result<(Self, G), i32> {
-        // SAFETY: all zeros are a valid `stat`, which the call overwrites.
+        // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: `stat` outlives the call.
         if unsafe { libc::fstat(fd, &mut stat) } != 0 {
@@ -230,7 +230,7 @@ impl Pool {
         // Map the pool elsewhere first, because only a valid pool may replace an old one.
         let base = map_part(std::ptr::null_mut(), SHARED, fd, 0, length)?;
         let refuse = |errno| {
-            // SAFETY: mapped above; no reference to it survives.
+            // SAFETY: `base` was mapped above with this length, and no reference to it survives.
             unsafe { libc::syscall(libc::SYS_munmap, base, length) };
             Err(errno)
         };
@@ -238,7 +238,7 @@ impl Pool {
             Ok(guard) => guard,
             Err(errno) => return refuse(errno),
         };
-        // SAFETY: mapped just now; the integers of the header have no invalid values.
+        // SAFETY: `base` was mapped just now, and the header consists of integers.
         let header = unsafe { &*base.cast::<Header>() };
         let known = header.magic == MAGIC
             && header.version == VERSION
@@ -267,7 +267,7 @@ impl Pool {
     /// # Errors
     /// Same as [`Pool::open`], or as [`TruncationGuard::new`].
     pub fn open_guarded(file: &File) -> Result<(Self, TruncationGuard), i32> {
-        // SAFETY: a mapping that is only unmapped after the guard was dropped.
+        // SAFETY: the range is a mapping that is unmapped only after the guard was dropped.
         Self::map(file.as_raw_fd(), None, |at, length| unsafe {
             TruncationGuard::new(at..at + length)
         })
@@ -294,7 +294,8 @@ impl Pool {
     }
 
     fn claims(&self) -> &'static [AtomicU32] {
-        // SAFETY: as in `header`; the claims are inside the mapping, which has one for each page.
+        // SAFETY: the mapping is never unmapped once handed out, and contains one claim for each
+        // page.
         unsafe {
             let first = self.base.add(CLAIMS_OFFSET).cast::<AtomicU32>();
             std::slice::from_raw_parts(first, self.places.len())
@@ -309,13 +310,14 @@ impl Pool {
     /// Returns the row with this number. All numbers beyond the table share the last row.
     pub fn row(&self, number: u32) -> &'static Row {
         let n = (number as usize).min(ROWS - 1);
-        // SAFETY: as in `header`; `n` is inside the table.
+        // SAFETY: the mapping is never unmapped once handed out, and `n` is inside of its table.
         unsafe { &*self.base.add(self.layout().rows_offset() + n * size_of::<Row>()).cast::<Row>() }
     }
 
     /// Returns the row for processes that do not record, and for programs that cannot be recorded.
     pub fn run_row(&self) -> &'static Row {
-        // SAFETY: as in `header`; the row is after the header and before the claims.
+        // SAFETY: the mapping is never unmapped once handed out, and contains this row between the
+        // header and the claims.
         unsafe { &*self.base.add(RUN_ROW_OFFSET).cast::<Row>() }
     }
 
@@ -382,7 +384,8 @@ impl Pool {
                     let populated =
                         make_present(place, bytes, self.layout().page_offset(first), fd);
                     populated.map(|()| place).inspect_err(|_| {
-                        // SAFETY: mapped above, and nobody knows it.
+                        // SAFETY: `place` was mapped above with this length, and nobody else knows
+                        // it.
                         unsafe { libc::syscall(libc::SYS_munmap, place, bytes) };
                     })
                 });
@@ -407,7 +410,7 @@ impl Pool {
     pub unsafe fn unmap_page(&self, page: usize) {
         let at = self.place(page).swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !at.is_null() {
-            // SAFETY: mapped by `map_page`, and unused by contract.
+            // SAFETY: `map_page` mapped this page, and by contract nobody writes to it any more.
             unsafe { libc::syscall(libc::SYS_munmap, at, PAGE_BYTES) };
         }
     }
@@ -418,7 +421,7 @@ impl Pool {
         for page in (0..self.places.len()).filter(|page| !self.page(*page).is_null()) {
             let claim = self.claim(page);
             if claim.compare_exchange(0, row + 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                // SAFETY: claimed just now, so nobody else uses it.
+                // SAFETY: this thread has just claimed the page, so nobody else uses it.
                 unsafe { self.unmap_page(page) };
                 self.release_page(page);
             }
@@ -481,7 +484,7 @@ impl Pool {
     /// program may lock no more), or why the pool cannot be opened.
     pub fn populate(&self, page: usize, path: &CStr) -> Result<(), i32> {
         let place = self.map_page(page, path)?;
-        // SAFETY: the range lies inside the mapping.
+        // SAFETY: the range is the page that was just mapped.
         if unsafe { libc::madvise(place.cast(), PAGE_BYTES, libc::MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
         }
@@ -519,14 +522,15 @@ fn make_present_without_populate(
     fd: i32,
 ) -> Result<(), i32> {
     let (offset, length) = (offset as libc::c_long, bytes as libc::c_long);
-    // SAFETY: the caller has opened `fd`; the arguments are plain numbers.
+    // SAFETY: fallocate takes numbers only, and the caller has opened `fd`.
     let reserved =
         unsafe { libc::syscall(libc::SYS_fallocate, libc::c_long::from(fd), 0, offset, length) };
     if reserved != 0 {
         return Err(errno());
     }
     for at in (0..bytes).step_by(4096) {
-        // SAFETY: inside the mapping; nobody else writes to pages that this thread claimed.
+        // SAFETY: `at` is inside of the mapping, and nobody else writes to pages that this thread
+        // has claimed.
         unsafe { place.add(at).cast::<AtomicU32>().as_ref() }
             .map(|word| word.fetch_add(0, Ordering::Relaxed));
     }
@@ -541,7 +545,7 @@ fn map_part(at: *mut u8, flags: i32, fd: i32, offset: usize, bytes: usize) -> Re
     let number = |n: i32| libc::c_long::from(n);
     let (prot, flags) = (number(libc::PROT_READ | libc::PROT_WRITE), number(flags));
     let (length, offset) = (bytes as libc::c_long, offset as libc::c_long);
-    // SAFETY: this creates a new mapping, or replaces one that the caller owns.
+    // SAFETY: the call makes a new mapping, or replaces one that the caller owns.
     let base =
         unsafe { libc::syscall(libc::SYS_mmap, at, length, prot, flags, number(fd), offset) };
     if base == -1 {
@@ -566,7 +570,7 @@ fn open_raw(path: &CStr) -> Result<i32, i32> {
 }
 
 fn close_raw(fd: i32) {
-    // SAFETY: the caller has just opened the descriptor.
+    // SAFETY: the caller has just opened the descriptor, so nobody else uses it.
     unsafe { libc::syscall(libc::SYS_close, libc::c_long::from(fd)) };
 }
 

@@ -222,7 +222,7 @@ impl File {
     /// Opens a file. Returns `None` if it does not exist or is not a regular file. Other kinds of
     /// files are not opened, because that can block or have side effects.
     fn open(at: c_int, path: &CStr) -> Option<Self> {
-        // SAFETY: all zeros are a valid `stat`, which the call overwrites.
+        // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         call(libc::SYS_newfstatat, [at.into(), address(path.as_ptr()), address(&raw mut stat), 0])?;
         if stat.st_mode & libc::S_IFMT != libc::S_IFREG {
@@ -256,7 +256,7 @@ impl File {
     /// Returns whether this is the dynamic linker that started the calling program.
     fn is_our_own(&self) -> bool {
         let Some(path) = own_interpreter() else { return false };
-        // SAFETY: all zeros are a valid `stat`, which the call overwrites.
+        // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         let place = address(&raw mut stat);
         let found = call(libc::SYS_newfstatat, [libc::AT_FDCWD.into(), address(path), place, 0]);
@@ -266,9 +266,9 @@ impl File {
     /// Returns whether a process that executes the file gets rights that its user lacks
     /// (`AT_SECURE`, security/commoncap.c).
     fn gains_rights(&self) -> bool {
-        // SAFETY: these calls take no arguments and cannot fail.
+        // SAFETY: both calls have no preconditions.
         let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
-        // SAFETY: these calls take no arguments and cannot fail.
+        // SAFETY: both calls have no preconditions.
         let (mut new_user, mut new_group) = unsafe { (libc::geteuid(), libc::getegid()) };
         let capable = || {
             let name = c"security.capability".as_ptr();
@@ -356,8 +356,8 @@ fn address<T>(pointer: *const T) -> c_long {
 
 /// Makes a system call, which is not a cancellation point.
 fn call(number: c_long, a: [c_long; 4]) -> Option<c_long> {
-    // SAFETY: each use passes the arguments that its system call documents; pointers outlive the
-    // call.
+    // SAFETY: each use passes the arguments that its system call documents, with pointers that
+    // outlive the call.
     let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], 0 as c_long) };
     (result >= 0).then_some(result)
 }

@@ -27,9 +27,9 @@ impl Usage {
     /// Returns the usage of the calling thread at `ticks`. Returns `None` and sets `errno` if the
     /// kernel refuses (a seccomp filter). Does not allocate.
     pub fn of_thread(ticks: u64) -> Option<Self> {
-        // SAFETY: all zeros are a valid `rusage`.
+        // SAFETY: `rusage` consists of integers, for which zeros are values.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: the pointer refers to a local variable.
+        // SAFETY: `usage` outlives the call.
         if unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) } != 0 {
             return None;
         }

@@ -25,12 +25,12 @@ pub unsafe fn put_varint(at: *mut u8, value: u64) -> *mut u8 {
         // log / 7 + 1, for each logarithm up to 55, without a division.
         let bytes = (log * 9 + 73) >> 6;
         let word = (value << 1 | 1) << (bytes - 1);
-        // SAFETY: eight bytes from `at` are writable by contract.
+        // SAFETY: by contract, eight bytes from `at` are writable.
         unsafe { at.cast::<u64>().write_unaligned(word.to_le()) };
-        // SAFETY: `bytes` is at most 8.
+        // SAFETY: `bytes` is at most 8, so the result is within the writable bytes.
         unsafe { at.add(bytes as usize) }
     } else {
-        // SAFETY: nine bytes from `at` are writable by contract.
+        // SAFETY: by contract, nine bytes from `at` are writable.
         unsafe {
             at.write(0);
             at.add(1).cast::<u64>().write_unaligned(value.to_le());
@@ -415,7 +415,7 @@ mod tests {
 
     fn round_trip(value: u64) -> usize {
         let mut buffer = [0xAAu8; 32];
-        // SAFETY: the buffer is longer than the slack.
+        // SAFETY: the buffer is longer than VARINT_SLACK.
         let end = unsafe { put_varint(buffer.as_mut_ptr(), value) };
         let len = end as usize - buffer.as_ptr() as usize;
         assert_eq!(get_varint(&buffer), Some((value, len)), "{value:#x}");

@@ -19,7 +19,7 @@ impl Memory {
         self.0.as_mut_ptr().cast()
     }
     fn bytes(&self) -> &[u8] {
-        // SAFETY: u64s are plain bytes.
+        // SAFETY: the memory is a page of u64s, all of whose bytes are values.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE_BYTES) }
     }
 }
@@ -115,12 +115,12 @@ fn write(writer: &mut PageWriter, call: &Call, groups: &[GroupTimes; 1], values:
 
 fn filled(memory: &mut Memory) -> PageWriter {
     let mut writer = PageWriter::detached();
-    // SAFETY: the memory is a page and outlives the writer's use in these tests.
+    // SAFETY: `memory` is a page, and outlives the writer's use in these tests.
     unsafe { writer.attach(memory.at(), &start()) };
     for (call, groups, values) in calls() {
         write(&mut writer, &call, &groups, &values);
     }
-    // SAFETY: attached, with room.
+    // SAFETY: the writer has a page, which has room.
     unsafe { writer.thread_clock(20_000, 700, 800) };
     writer
 }
@@ -175,7 +175,7 @@ fn a_live_page_reads_back() {
 fn a_sealed_page_ends_after_its_last_record_and_is_checked() {
     let mut memory = Memory::new();
     let mut writer = filled(&mut memory);
-    // SAFETY: attached.
+    // SAFETY: `filled` has attached a page.
     let sealed = unsafe { writer.seal(true, *b"renamed\0\0\0\0\0\0\0\0\0") }.to_vec();
     assert_eq!(read(&sealed), Ok((expected(), true)));
     let layout = layout();
@@ -204,7 +204,7 @@ fn a_sealed_page_ends_after_its_last_record_and_is_checked() {
 fn a_torn_live_page_gives_every_record_before_the_tear() {
     let mut memory = Memory::new();
     let mut writer = filled(&mut memory);
-    // SAFETY: attached.
+    // SAFETY: `filled` has attached a page.
     let whole = unsafe { writer.seal(false, [0; 16]) }.to_vec();
     let committed_at = 88;
     let all = expected();
@@ -227,7 +227,7 @@ fn a_page_without_counters_contains_only_times() {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();
     let call = Call { export: 1, count: [1; 3], start: 1_005, end: 1_006, ..Call::default() };
-    // SAFETY: the memory is a page; one record has room.
+    // SAFETY: `memory` is a page, in which a record has room.
     unsafe {
         writer.attach(memory.at(), &PageStart { counters: 0, ..start() });
         let cursor = writer.call(&call, false);
@@ -258,10 +258,10 @@ fn a_page_fills_up_and_starts_over_with_the_next_sequence() {
     }
     let (found, whole) = read(memory.bytes()).unwrap();
     assert_eq!((found.len(), whole), (calls as usize, true));
-    // SAFETY: attached.
+    // SAFETY: the writer has a page.
     unsafe { writer.next_page(&PageStart { sequence: 8, ..start() }) };
     assert_eq!(read(memory.bytes()), Ok((vec![], true)));
-    // SAFETY: attached.
+    // SAFETY: the writer has a page.
     unsafe { writer.retire() };
     assert_eq!(read(memory.bytes()), Err(PageError::NoMagic));
     assert!(!writer.is_attached());
@@ -271,7 +271,7 @@ fn a_page_fills_up_and_starts_over_with_the_next_sequence() {
 fn with_two_counters_a_typical_record_is_short() {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();
-    // SAFETY: the memory is a page.
+    // SAFETY: `memory` is a page, and outlives the writer's use.
     unsafe { writer.attach(memory.at(), &start()) };
     let mut at = 1_000u64;
     let mut sizes = Vec::new();
@@ -308,7 +308,7 @@ fn values_follow_their_call() {
     let mut writer = filled(&mut memory);
     let (call, groups, values) = calls()[0];
     write(&mut writer, &call, &groups, &values);
-    // SAFETY: attached, with room.
+    // SAFETY: the writer has a page, which has room.
     unsafe { writer.values(&[(0, 5), (16, u64::MAX)]) };
     let by_hand = [4, 12 << 2 | 2, 0, 1, 5 << 1 | 1, 16 << 1 | 1, 0];
     let by_hand = [&by_hand[..], &[0xff; 8]].concat();
@@ -327,7 +327,7 @@ fn values_beyond_the_maximum_are_left_out() {
     let mut writer = filled(&mut memory);
     let all: Vec<(u32, u64)> =
         (0..MOST_VALUES as u32 + 1).map(|i| (u32::MAX - i, u64::MAX)).collect();
-    // SAFETY: attached, with room.
+    // SAFETY: the writer has a page, which has room.
     unsafe { writer.values(&all) };
     let layout = layout();
     let mut reader = PageReader::new(memory.bytes(), &layout).unwrap();
@@ -347,7 +347,7 @@ fn usages_of_a_page() {
     let word = |memory: &Memory, at: usize| {
         u64::from_le_bytes(memory.bytes()[at..at + 8].try_into().unwrap())
     };
-    // SAFETY: the page has its own memory and is attached before it is written to.
+    // SAFETY: `memory` is a page, which is attached before it is written to.
     unsafe {
         writer.attach(memory.at(), &bare);
         let header = PageHeader::parse(memory.bytes()).unwrap();
@@ -371,7 +371,7 @@ fn usages_of_a_page() {
     flushed[150] ^= 1;
     assert_eq!(PageReader::new(&flushed, &layout).unwrap_err(), PageError::Checksum);
     // The next page begins without an end usage.
-    // SAFETY: attached above.
+    // SAFETY: the page was attached above.
     unsafe { writer.next_page(&start()) };
     let header = PageHeader::parse(memory.bytes()).unwrap();
     assert_eq!((header.start, header.usage_end), (start(), None));
@@ -456,7 +456,7 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
 fn page_of(records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     let mut writer = PageWriter::detached();
-    // SAFETY: the memory is a page.
+    // SAFETY: `memory` is a page, and outlives the writer's use.
     unsafe { writer.attach(memory.at(), &PageStart { counters: 0, ..start() }) };
     let mut page = memory.bytes().to_vec();
     page[HEADER_BYTES..HEADER_BYTES + records.len()].copy_from_slice(records);

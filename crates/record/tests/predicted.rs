@@ -16,7 +16,7 @@ impl Memory {
         self.0.as_mut_ptr().cast()
     }
     fn bytes(&self) -> &[u8] {
-        // SAFETY: u64s are plain bytes.
+        // SAFETY: the memory is a page of u64s, all of whose bytes are values.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), PAGE_BYTES) }
     }
 }
@@ -29,7 +29,7 @@ fn start() -> PageStart {
 /// Appends calls without counters to a page, and returns the bytes of its records.
 fn bytes_of(memory: &mut Memory, calls: &[Call]) -> Vec<u8> {
     let mut writer = PageWriter::detached();
-    // SAFETY: the memory is a page, and each call has room.
+    // SAFETY: `memory` is a page, which has room for each call.
     unsafe {
         writer.attach(memory.at(), &start());
         for call in calls {

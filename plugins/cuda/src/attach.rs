@@ -70,7 +70,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn own_process() -> i32 {
-    // SAFETY: no arguments.
+    // SAFETY: `getpid` has no preconditions.
     unsafe { libc::getpid() }
 }
 
@@ -88,7 +88,7 @@ pub fn is_forked() -> bool {
 /// Nanoseconds since 1970 UTC.
 fn unix_ns() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a variable of ours; this clock always exists.
+    // SAFETY: `time` outlives the call, and this clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
@@ -139,11 +139,12 @@ fn ranges(table: *const c_void) -> Option<c_int> {
         _ => return None,
     };
     let initialize = cupti.symbol("InitializeInjectionNvtx2")?;
-    // SAFETY: NVTX calls a function with this name with its table, whose address is passed on.
+    // SAFETY: NVTX calls a function with this name with the address of its table, and CUPTI's has
+    // this type.
     let initialize = unsafe {
         std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_void) -> c_int>(initialize)
     };
-    // SAFETY: as above.
+    // SAFETY: `table` is NVTX's, which is passed on as NVTX would pass it.
     Some(unsafe { initialize(table) })
 }
 
@@ -236,7 +237,7 @@ fn at_exit() {
     }
     static ONCE: AtomicBool = AtomicBool::new(false);
     if !ONCE.swap(true, Ordering::AcqRel) {
-        // SAFETY: a function of this file, which is never unloaded.
+        // SAFETY: `ended` stays valid, because this shared object is never unloaded.
         unsafe { libc::atexit(ended) };
     }
 }
@@ -308,14 +309,15 @@ pub fn why_off() -> Option<String> {
 /// Whether the variable names this file.
 fn is_named() -> bool {
     let Some(named) = std::env::var_os(INJECTION) else { return false };
-    // SAFETY: all zeros is a value of this struct of pointers.
+    // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let address = InitializeInjection as *const ();
-    // SAFETY: any address may be asked for, and the result is a variable of ours.
+    // SAFETY: dladdr takes any address, and `info` outlives the call.
     if unsafe { libc::dladdr(address.cast(), &raw mut info) } == 0 || info.dli_fname.is_null() {
         return false;
     }
-    // SAFETY: a C string of the dynamic linker's, which is valid while the object is loaded.
+    // SAFETY: the name is a C string of the dynamic linker's, which is valid while this object is
+    // loaded.
     let own = unsafe { std::ffi::CStr::from_ptr(info.dli_fname) };
     let same = |path: &std::path::Path| path.canonicalize().ok();
     same(std::path::Path::new(&named)) == same(std::path::Path::new(&*own.to_string_lossy()))

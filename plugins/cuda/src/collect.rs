@@ -99,7 +99,7 @@ impl Store {
         if address == 0 {
             return None;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: by contract, `address` is 0 or that of a C string, and 0 was handled above.
         let text = unsafe { CStr::from_ptr(address as *const c_char) }.to_string_lossy();
         let names = self.names.get_or_insert_default();
         // The memory of a name may be used again for another one.
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
         if !store.lent.is_empty() && store.taken() + BUFFER as u64 > store.limit {
             return std::ptr::null_mut();
         }
-        // SAFETY: the size is not 0.
+        // SAFETY: the size of the layout is not 0.
         let made = unsafe { std::alloc::alloc_zeroed(layout()) };
         if !made.is_null() {
             store.lent.insert(made as usize);
@@ -184,7 +184,8 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
         made
     }));
     let given = given.unwrap_or(std::ptr::null_mut());
-    // SAFETY: CUPTI's variables. No limit on the number of records.
+    // SAFETY: CUPTI passes three variables of its own, which may be written to. 0 stands for any
+    // number of records.
     unsafe {
         *buffer = given;
         *size = if given.is_null() { 0 } else { BUFFER };
@@ -214,11 +215,13 @@ pub unsafe extern "C" fn completed(
             return;
         }
         if let Some(cupti) = cupti::in_use() {
-            // SAFETY: it is one of ours, and as long as BUFFER.
+            // SAFETY: the buffer was lent by `requested`, so it has BUFFER bytes, and CUPTI has
+            // filled the first `valid`.
             unsafe { read(&mut store, cupti, buffer, valid) };
         }
         drop(store);
-        // SAFETY: made by `requested`, which has forgotten it now.
+        // SAFETY: `requested` allocated the buffer with this layout, and it is no longer among the
+        // lent ones.
         unsafe { std::alloc::dealloc(buffer, layout()) };
     }));
 }
@@ -236,7 +239,8 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
     let mut record = std::ptr::null_mut();
     let mut before: Option<usize> = None;
     loop {
-        // SAFETY: the caller's promise; `record` came from this function, or is null.
+        // SAFETY: by contract, CUPTI filled the buffer; `record` is null or came from this
+        // function.
         let next = unsafe { cupti.next_record(buffer, valid, record) };
         let at = match next {
             Ok(found) => match (found as usize).checked_sub(begin) {
@@ -255,9 +259,11 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
         };
         if let Some(before) = before {
             let end = at.unwrap_or(valid);
-            // SAFETY: within the buffer, of which the first `valid` bytes are CUPTI's records.
+            // SAFETY: the range is within the buffer, of which the first `valid` bytes are CUPTI's
+            // records.
             let bytes = unsafe { std::slice::from_raw_parts(buffer.add(before), end - before) };
-            // SAFETY: names are those that CUPTI's records point to.
+            // SAFETY: the bytes are a record of CUPTI's, so the names that it points to are C
+            // strings.
             unsafe { keep(store, Bytes(bytes)) };
         }
         let Some(at) = at else { return };
@@ -284,10 +290,11 @@ unsafe fn keep(store: &mut Store, bytes: Bytes<'_>) {
                 }
                 _ => 0,
             };
-            // SAFETY: the caller's promise.
+            // SAFETY: by contract, the record is CUPTI's, so `address` is 0 or that of a C string.
             let mut name = unsafe { store.name(address) };
             if let Record::Marker { domain, .. } = record {
-                // SAFETY: as above.
+                // SAFETY: by contract, the record is CUPTI's, so `domain` is 0 or the address of a
+                // C string.
                 let domain = unsafe { store.name(domain) };
                 if let (Some(text), Some(domain)) = (&name, domain) {
                     name = Some(Arc::from(format!("{domain}: {text}")));

@@ -63,7 +63,7 @@ macro_rules! functions {
                         )
                     }, )*
                     $( $may: symbol(handle, $may_symbol).map(|found| {
-                        // SAFETY: as above.
+                        // SAFETY: a function with this name has this type, as CUPTI's headers say.
                         unsafe {
                             std::mem::transmute::<
                                 *mut c_void,
@@ -103,7 +103,7 @@ functions! {
 
 fn symbol(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
     let name = CString::new(name).ok()?;
-    // SAFETY: a handle of dlopen's, and a C string.
+    // SAFETY: the handle is one that dlopen returned, and `name` is a C string.
     let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
@@ -145,17 +145,18 @@ impl Cupti {
     pub fn load(file: &str, only_loaded: bool) -> Result<Self, String> {
         let name = CString::new(file).map_err(|_| format!("{file:?} has a zero byte"))?;
         let only = if only_loaded { libc::RTLD_NOLOAD } else { 0 };
-        // SAFETY: a C string. The constructors of a library that the user or the program chose run.
+        // SAFETY: `name` is a C string. The user or the program chose the library, and with it what
+        // its constructors do.
         let handle =
             unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | only) };
         if handle.is_null() {
             return Err(linker_said().unwrap_or_else(|| format!("{file}: not loaded")));
         }
-        // SAFETY: the handle is never closed.
+        // SAFETY: dlopen returned the handle, which is never closed.
         let functions = unsafe { Functions::of(handle) }
             .map_err(|missing| format!("{file} has no function {missing}"))?;
         let mut version = 0;
-        // SAFETY: CUPTI's function, with a variable of ours.
+        // SAFETY: `version` is CUPTI's function for this variable, which outlives the call.
         let code = unsafe { (functions.version)(&raw mut version) };
         let cupti = Self { functions, handle: handle as usize, file: file.to_owned(), version };
         match code {
@@ -168,11 +169,12 @@ impl Cupti {
     pub fn said(&self, code: Code) -> String {
         let mut text = std::ptr::null();
         let known = self.functions.result_text.is_some_and(|ask| {
-            // SAFETY: CUPTI's function, with a variable of ours.
+            // SAFETY: `ask` is CUPTI's function for a code and this variable, which outlives the
+            // call.
             unsafe { ask(code, &raw mut text) == SUCCESS && !text.is_null() }
         });
         if known {
-            // SAFETY: a C string of CUPTI's, which lives as long as the library.
+            // SAFETY: CUPTI stored a C string, which lives as long as the library.
             let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
             format!("error {code} ({text})")
         } else {
@@ -183,7 +185,7 @@ impl Cupti {
     /// CUPTI's clock now, ns.
     pub fn timestamp(&self) -> Option<u64> {
         let mut now = 0;
-        // SAFETY: CUPTI's function, with a variable of ours.
+        // SAFETY: `timestamp` is CUPTI's function for this variable, which outlives the call.
         (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
     }
 
@@ -194,7 +196,8 @@ impl Cupti {
     /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
     pub fn subscribe(&self, callback: Callback) -> Result<usize, Code> {
         let mut handle = std::ptr::null_mut();
-        // SAFETY: CUPTI's function, with a variable and a function of ours.
+        // SAFETY: `subscribe` is CUPTI's function for these arguments. `handle` outlives the call,
+        // and `callback` is never unloaded.
         let code =
             unsafe { (self.functions.subscribe)(&raw mut handle, callback, std::ptr::null_mut()) };
         checked(code).map(|()| handle as usize)
@@ -207,14 +210,16 @@ impl Cupti {
     /// CUPTI's code.
     pub fn say_contexts(&self, subscriber: usize, id: u32) -> Result<(), Code> {
         let enable = self.functions.enable_callback.ok_or(UNKNOWN)?;
-        // SAFETY: CUPTI's function, with a handle that it gave out.
+        // SAFETY: `enable` is CUPTI's function for these arguments, and CUPTI gave out the
+        // subscriber.
         checked(unsafe { enable(1, subscriber as *mut c_void, DOMAIN_RESOURCE, id) })
     }
 
     /// The device of a context.
     pub fn device_of(&self, context: *mut c_void) -> Option<u32> {
         let mut device = 0;
-        // SAFETY: CUPTI's function, with a context that it named and a variable of ours.
+        // SAFETY: `device_id` is CUPTI's function for these arguments. CUPTI named the context, and
+        // `device` outlives the call.
         let code = unsafe { (self.functions.device_id?)(context, &raw mut device) };
         (code == SUCCESS).then_some(device)
     }
@@ -226,7 +231,7 @@ impl Cupti {
 
     /// Ends the subscription that [`Self::subscribe`] made.
     pub fn unsubscribe(&self, subscriber: usize) {
-        // SAFETY: CUPTI's function, with a handle that it gave out.
+        // SAFETY: `unsubscribe` is CUPTI's function for a subscriber, and CUPTI gave this one out.
         let _ = unsafe { (self.functions.unsubscribe)(subscriber as *mut c_void) };
     }
 
@@ -235,7 +240,8 @@ impl Cupti {
     /// # Errors
     /// CUPTI's code.
     pub fn prepare(&self, requested: Requested, completed: Completed) -> Result<(), Code> {
-        // SAFETY: CUPTI's functions; ours live as long as this shared object, which is never unloaded.
+        // SAFETY: both are CUPTI's functions for these arguments. Our functions stay valid, because
+        // this shared object is never unloaded.
         unsafe {
             checked((self.functions.thread_ids)(SYSTEM_THREADS))?;
             checked((self.functions.callbacks)(requested, completed))
@@ -247,13 +253,13 @@ impl Cupti {
     /// # Errors
     /// CUPTI's code.
     pub fn enable(&self, kind: u32) -> Result<(), Code> {
-        // SAFETY: CUPTI's function.
+        // SAFETY: `enable` is CUPTI's function for a kind of record, and takes any number.
         checked(unsafe { (self.functions.enable)(kind) })
     }
 
     /// Collects no records of a kind from now on.
     pub fn disable(&self, kind: u32) {
-        // SAFETY: CUPTI's function.
+        // SAFETY: `disable` is CUPTI's function for a kind of record, and takes any number.
         let _ = unsafe { (self.functions.disable)(kind) };
     }
 
@@ -262,7 +268,7 @@ impl Cupti {
     /// # Errors
     /// CUPTI's code.
     pub fn flush(&self, flag: u32) -> Result<(), Code> {
-        // SAFETY: CUPTI's function.
+        // SAFETY: `flush` is CUPTI's function for a flag, and takes any number.
         checked(unsafe { (self.functions.flush)(flag) })
     }
 
@@ -279,7 +285,8 @@ impl Cupti {
         valid: usize,
         mut record: *mut u8,
     ) -> Result<*mut u8, Code> {
-        // SAFETY: the caller's promise.
+        // SAFETY: by contract, CUPTI filled the buffer with `valid` bytes, and `record` came from
+        // this function.
         let code = unsafe { (self.functions.next_record)(buffer, valid, &raw mut record) };
         checked(code).map(|()| record)
     }
@@ -287,26 +294,28 @@ impl Cupti {
     /// The number of records that CUPTI could not keep since the last call.
     pub fn dropped(&self) -> u64 {
         let mut count = 0;
-        // SAFETY: CUPTI's function, with a variable of ours. No context: all of them.
+        // SAFETY: `dropped` is CUPTI's function for these arguments: null stands for all contexts,
+        // and `count` outlives the call.
         let code = unsafe { (self.functions.dropped)(std::ptr::null_mut(), 0, &raw mut count) };
         if code == SUCCESS { count as u64 } else { 0 }
     }
 
     pub fn callback_name(&self, domain: u32, function: u32) -> Option<String> {
         let mut name = std::ptr::null();
-        // SAFETY: CUPTI's function, with a variable of ours.
+        // SAFETY: `callback_name` is CUPTI's function for these arguments, and `name` outlives the
+        // call.
         let code = unsafe { (self.functions.callback_name)(domain, function, &raw mut name) };
         if code != SUCCESS || name.is_null() {
             return None;
         }
-        // SAFETY: a C string of CUPTI's, which lives as long as the library.
+        // SAFETY: CUPTI stored a C string, which lives as long as the library.
         Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
     /// An op begins on the calling thread.
     pub fn push(&self, kind: u32, id: u64) {
         if let Some(push) = self.functions.push {
-            // SAFETY: CUPTI's function.
+            // SAFETY: `push` is CUPTI's function for a kind and an id, and takes any numbers.
             let _ = unsafe { push(kind, id) };
         }
     }
@@ -315,7 +324,8 @@ impl Cupti {
     pub fn pop(&self, kind: u32) {
         if let Some(pop) = self.functions.pop {
             let mut last = 0;
-            // SAFETY: CUPTI's function, with a variable of ours.
+            // SAFETY: `pop` is CUPTI's function for a kind and this variable, which outlives the
+            // call.
             let _ = unsafe { pop(kind, &raw mut last) };
         }
     }
@@ -323,8 +333,9 @@ impl Cupti {
 
 /// Why dlopen failed.
 fn linker_said() -> Option<String> {
-    // SAFETY: no arguments. The text is this thread's until its next call of the dynamic linker.
+    // SAFETY: `dlerror` has no arguments.
     let text = unsafe { libc::dlerror() };
-    // SAFETY: as above.
+    // SAFETY: `text` is a C string, which is valid until this thread's next call of the dynamic
+    // linker.
     (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }

@@ -59,16 +59,18 @@ pub fn loaded_files() -> Vec<String> {
         _size: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: the dynamic linker gives an object, and what we gave to it.
+        // SAFETY: `dl_iterate_phdr` passes the description of an object and the pointer to the list
+        // that `look` was registered with.
         let (name, found) = unsafe { ((*object).dlpi_name, &mut *found.cast::<Vec<String>>()) };
         if !name.is_null() {
-            // SAFETY: a C string of the dynamic linker's.
+            // SAFETY: the name is a C string of the dynamic linker's.
             found.push(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned());
         }
         0
     }
     let mut found: Vec<String> = Vec::new();
-    // SAFETY: the function takes what is given here, and does not panic.
+    // SAFETY: `look` has the type that `dl_iterate_phdr` calls and does not panic, and `found`
+    // outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }

@@ -46,16 +46,17 @@ fn found() -> Option<Demangle> {
     const NAME: &CStr = c"__cxa_demangle";
     let mut handles = vec![libc::RTLD_DEFAULT];
     for library in [c"libstdc++.so.6", c"libc++abi.so.1"] {
-        // SAFETY: a C string; only a library that is loaded is opened.
+        // SAFETY: the name is a C string. With RTLD_NOLOAD, a library that is not loaded stays
+        // unloaded.
         let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
         if !handle.is_null() {
             handles.push(handle);
         }
     }
     handles.into_iter().find_map(|handle| {
-        // SAFETY: a handle of the dynamic linker's, and a C string.
+        // SAFETY: the handle is RTLD_DEFAULT or one that dlopen returned, and NAME is a C string.
         let found = unsafe { libc::dlsym(handle, NAME.as_ptr()) };
-        // SAFETY: a function with this name has this type.
+        // SAFETY: the C++ ABI defines the function with this name with this type.
         (!found.is_null()).then(|| unsafe { std::mem::transmute::<*mut c_void, Demangle>(found) })
     })
 }
@@ -64,12 +65,13 @@ fn demangled(demangle: Demangle, name: &str) -> Option<String> {
     let mangled = CString::new(name).ok()?;
     let mut status = -1;
     let none = std::ptr::null_mut();
-    // SAFETY: a C string; without a buffer, the function makes one with malloc.
+    // SAFETY: `mangled` is a C string, and `status` outlives the call. Without a buffer, the
+    // function makes one with malloc.
     let text = unsafe { demangle(mangled.as_ptr(), none, std::ptr::null_mut(), &raw mut status) };
     if text.is_null() {
         return None;
     }
-    // SAFETY: a C string of the function's, which is ours to free.
+    // SAFETY: the function returned a C string made with malloc, which belongs to its caller.
     let shown = unsafe {
         let shown = CStr::from_ptr(text).to_string_lossy().into_owned();
         libc::free(text.cast());

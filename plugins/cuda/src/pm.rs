@@ -48,7 +48,7 @@ macro_rules! parameters {
 
         impl $name {
             fn new() -> Self {
-                // SAFETY: numbers and pointers, for which zeros are values.
+                // SAFETY: the struct consists of numbers and pointers, for which zeros are values.
                 let mut parameters: Self = unsafe { std::mem::zeroed() };
                 parameters.size = offset_of!(Self, $last) + size_of::<$last_type>();
                 parameters
@@ -200,7 +200,7 @@ impl OfObject {
     fn of(cupti: &Cupti) -> Result<Self, &'static str> {
         let function = |name: &'static str| {
             let found = cupti.symbol(name).ok_or(name)?;
-            // SAFETY: as above.
+            // SAFETY: a function with this name has this type, as CUPTI's headers say.
             Ok::<_, &'static str>(unsafe {
                 std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut Of) -> Code>(found)
             })
@@ -388,7 +388,7 @@ impl Sampling {
         self.clear()?;
         let mut of = Of::new();
         of.object = self.object;
-        // SAFETY: CUPTI's function, with a struct of ours.
+        // SAFETY: `start` is CUPTI's function for this struct, which outlives the call.
         let code = unsafe { (self.of_object.start)(&raw mut of) };
         if code == SUCCESS { Ok(()) } else { Err(refused(cupti, "cuptiPmSamplingStart", code)) }
     }
@@ -455,7 +455,7 @@ impl Sampling {
     pub fn stop(&mut self) {
         let mut of = Of::new();
         of.object = self.object;
-        // SAFETY: CUPTI's function, with a struct of ours.
+        // SAFETY: `stop` is CUPTI's function for this struct, which outlives the call.
         let _ = unsafe { (self.of_object.stop)(&raw mut of) };
     }
 }
@@ -465,7 +465,7 @@ impl Drop for Sampling {
         if !self.object.is_null() {
             let mut of = Of::new();
             of.object = self.object;
-            // SAFETY: CUPTI's function, with a struct of ours.
+            // SAFETY: `disable` is CUPTI's function for this struct, which outlives the call.
             let _ = unsafe { (self.of_object.disable)(&raw mut of) };
         }
         let mut end = EndHost::new();
@@ -482,7 +482,8 @@ fn places(interval: Duration, pass: Duration) -> u32 {
 }
 
 fn code_of<P>(function: unsafe extern "C" fn(*mut P) -> Code, parameters: &mut P) -> Code {
-    // SAFETY: CUPTI's function, with its struct; what the struct points to lives in the caller.
+    // SAFETY: `function` is CUPTI's function for this struct. What the struct points to lives in
+    // the caller.
     unsafe { function(ptr::from_mut(parameters)) }
 }
 

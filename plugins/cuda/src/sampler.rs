@@ -98,7 +98,8 @@ pub unsafe extern "C" fn made(_: *mut c_void, domain: u32, id: u32, data: *const
         return;
     }
     let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: `CUpti_ResourceData`, whose first word is the context.
+        // SAFETY: in this domain, CUPTI passes a `CUpti_ResourceData`, whose first word is the
+        // context.
         let context = unsafe { *data.cast::<*mut c_void>() };
         if let Some(device) = cupti::in_use().and_then(|cupti| cupti.device_of(context)) {
             used(device);

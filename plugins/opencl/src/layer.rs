@@ -36,11 +36,12 @@ pub unsafe extern "C" fn clGetLayerInfo(
         if size < answer.len() {
             return INVALID_VALUE;
         }
-        // SAFETY: the caller has room for that many bytes.
+        // SAFETY: by contract, `value` has `size` bytes, which was compared with the answer's
+        // length above.
         unsafe { std::ptr::copy_nonoverlapping(answer.as_ptr(), value.cast(), answer.len()) };
     }
     if !size_ret.is_null() {
-        // SAFETY: the caller's variable.
+        // SAFETY: by contract, `size_ret` may be written to if it is not null.
         unsafe { size_ret.write(answer.len()) };
     }
     SUCCESS
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn clInitLayer(
         next_layer::set(next) && TABLE.set(calls::table(&next)).is_ok()
     }));
     let (Ok(true), Some(table)) = (ready, TABLE.get()) else { return INVALID_VALUE };
-    // SAFETY: the loader's variables.
+    // SAFETY: by contract, the loader's results may be written to.
     unsafe {
         entries_ret.write(length as u32);
         table_ret.write(table);

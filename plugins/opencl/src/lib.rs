@@ -200,10 +200,11 @@ fn has_loader() -> bool {
         _size: usize,
         found: *mut c_void,
     ) -> c_int {
-        // SAFETY: the dynamic linker gives an object and what we gave to it.
+        // SAFETY: `dl_iterate_phdr` passes the description of an object and the pointer to the
+        // answer that `look` was registered with.
         let (name, found) = unsafe { ((*object).dlpi_name, &mut *found.cast::<bool>()) };
         if !name.is_null() {
-            // SAFETY: a C string of the dynamic linker's.
+            // SAFETY: the name is a C string of the dynamic linker's.
             let path = unsafe { CStr::from_ptr(name) }.to_bytes();
             let file = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             *found |= file.starts_with(b"libOpenCL");
@@ -211,21 +212,23 @@ fn has_loader() -> bool {
         0
     }
     let mut found = false;
-    // SAFETY: the function takes what is given here, and does not panic.
+    // SAFETY: `look` has the type that `dl_iterate_phdr` calls and does not panic, and `found`
+    // outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut found).cast()) };
     found
 }
 
 /// The path of this shared object.
 fn own_file() -> Option<String> {
-    // SAFETY: all zeros is a value of this struct of pointers.
+    // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let address = layer::clGetLayerInfo as *const ();
-    // SAFETY: any address may be asked for, and the result is a variable of ours.
+    // SAFETY: dladdr takes any address, and `info` outlives the call.
     if unsafe { libc::dladdr(address.cast(), &raw mut info) } == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: a C string of the dynamic linker's, which is valid while the object is loaded.
+    // SAFETY: the name is a C string of the dynamic linker's, which is valid while this object is
+    // loaded.
     Some(unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy().into_owned())
 }
 

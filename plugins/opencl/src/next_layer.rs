@@ -23,7 +23,7 @@ macro_rules! forward {
         let function: unsafe extern "C" fn($($type),*) -> $result =
             // SAFETY: an address that is not 0 is a function of this type, as the OpenCL headers say.
             unsafe { std::mem::transmute::<usize, _>($slot) };
-        // SAFETY: the arguments are the program's own, or as the specification wants them.
+        // SAFETY: the arguments are the program's own, or meet the specification of this function.
         unsafe { function($($argument),*) }
     }};
 }

@@ -77,7 +77,7 @@ pub struct Call {
 /// Nanoseconds since 1970 UTC.
 pub fn unix_ns() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a variable of ours; this clock always exists.
+    // SAFETY: `time` outlives the call, and this clock always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }

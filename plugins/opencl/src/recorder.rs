@@ -137,7 +137,8 @@ fn thread(generation: u32) -> i32 {
     let is_new = NAMED.try_with(|named| named.replace(generation) != generation).unwrap_or(false);
     if is_new {
         let mut name = [0_u8; 16];
-        // SAFETY: the kernel writes at most 16 bytes, with a zero byte.
+        // SAFETY: PR_GET_NAME writes at most 16 bytes, the last of which is zero, and `name` has
+        // 16.
         unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
         let name = String::from_utf8_lossy(&name[..end]).into_owned();
@@ -300,8 +301,8 @@ pub fn is_forked() -> bool {
 pub fn open() -> u32 {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the function stays loaded, because hosts never close a plugin that has registered;
-        // it stores three flags only.
+        // SAFETY: `forked` stays valid, because hosts never close a plugin that has registered. It
+        // only stores three flags.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     });
     let mut store = store();
@@ -376,7 +377,7 @@ pub fn give_up() {
 pub fn watch_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the function stays loaded, because a loader never closes its layers.
+        // SAFETY: `close` stays valid, because a loader never closes its layers.
         unsafe { libc::atexit(close) };
     });
 }

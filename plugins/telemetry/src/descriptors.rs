@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 /// the call is forbidden, the thread keeps the program's table, and this is false.
 pub fn leave_the_programs() -> bool {
     let (first, last) = (0u32, u32::MAX);
-    // SAFETY: a call without pointers. It closes nothing that another thread has: the kernel copies
-    // the table first.
+    // SAFETY: close_range takes numbers only. It closes nothing that another thread uses, because
+    // the kernel first makes a copy of the table for this thread.
     let left =
         unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_UNSHARE) };
     if left == 0 {
@@ -25,7 +25,7 @@ pub fn leave_the_programs() -> bool {
 /// The file under a high number, in case that the table is the program's after all.
 pub fn high(file: File) -> File {
     const LOWEST: libc::c_int = 100;
-    // SAFETY: the descriptor is open; a new one belongs to nobody else.
+    // SAFETY: `file` keeps its descriptor open, and the new descriptor belongs to nobody else.
     unsafe {
         match libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, LOWEST) {
             -1 => file,

@@ -123,7 +123,7 @@ functions! {
 
 fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
     let name = CString::new(name).ok()?;
-    // SAFETY: a handle of the dynamic linker's, and a C string.
+    // SAFETY: the handle is one that dlmopen returned, and `name` is a C string.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
@@ -138,13 +138,14 @@ fn load(file: &Path) -> Option<*mut c_void> {
     if let Some((_, library)) = loaded.iter().find(|(known, _)| *known == name) {
         return Some(*library as *mut c_void);
     }
-    // SAFETY: a C string. The constructors of a library of the driver, or of the user's choice, run.
+    // SAFETY: `name` is a C string. The library is the driver's or the user's choice, and so is
+    // what its constructors do.
     let library = unsafe {
         libc::dlmopen(libc::LM_ID_NEWLM, name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL)
     };
     if library.is_null() {
         // The text of the failure is this thread's; the next one must not get it.
-        // SAFETY: no arguments.
+        // SAFETY: `dlerror` has no arguments.
         unsafe { libc::dlerror() };
         return None;
     }
@@ -189,23 +190,24 @@ impl Nvml {
     /// such library, no driver, or no device.
     pub fn open(file: &Path, series: &mut Vec<Series>) -> Option<Self> {
         let library = load(file)?;
-        // SAFETY: the library is never closed.
+        // SAFETY: `load` returned the library, which is never closed.
         let functions = unsafe { Functions::of(library) };
         let (init, count, by_index) = (functions.init?, functions.count?, functions.by_index?);
         functions.shutdown?;
-        // SAFETY: NVML's function.
+        // SAFETY: `init` is NVML's function, which has no arguments.
         if unsafe { init() } != SUCCESS {
             return None;
         }
         let mut nvml = Self { functions, devices: Vec::new() };
         let mut devices = 0;
-        // SAFETY: NVML's function, with a variable of ours.
+        // SAFETY: `count` is NVML's function for this variable, which outlives the call.
         if unsafe { count(&raw mut devices) } != SUCCESS {
             return None;
         }
         for index in 0..devices.min(MOST) {
             let mut handle = std::ptr::null_mut();
-            // SAFETY: as above.
+            // SAFETY: `by_index` is NVML's function for these arguments, and `handle` outlives the
+            // call.
             if unsafe { by_index(index, &raw mut handle) } == SUCCESS && !handle.is_null() {
                 let gpu = format!("gpu{index}");
                 let device = nvml.device(&gpu, handle, series);
@@ -226,13 +228,15 @@ impl Nvml {
             return Vec::new();
         };
         let mut count = 0;
-        // SAFETY: NVML's function, with a handle that it gave out and a variable of ours.
+        // SAFETY: `most` is NVML's function for these arguments. NVML gave out the device, and
+        // `count` outlives the call.
         if unsafe { most(device, &raw mut count) } != SUCCESS {
             return Vec::new();
         }
         let part = |index| {
             let mut handle = std::ptr::null_mut();
-            // SAFETY: as above.
+            // SAFETY: `by_index` is NVML's function for these arguments. NVML gave out the device,
+            // and `handle` outlives the call.
             let code = unsafe { by_index(device, index, &raw mut handle) };
             (code == SUCCESS && !handle.is_null()).then_some((index, handle))
         };
@@ -294,36 +298,43 @@ impl Nvml {
         let out = &raw mut number;
         let one = |code: c_int, scale: f64| (code == SUCCESS).then_some(scale);
         let scale = match question {
-            // SAFETY: NVML's function, with a handle that it gave out and a variable of ours.
+            // SAFETY: `power` is NVML's function for these arguments. NVML gave out the device, and
+            // `out` points to a local variable.
             Question::Power => one(unsafe { all.power?(device, out) }, 1e-3)?,
-            // SAFETY: as above.
+            // SAFETY: `clock` is NVML's function for these arguments. NVML gave out the device, and
+            // `out` points to a local variable.
             Question::Clock(clock) => one(unsafe { all.clock?(device, clock, out) }, 1.0)?,
             Question::Temperature => {
-                // SAFETY: as above.
+                // SAFETY: `temperature` is NVML's function for these arguments. NVML gave out the
+                // device, and `out` points to a local variable.
                 one(unsafe { all.temperature?(device, TEMPERATURE_GPU, out) }, 1.0)?
             }
             Question::Memory => {
                 if let Some(memory_2) = all.memory_2 {
                     let mut memory = Memory2 { version: MEMORY_2, ..Memory2::default() };
-                    // SAFETY: as above.
+                    // SAFETY: `memory_2` is NVML's function for these arguments. NVML gave out the
+                    // device, and `memory` outlives the call.
                     let code = unsafe { memory_2(device, &raw mut memory) };
                     return (code == SUCCESS).then(|| Answer::One(memory.used as f64 / MIB));
                 }
                 let mut memory = Memory::default();
-                // SAFETY: as above.
+                // SAFETY: `memory` is NVML's function for these arguments. NVML gave out the
+                // device, and the struct outlives the call.
                 let code = unsafe { all.memory?(device, &raw mut memory) };
                 return (code == SUCCESS).then(|| Answer::One(memory.used as f64 / MIB));
             }
             Question::Utilization => {
                 let mut both = Utilization::default();
-                // SAFETY: as above.
+                // SAFETY: `utilization` is NVML's function for these arguments. NVML gave out the
+                // device, and `both` outlives the call.
                 let code = unsafe { all.utilization?(device, &raw mut both) };
                 let answer = || Answer::Two(f64::from(both.gpu), f64::from(both.memory));
                 return (code == SUCCESS).then(answer);
             }
             Question::PcieBytes(id) => {
                 let mut field = Field { id, code: -1, ..Field::default() };
-                // SAFETY: as above: one field.
+                // SAFETY: `fields` is NVML's function for these arguments. NVML gave out the
+                // device, and `field` is one field, as the call says.
                 let code = unsafe { all.fields?(device, 1, &raw mut field) };
                 if code != SUCCESS || field.code != SUCCESS {
                     return None;
@@ -345,7 +356,7 @@ impl Nvml {
 impl Drop for Nvml {
     fn drop(&mut self) {
         if let Some(shutdown) = self.functions.shutdown {
-            // SAFETY: NVML's function, once for `init`.
+            // SAFETY: `shutdown` is NVML's function, called once for the one call of `init`.
             unsafe { shutdown() };
         }
     }

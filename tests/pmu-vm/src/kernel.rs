@@ -61,7 +61,7 @@ pub fn forbid_reading() {
         returns(libc::SECCOMP_RET_KILL_PROCESS),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    // SAFETY: plain numbers, and a filter that lives during the call.
+    // SAFETY: the calls take numbers and a filter that outlives them.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program), 0);
@@ -87,7 +87,7 @@ pub fn open_and_map(names: &str) -> Vec<Mapped> {
         let leader = mapped.first().map_or(-1, |first| first.fd);
         let fd = perf::open(&attr, Target::CALLING_THREAD, leader)
             .unwrap_or_else(|e| panic!("open {}: {e}", counter.name));
-        // SAFETY: this creates a new mapping of a descriptor that was just opened.
+        // SAFETY: the address is null, so the kernel chooses a free one; `fd` was just opened.
         let page = unsafe {
             libc::mmap(std::ptr::null_mut(), PAGE, libc::PROT_READ, libc::MAP_SHARED, fd, 0)
         };
@@ -99,12 +99,12 @@ pub fn open_and_map(names: &str) -> Vec<Mapped> {
 
 impl Mapped {
     pub fn close(&self) {
-        // SAFETY: the descriptor is ours, and it is closed only once.
+        // SAFETY: the descriptor belongs to this value, and callers close it only once.
         unsafe { libc::close(self.fd) };
     }
 
     pub fn unmap(&self) {
-        // SAFETY: the mapping is ours, and nobody reads it any more.
+        // SAFETY: the mapping belongs to this value, and callers read nothing of it after this.
         unsafe { libc::munmap(self.page.cast_mut().cast(), PAGE) };
     }
 }

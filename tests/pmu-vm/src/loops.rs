@@ -42,21 +42,21 @@ unsafe extern "C" {
 /// Executes 2 · `trips` + 2 instructions, including the call and the first test.
 #[inline(always)]
 pub fn spin(trips: u64) {
-    // SAFETY: changes only one register, which a call may change.
+    // SAFETY: the function only changes a register and the flags, which any call may change.
     unsafe { pmu_vm_spin(trips) }
 }
 
 /// Executes 3 · `trips` + 2 instructions.
 #[inline(always)]
 pub fn spin3(trips: u64) {
-    // SAFETY: changes only one register, which a call may change.
+    // SAFETY: the function only changes a register and the flags, which any call may change.
     unsafe { pmu_vm_spin3(trips) }
 }
 
 /// Executes 256 · `trips` + 2 instructions.
 #[inline(always)]
 pub fn run(trips: u64) {
-    // SAFETY: changes only one register, which a call may change.
+    // SAFETY: the function only changes a register and the flags, which any call may change.
     unsafe { pmu_vm_run(trips) }
 }
 

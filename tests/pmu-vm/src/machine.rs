@@ -16,7 +16,7 @@ pub fn mount_all() {
     ] {
         let _ = fs::create_dir_all(place);
         let [kind_c, place_c] = [kind, place].map(|s| CString::new(s).expect("no zero in it"));
-        // SAFETY: three strings that end with zero, and no data.
+        // SAFETY: mount(2) gets three C strings that outlive the call, and no data.
         let ret = unsafe {
             let kind = kind_c.as_ptr();
             libc::mount(kind, place_c.as_ptr(), kind, 0, std::ptr::null())
@@ -65,7 +65,8 @@ pub fn cpus() -> usize {
 /// Returns the number of counters that the driver found, including the cycle counter, from its
 /// message: `hw perfevents: enabled with armv8_pmuv3_0 PMU driver, 7 counters available`.
 fn counters() -> Option<u32> {
-    // SAFETY: queries the length, then reads at most that many bytes (SYSLOG_ACTION_READ_ALL).
+    // SAFETY: the first call gets no buffer; the second one writes at most as many bytes as the
+    // buffer has (SYSLOG_ACTION_READ_ALL).
     let log = unsafe {
         let size = libc::klogctl(10, std::ptr::null_mut(), 0).max(0);
         let mut log = vec![0u8; size as usize];

@@ -20,7 +20,7 @@ fn paranoid(level: i32) {
 
 /// Drops root permanently. Every test is a separate process.
 fn become_nobody() {
-    // SAFETY: plain system calls; there is no other thread.
+    // SAFETY: the calls take numbers and a null list of length 0, and there is no other thread.
     unsafe {
         assert_eq!(libc::setgroups(0, std::ptr::null()), 0);
         assert_eq!(libc::setresgid(65_534, 65_534, 65_534), 0);
@@ -35,7 +35,7 @@ fn refusal(name: &str) -> Option<OpenErrorKind> {
     let Source::Perf(attr) = &counters[0].source else { panic!("{name} is not a perf counter") };
     match perf::open(attr, Target::CALLING_THREAD, -1) {
         Ok(fd) => {
-            // SAFETY: opened above and used by nobody else.
+            // SAFETY: `fd` was just opened, and nobody else uses it.
             unsafe { libc::close(fd) };
             None
         }

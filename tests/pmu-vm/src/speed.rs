@@ -96,10 +96,10 @@ pub fn rows() -> Vec<Row> {
 
         let mapped = kernel::open_and_map(names);
         let pages: Vec<*const u8> = mapped.iter().map(|counter| counter.page).collect();
-        // SAFETY: there are as many mapped pages of this thread's counters as the call is told.
+        // SAFETY: `pages` has `n` mapped pages of this thread's counters.
         let group = || unsafe { pmu_vm_c_group_pair(pages.as_ptr(), n as u64) };
         row("c-group", cost(&mut outer, group));
-        // SAFETY: there are as many mapped pages of this thread's counters as the call is told.
+        // SAFETY: `pages` has `n` mapped pages of this thread's counters.
         let values = || unsafe { pmu_vm_c_values_pair(pages.as_ptr(), n as u64) };
         row("c-values", cost(&mut outer, values));
         mapped.iter().for_each(|counter| {

@@ -11,7 +11,7 @@ use crate::set;
 tests![threads: another_threads_work_is_its_own, our_work_is_not_theirs];
 
 fn tid() -> i32 {
-    // SAFETY: the call has no preconditions.
+    // SAFETY: `gettid` has no preconditions.
     unsafe { libc::gettid() }
 }
 

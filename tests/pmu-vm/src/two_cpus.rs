@@ -20,7 +20,7 @@ fn go_to(cpu: usize) {
         libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
     };
     assert_eq!(moved, 0, "move to processor {cpu}");
-    // SAFETY: the call has no preconditions.
+    // SAFETY: `sched_getcpu` has no preconditions.
     assert_eq!(unsafe { libc::sched_getcpu() }, cpu as i32);
 }
 

@@ -12,7 +12,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
 /// Runs once for each element.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slice(p: *const u32, n: usize) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: by contract, `p` points to `n` numbers that nobody changes meanwhile.
     let all = unsafe { core::slice::from_raw_parts(p, n) };
     let mut sum = 0;
     for x in all {
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn slice(p: *const u32, n: usize) -> u64 {
 /// Runs once for each element, backwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reversed(p: *const [u64; 3], n: usize) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: by contract, `p` points to `n` arrays that nobody changes meanwhile.
     let all = unsafe { core::slice::from_raw_parts(p, n) };
     let mut sum = 0;
     for x in all.iter().rev() {
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn reversed(p: *const [u64; 3], n: usize) -> u64 {
 /// Runs up to and with the first element that is `wanted`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn find(p: *const u16, n: usize, wanted: u16) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: by contract, `p` points to `n` numbers that nobody changes meanwhile.
     let all = unsafe { core::slice::from_raw_parts(p, n) };
     for (i, x) in all.iter().enumerate() {
         if black_box(*x) == wanted {

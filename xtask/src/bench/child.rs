@@ -46,8 +46,8 @@ fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Rea
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
         let options = if private_memory { libc::WNOHANG } else { 0 };
-        // SAFETY: both pointers are to live locals of the right type. The child is ours, and nobody
-        // else waits for it, so its pid cannot be reused before this call.
+        // SAFETY: both pointers refer to local variables of the right type. The child is ours, and
+        // nobody else waits for it, so its pid cannot be reused before this call.
         let waited = unsafe { libc::wait4(pid, &raw mut status, options, &raw mut usage) };
         match waited {
             0 => {

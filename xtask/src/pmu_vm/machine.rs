@@ -46,7 +46,8 @@ pub fn boot(
         move || {
             while !over.load(Ordering::Acquire) {
                 if start.elapsed() > longest {
-                    // SAFETY: the child is reaped only after this thread has ended.
+                    // SAFETY: kill takes numbers only. The child is waited for only after this
+                    // thread has ended, so the number is still the child's.
                     unsafe { libc::kill(pid, libc::SIGKILL) };
                     return true;
                 }

@@ -98,14 +98,13 @@ fn listen(child: &mut Child, deadline: Instant) -> io::Result<Heard> {
 
 /// Whether the child has ended. The child is not reaped, so it can still be waited for.
 fn has_ended(child: &Child) -> io::Result<bool> {
-    // SAFETY: a `siginfo_t` consists of integers and pointers, for which zero is valid.
+    // SAFETY: `siginfo_t` consists of integers, for which zeros are values.
     let mut about: libc::siginfo_t = unsafe { std::mem::zeroed() };
     let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: `about` lives longer than the call, and `waitid` does not keep its address.
+    // SAFETY: `about` outlives the call.
     if unsafe { libc::waitid(libc::P_PID, child.id(), &mut about, how) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: `waitid` has filled the structure for a child's end, or it is all zero, so `si_pid`
-    // is valid.
+    // SAFETY: `about` was filled by waitid, or consists of zeros, so the field that is read is set.
     Ok(unsafe { about.si_pid() } != 0)
 }

@@ -103,8 +103,8 @@ fn say(level: u32, text: &str) {
 /// Returns the original standard output for our answers. From now on, what the plugin prints to
 /// standard output goes to standard error.
 fn answers() -> io::Result<File> {
-    // SAFETY: `fcntl` returned `own` as a new descriptor, so nothing else owns it; the other
-    // descriptors are those of standard streams.
+    // SAFETY: the calls take numbers of descriptors of this process, and the new descriptor belongs
+    // to nobody else.
     unsafe {
         let own = libc::fcntl(1, libc::F_DUPFD_CLOEXEC, 100);
         if own < 0 || libc::dup2(2, 1) < 0 {
@@ -116,9 +116,8 @@ fn answers() -> io::Result<File> {
 
 pub fn main(args: &Args) -> Result<ExitCode, Failure> {
     if !matches!(args.what, What::Record { .. }) {
-        // This process is in a group of its own, so an interrupt from the terminal does not reach
-        // it. Therefore it is killed when its parent ends. SAFETY: `prctl` with PR_SET_PDEATHSIG
-        // takes no pointer.
+        // We are in a group of our own, where an interrupt of the terminal does not arrive.
+        // SAFETY: this command of prctl takes numbers only.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         // The asker may have ended before the call.
         if args.asker.is_some_and(|asker| asker != parent_id()) {
@@ -159,9 +158,8 @@ pub fn main(args: &Args) -> Result<ExitCode, Failure> {
             record(&args.file, &setup, *max_buffer, out)?;
         }
     }
-    // The plugin's threads may still run, and its destructors may crash, so this process ends
-    // without running destructors. SAFETY: `_exit` takes no pointer, and everything that we wrote
-    // has been written.
+    // The plugin's threads and destructors are none of ours, and may crash.
+    // SAFETY: `_exit` runs no destructors; everything that we wrote has been flushed.
     unsafe { libc::_exit(0) }
 }
 
@@ -208,8 +206,7 @@ fn record(
     max_buffer: Option<u64>,
     events: File,
 ) -> Result<(), Failure> {
-    // SAFETY: the parent opened this descriptor for the child, and nothing else in the child uses
-    // it.
+    // SAFETY: the parent opened this descriptor for us, and nothing else uses it.
     let mut says = File::from(unsafe { OwnedFd::from_raw_fd(ANSWERS) });
     let mut doing = |what: &str| answer(&mut says, &Answer::Doing(what.to_owned()));
     doing("while it was loaded and registered")?;

@@ -35,7 +35,7 @@ impl<R: Read + AsRawFd> Read for Patient<R> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         let mut wanted =
             libc::pollfd { fd: self.pipe.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: `wanted` is one entry, and it lives longer than the call.
+        // SAFETY: `wanted` is one entry, as the call says, and outlives the call.
         let ready = unsafe { libc::poll(&mut wanted, 1, self.patience.as_millis() as i32) };
         match ready {
             0 => Err(io::ErrorKind::TimedOut.into()),

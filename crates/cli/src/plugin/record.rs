@@ -197,7 +197,7 @@ impl Interrupted {
     /// Blocks the signals. From now on, SIGINT and SIGTERM only end a sleep of this value; SIGUSR1
     /// does not end it.
     fn new() -> Self {
-        // SAFETY: `set` is a local variable, which every call gets as a valid pointer.
+        // SAFETY: zeros are a value of the set, which outlives the calls.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -228,8 +228,8 @@ impl Interrupted {
                 tv_sec: left.as_secs() as libc::time_t,
                 tv_nsec: i64::from(left.subsec_nanos()),
             };
-            // SAFETY: `self.set` and `timeout` live longer than the call, and the null pointer asks
-            // for no details.
+            // SAFETY: the set and `timeout` outlive the call, and null stands for no information
+            // about the signal.
             match unsafe { libc::sigtimedwait(&self.set, std::ptr::null_mut(), &timeout) } {
                 libc::SIGUSR1 => {
                     paused = !paused;
@@ -256,8 +256,7 @@ struct Recording {
 /// Makes a pipe whose writing end goes to a child.
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
-    // SAFETY: `ends` has room for two descriptors. After success, they are new, and nothing else
-    // owns them.
+    // SAFETY: `ends` has room for two descriptors, which are new, so nobody else owns them.
     unsafe {
         if libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) < 0 {
             return Err(io::Error::last_os_error());
@@ -287,7 +286,8 @@ impl Recording {
         // events.
         command.process_group(0);
         let from: RawFd = writes.as_raw_fd();
-        // SAFETY: the closure calls only `dup2` and `fcntl`, which are async-signal-safe.
+        // SAFETY: after the fork, the closure only calls dup2 and fcntl, which are
+        // async-signal-safe.
         unsafe {
             command.pre_exec(move || {
                 // `dup2` of a descriptor to its own number would not clear the flag that closes it

@@ -148,7 +148,7 @@ impl ConversionLock {
         const PATIENCE: Duration = Duration::from_secs(10);
         let (directory, since) = (root.to_file()?, Instant::now());
         loop {
-            // SAFETY: `directory` is an open descriptor, and `flock` takes no pointer.
+            // SAFETY: flock takes numbers only, and `directory` keeps its descriptor open.
             if unsafe { libc::flock(directory.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
                 return Ok(Self { directory });
             }

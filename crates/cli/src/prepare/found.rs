@@ -86,7 +86,7 @@ fn is_memory(path: &Path) -> bool {
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else {
         return false;
     };
-    // SAFETY: a `statfs` consists of integers, for which zero is valid.
+    // SAFETY: `statfs` consists of integers, for which zeros are values.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
     // SAFETY: `path` is a C string, and `stat` lives longer than the call.
     let known = unsafe { libc::statfs(path.as_ptr(), &mut stat) } == 0;

@@ -306,9 +306,9 @@ fn logical_cpus(machine: &Machine) -> u32 {
 
 /// Returns the names of this machine and its kernel.
 fn names() -> (String, String) {
-    // SAFETY: a `utsname` consists of characters, for which zero is valid.
+    // SAFETY: `utsname` consists of arrays of characters, for which zeros are values.
     let mut found: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` lives longer than the call. If the call fails, both names stay empty.
+    // SAFETY: `found` outlives the call. If the call fails, both names stay empty.
     unsafe { libc::uname(&mut found) };
     let text = |field: &[std::ffi::c_char]| {
         let bytes: Vec<u8> =

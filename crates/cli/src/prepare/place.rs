@@ -64,7 +64,7 @@ impl DirectoryLock {
         };
         let Ok(around) = fs::File::open(around) else { return Self(None) };
         let since = std::time::Instant::now();
-        // SAFETY: `around` is an open descriptor, and `flock` takes no pointer.
+        // SAFETY: flock takes numbers only, and `around` keeps its descriptor open.
         while unsafe { libc::flock(around.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             let held = std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock;
             if !held || since.elapsed() > PATIENCE {
@@ -135,7 +135,7 @@ impl Running {
     /// supported there, the series is recorded without a lock.
     pub fn lock(directory: &Path) -> Self {
         let file = fs::File::open(directory.join(SERIES_NAME)).ok();
-        // SAFETY: `file` is an open descriptor, and `flock` takes no pointer.
+        // SAFETY: flock takes numbers only, and `file` keeps its descriptor open.
         let lock = |file: &fs::File| unsafe {
             libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) == 0
         };
@@ -146,8 +146,8 @@ impl Running {
 /// Whether a command is still recording the series in `directory`.
 fn is_running(directory: &Path) -> bool {
     let Ok(file) = fs::File::open(directory.join(SERIES_NAME)) else { return false };
-    // SAFETY: `file` is an open descriptor, and `flock` takes no pointer. A lock that this call
-    // takes ends when `file` is closed.
+    // SAFETY: flock takes numbers only, and `file` keeps its descriptor open; a lock that was taken
+    // ends with `file`.
     let held = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0;
     held && std::io::Error::last_os_error().kind() == std::io::ErrorKind::WouldBlock
 }

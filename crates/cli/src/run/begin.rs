@@ -77,9 +77,9 @@ impl Program {
         let stack = stack().map_err(Trouble::Process)?;
         let words = pointers(&self.words);
         let environment = pointers(&self.environment);
-        // SAFETY: a zeroed `sigset_t` is valid.
+        // SAFETY: sets consist of integers, for which zeros are values.
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-        // SAFETY: both sets live longer than the calls.
+        // SAFETY: both sets outlive the calls.
         unsafe {
             libc::sigfillset(&mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
@@ -95,9 +95,9 @@ impl Program {
             trouble: None,
         };
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-        // SAFETY: `stack` is the top of a mapping that only this call uses. `child` lives longer
-        // than the call, which returns only when the new process runs another program or has ended;
-        // until then nothing else uses `child`.
+        // SAFETY: `stack` is the upper end of memory that only the new process uses. `child`
+        // outlives the call, which returns only once the new process runs another program or is
+        // gone; until then nobody else touches `child`.
         let pid = unsafe { libc::clone(become_it, stack, flags, (&raw mut child).cast()) };
         let error = io::Error::last_os_error();
         let trouble = match pid {
@@ -108,9 +108,8 @@ impl Program {
         if trouble.is_none() {
             CHILD.store(pid, Ordering::SeqCst);
         }
-        // From here on, the handlers run for signals that came meanwhile, and pass them on to the
-        // child, if there is one. SAFETY: `before` was filled by `pthread_sigmask` and lives longer
-        // than the call.
+        // The handlers now see what came since, and pass it on to the child, if there is one.
+        // SAFETY: `before` outlives the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         if let Some(trouble) = trouble {
             if pid > 0 {
@@ -133,7 +132,7 @@ impl Program {
 /// The process is not a child of this process, or it has been waited for already.
 pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
     let mut status = 0;
-    // SAFETY: `status` lives longer than the call.
+    // SAFETY: `status` outlives the call.
     match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
         0 => Ok(None),
         ended if ended > 0 => Ok(Some(ExitStatus::from_raw(status))),
@@ -148,7 +147,7 @@ pub fn exit_of(pid: libc::pid_t) -> io::Result<Option<ExitStatus>> {
 pub fn wait_for(pid: libc::pid_t) -> io::Result<ExitStatus> {
     let mut status = 0;
     loop {
-        // SAFETY: `status` lives longer than the call.
+        // SAFETY: `status` outlives the call.
         if unsafe { libc::waitpid(pid, &mut status, 0) } >= 0 {
             return Ok(ExitStatus::from_raw(status));
         }
@@ -185,8 +184,8 @@ struct Child<'a> {
 /// Runs in the child from its first instruction. Returns only if the child could not become the
 /// program.
 extern "C" fn become_it(child: *mut c_void) -> c_int {
-    // SAFETY: `begin` passes a pointer to its `Child`, and waits until this process has ended or
-    // runs another program, so the pointer is valid and nothing else uses the value.
+    // SAFETY: `begin` passes a pointer to its `Child` and is suspended until this process runs
+    // another program or ends.
     let child = unsafe { &mut *child.cast::<Child<'_>>() };
     match child.announcement.write() {
         Ok(process) => child.process = Some(process),
@@ -195,9 +194,9 @@ extern "C" fn become_it(child: *mut c_void) -> c_int {
             return 1;
         }
     }
-    // SAFETY: system calls with valid arguments. The child has its own copy of the table of
-    // handlers. Our handlers must not run in the child, so signals with a handler get the default,
-    // as after `execve`.
+    // SAFETY: the actions and the mask outlive the calls, and the arrays of words end with null
+    // pointers. The table of handlers is a copy, and no handler of ours may run here, so a signal
+    // with a handler gets the default, as `execve` would give it.
     unsafe {
         let mut default: libc::sigaction = std::mem::zeroed();
         default.sa_sigaction = libc::SIG_DFL;
@@ -240,17 +239,16 @@ fn stack() -> io::Result<*mut c_void> {
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new anonymous mapping, which does not replace another one.
+    // SAFETY: the address is null, so the kernel chooses a free one.
     let start = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, access, flags, -1, 0) };
     if start == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the range is the lowest part of the mapping, which nothing uses yet.
+    // SAFETY: the range is the lowest part of the new mapping, which nobody uses.
     if unsafe { libc::mprotect(start, GUARD, libc::PROT_NONE) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the result is one past the end of the mapping, which is in bounds for pointer
-    // arithmetic.
+    // SAFETY: the result is one past the end of the mapping.
     let top = unsafe { start.byte_add(BYTES) };
     TOP.get_or_init(|| top.expose_provenance());
     Ok(top)

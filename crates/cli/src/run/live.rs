@@ -90,7 +90,7 @@ impl Prepared {
         // signals are blocked in the new thread from its first moment.
         let before = super::sampler::block_signals();
         let thread = builder.spawn(move || show(self, &directory, &name, &told));
-        // SAFETY: `before` was filled by `block_signals` and lives longer than the call.
+        // SAFETY: `block_signals` filled the set with this thread's mask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         Ok(Running { is_over, thread: Some(thread?) })
     }

@@ -101,7 +101,7 @@ impl Sampler {
 /// Blocks all signals in this thread, because the main thread handles them. Returns the set of
 /// signals that were blocked before.
 pub(super) fn block_signals() -> libc::sigset_t {
-    // SAFETY: zeroed sets are valid, and both live longer than the calls.
+    // SAFETY: zeros are values of sets, and both sets outlive the calls.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         let mut before: libc::sigset_t = std::mem::zeroed();

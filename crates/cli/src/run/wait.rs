@@ -47,7 +47,8 @@ pub fn wait_and_drain(
 /// Whether this process can run on another processor while the program runs. On a single processor,
 /// draining would only take turns with the program.
 fn has_processors() -> bool {
-    // SAFETY: a zeroed set is valid, and the kernel writes no more bytes than its size.
+    // SAFETY: zeros are a value of the set, and the kernel writes no more than the size that it is
+    // told.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let known = libc::sched_getaffinity(0, size_of_val(&set), &mut set) == 0;
@@ -59,14 +60,13 @@ fn has_processors() -> bool {
 /// The handler of SIGCHLD. It ends the wait, even if the wait has not begun yet.
 extern "C" fn note(_: i32) {
     let offers = OFFERS.load(Ordering::SeqCst);
-    // SAFETY: `wait_and_drain` has stored the address of a word of the pool before it installed
-    // this handler, and the pool is never unmapped.
+    // SAFETY: `OFFERS` is set before the handler is installed, to a word of the pool, which is
+    // never unmapped.
     unsafe { &*offers }.fetch_add(1, Ordering::SeqCst);
 }
 
 fn handle_children(handler: Option<extern "C" fn(i32)>) {
-    // SAFETY: a zeroed `sigaction` is valid and lives longer than the call. The handler makes one
-    // atomic addition, which is async-signal-safe.
+    // SAFETY: zeros are a value of `sigaction`. The handler makes one atomic addition.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction =

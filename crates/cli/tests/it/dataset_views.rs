@@ -405,8 +405,9 @@ fn a_run_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let mut child =
             command.process_group(0).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(usual * number / KILLS + Duration::from_micros(200));
-        // The process may have ended by itself. It has not been waited for, so its id is still its
-        // own. SAFETY: `killpg` takes no pointer.
+        // It may have ended by itself. It is not waited for yet, so the number is its own.
+        // SAFETY: `killpg` takes numbers only. The child is waited for after this, so the number is
+        // still the child's.
         unsafe { libc::killpg(child.id().cast_signed(), libc::SIGKILL) };
         child.wait().unwrap();
         let found = Dataset::open(&dir).unwrap();

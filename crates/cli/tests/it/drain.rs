@@ -73,16 +73,15 @@ impl Recording {
     }
 
     fn signal_run(&self, signal: i32) {
-        // SAFETY: `kill` takes no pointer. `run` is our child and has not been waited for, so its
-        // id is its own.
+        // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is
+        // its own.
         assert_eq!(unsafe { libc::kill(self.run.id() as i32, signal) }, 0);
     }
 
     fn kill_program(&self) {
         let pid = profile::Profile::open(&self.profile()).unwrap().processes[0].id.pid;
         let identity = profile::ProcessId::of(pid).unwrap();
-        // SAFETY: `kill` takes no pointer. Nothing else ends the program, so the id is still its
-        // own.
+        // SAFETY: `kill` takes numbers only. The process is alive, because nothing else ends it.
         assert_eq!(unsafe { libc::kill(pid as i32, libc::SIGKILL) }, 0);
         self.wait_for("end of the program", || !identity.is_alive());
     }
@@ -195,8 +194,8 @@ fn threads_that_end_leave_no_page_behind() {
             for _ in 0..8 {
                 std::thread::sleep(Duration::from_millis(3));
                 for signal in [libc::SIGSTOP, libc::SIGCONT] {
-                    // SAFETY: `kill` takes no pointer. The child has not been waited for, so its id
-                    // is its own.
+                    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the
+                    // number is its own.
                     unsafe { libc::kill(run.id() as i32, signal) };
                     std::thread::sleep(Duration::from_millis(3));
                 }
@@ -258,8 +257,8 @@ fn calls_stay_in_order() {
     for _ in 0..8 {
         for signal in [libc::SIGSTOP, libc::SIGCONT] {
             std::thread::sleep(Duration::from_millis(2));
-            // SAFETY: `kill` takes no pointer. The child has not been waited for, so its id is its
-            // own.
+            // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number
+            // is its own.
             unsafe { libc::kill(run.id() as i32, signal) };
         }
     }

@@ -451,7 +451,7 @@ fn exchange((directory, name): &(fs::File, CString), other: &CString) {
     // This fails while the other thread has moved one of the files; then the exchange is tried
     // again.
     //
-    // SAFETY: both names are C strings that live longer than the call.
+    // SAFETY: the names are C strings that outlive the call.
     unsafe {
         let (from, to) = (directory.as_raw_fd(), libc::AT_FDCWD);
         let (name, other) = (name.as_ptr(), other.as_ptr());

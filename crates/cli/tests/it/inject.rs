@@ -19,8 +19,8 @@ fn library_of(program: &Path) -> std::path::PathBuf {
 /// Returns the injection points that the library itself lists.
 fn points(program: &Path) -> Vec<String> {
     let path = std::ffi::CString::new(library_of(program).as_os_str().as_bytes()).unwrap();
-    // SAFETY: the library can be loaded into any process. `counterpoint_injection_points` has the
-    // type of `list`, and returns a C string of the library, which is never unloaded.
+    // SAFETY: `path` is a C string, and the library can be loaded into any process. Its function
+    // has this type and returns a C string of the library, which is never unloaded.
     unsafe {
         let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
         assert!(!library.is_null(), "{path:?}");

@@ -228,8 +228,8 @@ fn kill_once(program: &Path, victim: Victim, after: Duration, round: u32) {
     let target = profile::Profile::open(&path).unwrap().processes[0].id.pid;
     let identity = profile::ProcessId::of(target).unwrap();
     let kill = |pid: u32| {
-        // SAFETY: `kill` takes no pointer. The process is our child or grandchild, and nothing else
-        // ends it, so the id is its own.
+        // SAFETY: `kill` takes numbers only. The process is our child or grandchild, and is still
+        // alive because nothing else ends it.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
     if victim != Victim::Target {

@@ -21,8 +21,7 @@ fn peak(words: &[&str], out: &Path) -> (u64, u64) {
     #[expect(clippy::zombie_processes, reason = "waited for below, to learn what it used")]
     let child = command.spawn().unwrap();
     let mut status = 0;
-    // SAFETY: nobody else waits for this child, and both pointers are to local variables that live
-    // longer than the call. A zeroed `rusage` is valid.
+    // SAFETY: nobody else waits for the child, and `status` and `usage` outlive the call.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::wait4(child.id() as i32, &mut status, 0, &mut usage), child.id() as i32);

@@ -41,7 +41,8 @@ fn stopped_and_continued() {
         child = text.trim().parse().unwrap_or(0);
         child != 0
     });
-    // SAFETY: `kill` takes no pointer. The child has not been waited for, so its id is its own.
+    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
+    // own.
     let signal = |number| unsafe { libc::kill(run.id() as i32, number) };
     for _ in 0..2 {
         signal(libc::SIGTSTP);

@@ -24,7 +24,7 @@ struct Session {
 impl Session {
     fn start(command: &mut Command, columns: u16) -> Self {
         let (ours, theirs) = pty::open(columns);
-        // SAFETY: `ours` is an open descriptor, and the calls take no pointer.
+        // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.
         unsafe {
             libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC);
             libc::fcntl(ours.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK);
@@ -34,11 +34,11 @@ impl Session {
         // The terminal belongs to a session of its own, so that its keys become signals for the
         // program.
         let setup = || {
-            // SAFETY: system calls in the child; `TIOCSCTTY` takes no pointer.
+            // SAFETY: the calls take numbers only, and change the child in which they run.
             let done = unsafe { libc::setsid() >= 0 && libc::ioctl(0, libc::TIOCSCTTY, 0) == 0 };
             if done { Ok(()) } else { Err(std::io::Error::last_os_error()) }
         };
-        // SAFETY: `setup` makes only system calls, which are allowed between fork and exec.
+        // SAFETY: between fork and exec, `setup` only makes system calls.
         unsafe { std::os::unix::process::CommandExt::pre_exec(command, setup) };
         let child = command.spawn().unwrap();
         Self { ours, theirs, child, shown: String::new() }
@@ -68,7 +68,8 @@ impl Session {
     }
 
     fn settings(&self) -> (libc::tcflag_t, [libc::cc_t; 32]) {
-        // SAFETY: a zeroed `termios` is valid and lives longer than the call.
+        // SAFETY: `termios` consists of integers, for which zeros are values, and outlives the
+        // call.
         unsafe {
             let mut settings: libc::termios = std::mem::zeroed();
             assert_eq!(libc::tcgetattr(self.theirs.as_raw_fd(), &mut settings), 0);
@@ -78,7 +79,7 @@ impl Session {
 
     fn size(&self, columns: u16, lines: u16) {
         let size = libc::winsize { ws_row: lines, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        // SAFETY: `size` lives longer than the call.
+        // SAFETY: `size` outlives the call.
         assert_eq!(unsafe { libc::ioctl(self.ours.as_raw_fd(), libc::TIOCSWINSZ, &size) }, 0);
     }
 

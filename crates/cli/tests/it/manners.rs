@@ -225,7 +225,7 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
     let made = Command::new("mkfifo").arg(&fifo).status().unwrap();
     assert!(made.success());
     let (mut ours, theirs) = pty::open(50);
-    // SAFETY: `fcntl` with `F_SETFD` takes no pointer, and `ours` is open.
+    // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     let mut command = counterpoint(words);
     command.arg(&fifo).env("TERM", "xterm").stdin(Stdio::null());

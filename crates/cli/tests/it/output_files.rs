@@ -63,7 +63,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 fn is_root() -> bool {
-    // SAFETY: `geteuid` has no arguments and cannot fail.
+    // SAFETY: `geteuid` has no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
@@ -141,10 +141,10 @@ fn a_replaced_file_of_another_user_gives_no_rights() {
     let place = scratch.join("theirs");
     fs::create_dir(&place).unwrap();
     std::os::unix::fs::chown(&place, Some(OTHER), Some(OTHER)).unwrap();
-    // SAFETY: `umask` takes no pointer. The next call restores the mask, and other tests run in
+    // SAFETY: `umask` takes a number only. Other tests, which the mask could disturb, run in
     // separate processes.
     let mask = unsafe { libc::umask(0o022) };
-    // SAFETY: `umask` takes no pointer.
+    // SAFETY: `umask` takes a number only.
     unsafe { libc::umask(mask) };
     let allowed = 0o666 & !mask;
     let cases = [(OTHER, 0o6777), (OTHER, 0o4755), (OTHER, 0o600), (0, 0o6755), (0, 0o640)];
@@ -273,8 +273,8 @@ fn binary_output_does_not_go_to_a_terminal() {
     ] {
         let mut command = Command::new(PROGRAM);
         command.args(words).arg(&profile);
-        // SAFETY: the closure makes only async-signal-safe calls. The terminal on stdin becomes the
-        // terminal of the child.
+        // SAFETY: between fork and exec, the closure only makes async-signal-safe calls; the
+        // terminal on stdin becomes the child's.
         unsafe {
             command.pre_exec(|| {
                 libc::setsid();
@@ -332,8 +332,8 @@ fn interrupt(
                 }
                 std::thread::sleep(Duration::from_micros(200));
             }
-            // SAFETY: `kill` takes no pointer. If the child was already waited for, its number is
-            // most likely unused.
+            // SAFETY: `kill` takes numbers only, and the child is our own. If it was already waited
+            // for, its number is most likely unused.
             unsafe { libc::kill(child.id() as i32, *signal) };
             if child.wait().unwrap().signal() == Some(*signal) {
                 interrupted += 1;

@@ -116,7 +116,7 @@ fn counters_leave_the_programs_descriptors_alone() {
 #[test]
 fn an_unprivileged_user() {
     let Some(program) = counterpoint("unprivileged") else { return };
-    // SAFETY: `geteuid` has no arguments and cannot fail.
+    // SAFETY: `geteuid` has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return skip("unprivileged", "only root can become somebody else");
     }
@@ -283,7 +283,7 @@ fn no_shared_memory_at_all() {
 #[test]
 fn a_runtime_directory_of_another_user() {
     let Some(program) = counterpoint("runtime-directory") else { return };
-    // SAFETY: `geteuid` has no arguments and cannot fail.
+    // SAFETY: `geteuid` has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return skip("runtime-directory", "only root can make a directory of another user");
     }

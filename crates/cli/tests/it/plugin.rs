@@ -316,7 +316,8 @@ fn ctrl_c_ends_a_recording_and_keeps_it() {
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_millis(100));
-    // SAFETY: `kill` takes no pointer, and the child has not been waited for.
+    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
+    // own.
     unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
     let output = child.wait_with_output().expect("ends");
     assert!(output.status.success(), "{output:?}");

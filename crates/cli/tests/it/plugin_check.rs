@@ -318,7 +318,8 @@ fn what_a_plugin_has_forked_ends_with_an_interrupted_command() {
             // The three are the command, its child that asks the questions, and the process that
             // the child forked.
             wait_for(3, &file);
-            // SAFETY: `kill` takes no pointer, and the child has not been waited for.
+            // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number
+            // is its own.
             unsafe { libc::kill(child.id() as i32, signal) };
             let status = child.wait().expect("waits");
             assert_eq!(status.signal(), Some(signal), "{what}: {status}");

@@ -406,8 +406,8 @@ fn plugins_pause_continue_and_hand_over_while_the_program_runs() {
     // over the rest.
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", run.id())).unwrap();
     let child: i32 = children.trim().parse().expect("one child");
-    // SAFETY: `kill` takes no pointer. The process is the child of a process that was not waited
-    // for.
+    // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
+    // not waited for.
     assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
     run.wait().unwrap();
     let report = view(&program, &["report", profile]);
@@ -459,7 +459,8 @@ fn a_recording_without_a_program_pauses_at_a_signal() {
         .unwrap();
     let pid = run.id() as libc::pid_t;
     let heard = |word: &str| fs::read_to_string(&said).unwrap().contains(word);
-    // SAFETY: `kill` takes no pointer, and the process has not been waited for.
+    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
+    // own.
     let tell = |signal| assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     // From before the plugin's start on, the signal does not end the process.
     wait_until("the plugin starts", || heard("it is warm here"));

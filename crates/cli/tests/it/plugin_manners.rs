@@ -223,8 +223,8 @@ fn a_plugin_that_hangs_in_start_does_not_take_the_signals() {
     };
     wait_until("the plugin is started", in_start);
     let child = child_of(run.id()).expect("one child");
-    // SAFETY: `kill` takes no pointer. The process is the child of a process that was not waited
-    // for.
+    // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
+    // not waited for.
     assert_eq!(unsafe { libc::kill(child, libc::SIGTERM) }, 0);
     run.wait().unwrap();
 }
@@ -267,8 +267,8 @@ fn a_signal_that_ends_the_program_loses_no_counters() {
     // This is long before 64 KiB are full or a second is over.
     wait_until("the first sample is handed over", || bytes() > 200);
     let child = child_of(run.id()).expect("one child");
-    // SAFETY: `kill` takes no pointer. The process is the child of a process that was not waited
-    // for.
+    // SAFETY: `kill` takes numbers only. The process is the child of one that we started and have
+    // not waited for.
     assert_eq!(unsafe { libc::kill(child, libc::SIGTERM) }, 0);
     run.wait().unwrap();
     let report = Command::new(&program).arg("report").arg(&profile).output().unwrap();
@@ -305,7 +305,7 @@ fn root_is_told_about_plugins_that_others_can_change() {
     use std::os::unix::fs::{PermissionsExt, chown};
 
     let Some(program) = counterpoint("plugins that others can change") else { return };
-    // SAFETY: `geteuid` has no arguments and cannot fail.
+    // SAFETY: `geteuid` has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return testkit::skip("root and plugins", "only root refuses");
     }

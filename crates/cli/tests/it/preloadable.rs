@@ -313,7 +313,7 @@ fn a_cleared_environment_is_only_counted() {
 #[test]
 fn more_rights_than_the_user() {
     let Some(program) = counterpoint("rights") else { return };
-    // SAFETY: `geteuid` has no arguments and cannot fail.
+    // SAFETY: `geteuid` has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return skip("rights", "only root can make a set-user-id program of another user");
     }

@@ -432,7 +432,8 @@ fn signals_pass_through() {
     let mut out = std::io::BufReader::new(run.stdout.take().unwrap());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    // SAFETY: `kill` takes no pointer, and the child has not been waited for yet.
+    // SAFETY: `kill` takes numbers only. Our child has not been waited for, so the number is its
+    // own.
     unsafe { libc::kill(run.id() as i32, libc::SIGTERM) };
     std::io::Read::read_to_string(&mut out, &mut line).unwrap();
     assert_eq!(line, "ready\ngot it\n");

@@ -10,10 +10,11 @@ pub fn open(columns: u16) -> (File, OwnedFd) {
     let (mut ours, mut theirs) = (-1, -1);
     let size = libc::winsize { ws_row: 50, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
     let null = std::ptr::null_mut();
-    // SAFETY: all pointers outlive the call; no name is requested.
+    // SAFETY: the two descriptors and `size` outlive the call, and openpty takes null for the name
+    // and the settings.
     let failed = unsafe { libc::openpty(&mut ours, &mut theirs, null, std::ptr::null(), &size) };
     assert_eq!(failed, 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: both descriptors were just opened, and nothing else owns them.
+    // SAFETY: `ours` and `theirs` were just opened, and nobody else has them.
     unsafe { (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs)) }
 }
 
@@ -28,7 +29,7 @@ pub fn shown(command: &mut Command, columns: u16) -> (ExitStatus, String) {
     }
     // Only the program must have its end of the terminal open.
     //
-    // SAFETY: `fcntl` with `F_SETFD` takes no pointer, and `ours` is open.
+    // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     command.stdin(theirs.try_clone().unwrap()).stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();

@@ -347,7 +347,7 @@ fn a_query_reads_and_has_limits() {
 /// is killed then.
 fn shown_meanwhile(engine: &Path, dataset: &Path, options: &[&str], least: Duration) -> String {
     let (mut ours, theirs) = pty::open(80);
-    // SAFETY: `fcntl` with `F_SETFD` takes no pointer, and `ours` is open.
+    // SAFETY: fcntl takes numbers only, and `ours` keeps its descriptor open.
     unsafe { libc::fcntl(ours.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
     let sql = "SELECT count(*) FROM calls a, calls b, calls c, calls d, calls e, calls f WHERE \
                a.duration_ns + b.duration_ns + c.duration_ns + d.duration_ns + e.duration_ns > f.thread";

@@ -52,8 +52,8 @@ impl Server {
     }
 
     fn signal(&self, signal: libc::c_int) {
-        // SAFETY: `kill` takes no pointer. The child has not been waited for, so the number is its
-        // own.
+        // SAFETY: `kill` takes numbers only. The process is a child that nobody has waited for, so
+        // the number is its own.
         assert_eq!(unsafe { libc::kill(self.child.id().cast_signed(), signal) }, 0);
     }
 }
@@ -216,8 +216,8 @@ fn a_result_that_is_lost_before_it_is_read_is_made_again() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let signal = |signal| {
-        // SAFETY: `kill` takes no pointer. The child has not been waited for, so the number is its
-        // own.
+        // SAFETY: `kill` takes numbers only. The process is a child that nobody has waited for, so
+        // the number is its own.
         assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), signal) }, 0);
     };
     // The asking process is stopped, so it does not notice the result before the executor that has
@@ -254,7 +254,8 @@ fn who_is_stopped_stops_the_cluster() {
     }
     std::thread::sleep(Duration::from_secs(1));
     assert!(asking.try_wait().unwrap().is_none());
-    // SAFETY: `kill` takes no pointer. The child has not been waited for, so the number is its own.
+    // SAFETY: `kill` takes numbers only. The process is a child that nobody has waited for, so the
+    // number is its own.
     assert_eq!(unsafe { libc::kill(asking.id().cast_signed(), libc::SIGINT) }, 0);
     let done = asking.wait_with_output().unwrap();
     let said = String::from_utf8(done.stderr).unwrap();

@@ -52,7 +52,7 @@ impl Case {
     /// Returns `None` if the files cannot be created, or if the user nobody cannot start them.
     fn new(test: &str) -> Option<Self> {
         let program = counterpoint(test)?;
-        // SAFETY: `geteuid` has no arguments and cannot fail.
+        // SAFETY: `geteuid` has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
             skip(test, "only root can make a set-user-id program of another user");
             return None;

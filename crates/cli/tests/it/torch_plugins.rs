@@ -121,7 +121,8 @@ fn a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded() {
     let mut said = [0; 6];
     host.stderr.as_mut().expect("a pipe").read_exact(&mut said).expect("the plugin says it");
     assert_eq!(&said, b"hangs\n");
-    // SAFETY: `kill` takes no pointer, and the child has not been waited for.
+    // SAFETY: `kill` takes numbers only. The child has not been waited for, so the number is its
+    // own.
     assert_eq!(unsafe { libc::kill(host.id() as i32, libc::SIGTERM) }, 0);
     assert_eq!(host.wait().expect("a child").signal(), Some(libc::SIGTERM));
 }

@@ -61,29 +61,32 @@ fn counted(size: usize, allocate: impl FnOnce() -> *mut u8) -> *mut u8 {
     memory
 }
 
-// SAFETY: every call is passed on to the system's allocator with its own arguments. A null pointer
-// says that there is no memory, as the trait requires.
+// SAFETY: each function passes its arguments on to the system's allocator and returns its result. A
+// null pointer means that there is no memory, as the trait wants it.
 unsafe impl GlobalAlloc for Held {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the promises that `System` requires.
+        // SAFETY: the caller meets the contract of `alloc`, which is also that of the system's
+        // allocator.
         counted(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller keeps the promises that `System` requires.
+        // SAFETY: the caller meets the contract of `alloc_zeroed`, which is also that of the
+        // system's allocator.
         counted(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         give(layout.size());
-        // SAFETY: the caller keeps the promises that `System` requires.
+        // SAFETY: the caller meets the contract of `dealloc`, and the memory came from the system's
+        // allocator.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // The old memory and the new one may exist at the same time.
-        //
-        // SAFETY: the caller keeps the promises that `System` requires.
+        // The old memory and the new one may be there at the same time.
+        // SAFETY: the caller meets the contract of `realloc`, and the memory came from the system's
+        // allocator.
         let moved = counted(size, || unsafe { System.realloc(memory, layout, size) });
         if !moved.is_null() {
             give(layout.size());

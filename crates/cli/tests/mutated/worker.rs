@@ -111,7 +111,7 @@ fn random(case: u64) -> Random {
 /// Returns the processor time of this process, in ns.
 fn processor_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` lives longer than the call.
+    // SAFETY: `time` outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -121,8 +121,8 @@ fn limits(directory: &Path) -> File {
     let limit = libc::rlimit { rlim_cur: MOST_MEMORY, rlim_max: MOST_MEMORY };
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let words = File::options().append(true).open(directory.join(WORDS)).unwrap();
-    // SAFETY: the calls have valid pointers and descriptors, and they change this process alone.
-    // This process ends with the one that has started it.
+    // SAFETY: the limits and the file outlive the calls, which change this process alone. This
+    // process ends with the one that has started it.
     unsafe {
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
         assert_eq!(libc::setrlimit(libc::RLIMIT_CORE, &raw const none), 0);
@@ -213,7 +213,7 @@ fn fault(case: u64) {
         Some("panic") => panic!("on purpose"),
         Some("caught") => drop(std::panic::catch_unwind(|| panic!("on purpose"))),
         Some("memory") => drop(std::hint::black_box(vec![0u8; 1 << 30])),
-        // SAFETY: `raise` takes no pointer. The signal ends this process.
+        // SAFETY: `raise` takes a number only; the signal ends this process.
         Some("crash") => drop(unsafe { libc::raise(libc::SIGILL) }),
         Some("hang") => std::thread::sleep(std::time::Duration::from_secs(600)),
         Some(other) => panic!("{other}: an unknown fault"),

@@ -72,8 +72,9 @@ fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
     let name = CString::new(function.name.as_str()).ok()?;
     let version = function.version.as_deref().map(CString::new).transpose().ok()?;
     let load = if loaded { libc::RTLD_NOLOAD } else { 0 };
-    // SAFETY: C strings that live through the calls. The library is loaded already, or is the C
-    // library's libm; it stays loaded, so that the answer's mapping can be looked up.
+    // SAFETY: `path` and the names are C strings that live through the calls. The library is loaded
+    // already, or is the C library's libm; it stays loaded, so that the answer's mapping can be
+    // looked up.
     unsafe {
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NODELETE | load);
         if handle.is_null() {
@@ -96,7 +97,7 @@ unsafe fn with_version(
     name: &std::ffi::CStr,
     version: &std::ffi::CStr,
 ) -> *mut libc::c_void {
-    // SAFETY: C strings, and the caller's handle.
+    // SAFETY: `name` and `version` are C strings, and by contract dlopen returned `handle`.
     unsafe { libc::dlvsym(handle, name.as_ptr(), version.as_ptr()) }
 }
 

@@ -261,13 +261,14 @@ pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
 /// `page` must be [`PAGE_BYTES`] of writable memory, aligned to 8, for as long as the result is used,
 /// and no thread that keeps this contract may write to it meanwhile.
 pub unsafe fn seal_in_place<'a>(page: *mut u8) -> Option<(PageHeader, &'a [u8])> {
-    // SAFETY: by contract.
+    // SAFETY: by contract, `page` is PAGE_BYTES of memory to which no other thread writes
+    // meanwhile.
     let bytes = unsafe { std::slice::from_raw_parts(page, PAGE_BYTES) };
     let header = PageHeader::parse(bytes).ok()?;
     let bytes = bytes.get(..header.file_bytes())?;
     let flags = FLAG_FLUSHED | if header.last { FLAG_LAST } else { 0 };
     let sum = checksum_with(bytes, flags);
-    // SAFETY: the header lies in the page.
+    // SAFETY: the header is at the start of the page, which by contract is writable.
     unsafe {
         (&raw mut (*page.cast::<RawHeader>()).checksum).write(sum);
         compiler_fence(Ordering::SeqCst);

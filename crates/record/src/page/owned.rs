@@ -81,7 +81,8 @@ impl OwnedPage {
         fields: impl IntoIterator<Item = u64>,
     ) {
         assert!(self.writer.has_room(), "the page is full");
-        // SAFETY: attached in `new`, with room for the longest record, which has this many fields.
+        // SAFETY: `new` has attached a page, which has room for the longest record. The assertion
+        // in the loop allows no more fields than such a record has.
         unsafe {
             let mut cursor = match drawn {
                 Some(drawn) => self.writer.drawn_call(call, scaled, drawn),
@@ -101,7 +102,7 @@ impl OwnedPage {
     /// Panics if the page is full. Check [`OwnedPage::has_room_with_values`] before the call.
     pub fn values(&mut self, values: &[(u32, u64)]) {
         assert!(self.writer.has_room_for_values(), "the page is full");
-        // SAFETY: attached in `new`, with room.
+        // SAFETY: `new` has attached a page, and the assertion checks its room.
         unsafe { self.writer.values(values) };
     }
 
@@ -111,19 +112,19 @@ impl OwnedPage {
     /// Panics if the page is full.
     pub fn thread_clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
         assert!(self.writer.has_room(), "the page is full");
-        // SAFETY: attached in `new`, with room.
+        // SAFETY: `new` has attached a page, and the assertion checks its room.
         unsafe { self.writer.thread_clock(ticks, cpu_ns, monotonic_ns) };
     }
 
     /// Stores the number of calls in progress, and the export of the outermost one.
     pub fn set_open(&mut self, depth: u32, export: u32) {
-        // SAFETY: attached in `new`.
+        // SAFETY: `new` has attached a page.
         unsafe { self.writer.set_open(depth, export) };
     }
 
     /// Stores what the page's thread had used when the page ended. Call this before [`OwnedPage::seal`].
     pub fn set_end(&mut self, usage: Usage) {
-        // SAFETY: attached in `new`.
+        // SAFETY: `new` has attached a page.
         unsafe { self.writer.set_end(usage) };
     }
 
@@ -134,14 +135,15 @@ impl OwnedPage {
 
     /// Returns the bytes to append to a file of pages. `last` marks the thread's last page.
     pub fn seal(&mut self, last: bool) -> &[u8] {
-        // SAFETY: attached in `new`; the borrow prevents changes to the page.
+        // SAFETY: `new` has attached a page, and the borrow of `self` prevents changes to it while
+        // the slice is used.
         unsafe { self.writer.seal(last, self.start.thread_name) }
     }
 
     /// Starts the next page in the same memory.
     pub fn next(&mut self, start: PageStart) {
         self.start = start;
-        // SAFETY: attached in `new`.
+        // SAFETY: `new` has attached a page.
         unsafe { self.writer.next_page(&start) };
     }
 

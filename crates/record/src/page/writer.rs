@@ -52,7 +52,7 @@ impl Cursor {
     /// As for [`Cursor::put`].
     #[inline(always)]
     unsafe fn put_context(&mut self, call: &Call, tag: u8) {
-        // SAFETY: the caller guarantees room.
+        // SAFETY: by contract, there is room for the record, of which this is a part.
         unsafe {
             if tag & (TAG_CONTEXT | TAG_EXPORT) != 0 {
                 self.put_seldom(call.export);
@@ -78,7 +78,7 @@ impl Cursor {
     #[cold]
     #[inline(never)]
     unsafe fn put_seldom(&mut self, value: u32) {
-        // SAFETY: by contract.
+        // SAFETY: by contract, there is room for the record, of which this is a part.
         unsafe { self.put(value.into()) };
     }
 }
@@ -200,7 +200,7 @@ impl PageWriter {
     /// A page must be attached.
     #[inline(always)]
     pub unsafe fn set_open(&mut self, depth: u32, export: u32) {
-        // SAFETY: the caller guarantees that a page is attached.
+        // SAFETY: by contract, a page is attached.
         unsafe { &(*self.header()).open }
             .store(u64::from(depth) << 32 | u64::from(export), Ordering::Relaxed);
     }
@@ -214,15 +214,17 @@ impl PageWriter {
     pub unsafe fn call(&mut self, call: &Call, scaled: bool) -> Cursor {
         let context = self.contexts.write(call);
         let tag = TAG_CALL | (u8::from(scaled) * TAG_RUNNING) | context;
-        // SAFETY: `at` is within the page while there is room.
+        // SAFETY: by contract, a page with room is attached, so `at` is within the page.
         let start = unsafe { self.page.add(self.at as usize) };
-        // SAFETY: `at` is within the page while there is room.
+        // SAFETY: by contract, a page with room is attached, so the byte after the tag is within
+        // the page, too.
         let mut cursor = Cursor { at: unsafe { start.add(1) } };
         if context != 0 {
-            // SAFETY: the caller guarantees room.
+            // SAFETY: by contract, a page with room is attached.
             unsafe { cursor.put_context(call, context) };
         }
-        // SAFETY: the caller guarantees room; `start` is the tag's place.
+        // SAFETY: by contract, a page with room is attached; `start` is the place of the record's
+        // tag.
         unsafe {
             start.write(tag);
             cursor.put(zigzag(call.start.wrapping_sub(self.last_ticks) as i64));
@@ -238,7 +240,8 @@ impl PageWriter {
     /// A page with room must be attached.
     #[inline(always)]
     pub unsafe fn drawn_call(&mut self, call: &Call, scaled: bool, drawn: &Drawn) -> Cursor {
-        // SAFETY: the caller guarantees room. The record's tag is at `at` until it is committed.
+        // SAFETY: by contract, a page with room is attached. The record's tag is at `at` until it
+        // is committed.
         unsafe {
             let tag = self.page.add(self.at as usize);
             let mut cursor = self.call(call, scaled);
@@ -257,7 +260,8 @@ impl PageWriter {
     #[inline(always)]
     pub unsafe fn commit_call(&mut self, cursor: Cursor) {
         self.calls += 1;
-        // SAFETY: the caller guarantees this.
+        // SAFETY: by contract, `cursor` belongs to the record that was just begun on the attached
+        // page.
         unsafe { self.commit(cursor) };
     }
 
@@ -265,9 +269,9 @@ impl PageWriter {
     unsafe fn commit(&mut self, cursor: Cursor) {
         self.at = (cursor.at as usize - self.page as usize) as u32;
         let committed = u64::from(self.at - HEADER_BYTES as u32) | u64::from(self.calls) << 32;
-        // SAFETY: a page is attached. Release ordering ensures that the record's bytes are in
-        // memory before the count that covers them, even for a process that maps the page from
-        // outside.
+        // SAFETY: callers have a page attached. Release ordering ensures that the record's bytes
+        // are in memory before the count that covers them, even for a process that maps the page
+        // from outside.
         unsafe { &(*self.header()).committed }.store(committed, Ordering::Release);
     }
 
@@ -277,7 +281,7 @@ impl PageWriter {
     /// # Safety
     /// A page with room for values must be attached.
     pub unsafe fn values(&mut self, values: &[(u32, u64)]) {
-        // SAFETY: the caller guarantees room.
+        // SAFETY: by contract, a page with room for values is attached.
         unsafe {
             let start = self.page.add(self.at as usize);
             start.write(TAG_VALUES);
@@ -301,7 +305,7 @@ impl PageWriter {
     /// # Safety
     /// A page with room must be attached.
     pub unsafe fn thread_clock(&mut self, ticks: u64, cpu_ns: u64, monotonic_ns: u64) {
-        // SAFETY: the caller guarantees room.
+        // SAFETY: by contract, a page with room is attached.
         unsafe {
             let start = self.page.add(self.at as usize);
             start.write(TAG_THREAD_CLOCK);
@@ -321,8 +325,8 @@ impl PageWriter {
     /// A page must be attached.
     pub unsafe fn set_begin(&mut self, usage: Usage, attach_ns: u64) {
         let header = self.header();
-        // SAFETY: the caller guarantees that a page is attached. The mark is stored last, so a kill
-        // in between leaves a page without usage.
+        // SAFETY: by contract, a page is attached. The mark is stored last, so a kill in between
+        // leaves a page without usage.
         unsafe {
             (*header).attach_ns = attach_ns;
             (*header).usage_begin = usage.words();
@@ -337,7 +341,8 @@ impl PageWriter {
     /// A page must be attached.
     pub unsafe fn set_end(&mut self, usage: Usage) {
         let header = self.header();
-        // SAFETY: as in `set_begin`.
+        // SAFETY: by contract, a page is attached. The mark is stored last, so a kill in between
+        // leaves a page without this usage.
         unsafe {
             (*header).usage_end = usage.words();
             compiler_fence(Ordering::SeqCst);
@@ -353,7 +358,7 @@ impl PageWriter {
     /// A page must be attached, and stay attached while the slice is used.
     pub unsafe fn seal(&mut self, last: bool, thread_name: [u8; 16]) -> &[u8] {
         let header = self.header();
-        // SAFETY: a page is attached, and this thread is its only writer.
+        // SAFETY: by contract, a page is attached, and this thread is its only writer.
         unsafe {
             (*header).thread_name = thread_name;
             let flags = FLAG_FLUSHED | if last { FLAG_LAST } else { 0 };
@@ -370,7 +375,7 @@ impl PageWriter {
     /// # Safety
     /// A page must be attached.
     pub unsafe fn finish(&mut self, thread_name: [u8; 16]) {
-        // SAFETY: a page is attached, and this thread is its only writer.
+        // SAFETY: by contract, a page is attached, and this thread is its only writer.
         unsafe { (*self.header()).thread_name = thread_name };
         self.detach();
     }
@@ -380,7 +385,7 @@ impl PageWriter {
     /// # Safety
     /// A page must be attached.
     pub unsafe fn unseal(&mut self, last: bool) {
-        // SAFETY: the caller guarantees that a page is attached.
+        // SAFETY: by contract, a page is attached.
         unsafe { (*self.header()).flags = if last { FLAG_LAST } else { 0 } };
     }
 
@@ -398,7 +403,7 @@ impl PageWriter {
     pub unsafe fn next_page(&mut self, start: &PageStart) {
         let page = self.page;
         compiler_fence(Ordering::SeqCst);
-        // SAFETY: the caller guarantees that a page is attached.
+        // SAFETY: by contract, a page was attached, so its memory is as `attach` requires.
         unsafe { self.attach(page, start) };
     }
 
@@ -407,7 +412,7 @@ impl PageWriter {
     /// # Safety
     /// A page must be attached.
     pub unsafe fn retire(&mut self) {
-        // SAFETY: the caller guarantees that a page is attached.
+        // SAFETY: by contract, a page is attached.
         unsafe { &(*self.header()).magic }.store(0, Ordering::Release);
         self.detach();
     }

@@ -57,8 +57,8 @@ impl Pool {
         header.offers.fetch_add(1, Ordering::SeqCst);
         if header.waits.load(Ordering::SeqCst) != 0 {
             let number = |n: i32| libc::c_long::from(n);
-            // SAFETY: the address of a word that is never unmapped. Not private: another process
-            // waits.
+            // SAFETY: `offers` is a word that is never unmapped. The futex is not private, because
+            // another process waits.
             unsafe {
                 let word = &raw const header.offers;
                 libc::syscall(libc::SYS_futex, word, number(libc::FUTEX_WAKE), number(1));
@@ -101,7 +101,7 @@ impl Pool {
         let header = self.header();
         header.waits.store(1, Ordering::SeqCst);
         let number = |n: i32| libc::c_long::from(n);
-        // SAFETY: as in `offer_page`; no timeout.
+        // SAFETY: `offers` is a word that is never unmapped, and null stands for no timeout.
         let result = unsafe {
             let (word, wait) = (&raw const header.offers, number(libc::FUTEX_WAIT));
             libc::syscall(libc::SYS_futex, word, wait, seen as libc::c_long, 0usize)
@@ -152,10 +152,11 @@ impl Taken<'_> {
     /// pool in `file`. `None` if it is not a page: its program has overwritten or truncated it.
     pub fn seal<'a>(&self, file: &File, copy: &'a mut PageCopy) -> Option<(PageHeader, &'a [u8])> {
         let at = copy.0.as_mut_ptr().cast::<u8>();
-        // SAFETY: the array has this size and is borrowed mutably.
+        // SAFETY: the array has PAGE_BYTES bytes and is borrowed mutably.
         let bytes = unsafe { std::slice::from_raw_parts_mut(at, PAGE_BYTES) };
         file.read_exact_at(bytes, self.pool.layout().page_offset(self.page) as u64).ok()?;
-        // SAFETY: as above; aligned as its words are.
+        // SAFETY: the array has PAGE_BYTES bytes, is aligned as its words are, and is borrowed
+        // mutably for as long as the result is used.
         unsafe { seal_in_place(at) }
     }
 

@@ -38,7 +38,7 @@ impl ProfileId {
     /// Returns an error if the kernel provides no random numbers (a filter forbids `getrandom`).
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0u8; 16];
-        // SAFETY: the buffer has the length that is passed.
+        // SAFETY: `bytes` has the length that is passed.
         let got = unsafe { libc::syscall(libc::SYS_getrandom, bytes.as_mut_ptr(), 16usize, 0) };
         if got == 16 { Ok(Self(bytes)) } else { Err(io::Error::last_os_error()) }
     }
@@ -137,7 +137,7 @@ impl Owner {
             let stale = io::Error::last_os_error().raw_os_error() == Some(libc::ESTALE);
             return stale.then_some(true);
         }
-        // SAFETY: opened above; nobody else has it.
+        // SAFETY: the descriptor was opened above, and nobody else has it.
         let found = File::from(unsafe { OwnedFd::from_raw_fd(fd as i32) });
         // A deleted directory can still be opened while a process uses it.
         Some(found.metadata().ok()?.nlink() == 0)
@@ -185,7 +185,7 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
     let mut handle = FileHandle { bytes: HANDLE_BYTES as u32, kind: 0, handle: [0; HANDLE_BYTES] };
     let mut mount = 0i32;
     let number = |n: i32| libc::c_long::from(n);
-    // SAFETY: all pointers outlive the call; the handle has as much room as it states.
+    // SAFETY: all pointers outlive the call, and the handle has as much room as it states.
     let done = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -206,7 +206,7 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
 /// no leases.
 pub fn is_in_use(file: &File) -> Option<bool> {
     let fcntl = |command: i32, value: i32| {
-        // SAFETY: both commands take an integer.
+        // SAFETY: both commands of fcntl take an integer, and `file` keeps its descriptor open.
         match unsafe { libc::fcntl(file.as_raw_fd(), command, value) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error().raw_os_error()),

@@ -23,7 +23,7 @@ pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
 /// # Errors
 /// Same as [`super::Pool::open`], or as [`TruncationGuard::new`].
 pub fn with_guarded_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
-    // SAFETY: the mapping ends after the guard does.
+    // SAFETY: the range is a mapping that is unmapped only after the guard was dropped.
     with_run_row_and(path, |page| unsafe { TruncationGuard::new(page..page + CLAIMS_OFFSET) }, body)
 }
 
@@ -36,8 +36,8 @@ fn with_run_row_and<G>(
     let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     let number = |n: libc::c_int| libc::c_long::from(n);
     // This is a raw system call because the agent interposes the function `mmap`.
-    // SAFETY: this creates a new mapping at an address that the kernel chooses. If the file is
-    // shorter than the mapping, nothing touches it, because the length is checked first.
+    // SAFETY: the address is 0, so the kernel chooses a free one. If the file is shorter than the
+    // mapping, nothing touches it, because the length is checked first.
     let (length, base) = unsafe {
         let (zero, end) = (number(0), number(libc::SEEK_END));
         let length = libc::syscall(libc::SYS_lseek, number(fd), zero, end);
@@ -50,7 +50,7 @@ fn with_run_row_and<G>(
     }
     let page = base as *mut u8;
     let guarded = guard(page as usize);
-    // SAFETY: mapped above. The file is a whole pool, whose header has no invalid values.
+    // SAFETY: `page` was mapped above. The file is a whole pool, whose header consists of integers.
     let known = u64::try_from(length).ok().and_then(Layout::of_size).is_some()
         && guarded.is_ok()
         && unsafe {
@@ -58,11 +58,11 @@ fn with_run_row_and<G>(
             header.magic == MAGIC && header.version == VERSION
         };
     if known {
-        // SAFETY: inside the mapping and aligned; every field is an integer.
+        // SAFETY: the row is inside of the mapping and aligned, and consists of integers.
         body(unsafe { &*page.add(RUN_ROW_OFFSET).cast::<Row>() });
     }
     let guarded = guarded.map(drop);
-    // SAFETY: mapped above; no reference to it survives.
+    // SAFETY: `base` was mapped above with this length, and no reference to it survives.
     unsafe { libc::syscall(libc::SYS_munmap, base, CLAIMS_OFFSET) };
     if known { Ok(()) } else { guarded.and(Err(libc::EINVAL)) }
 }

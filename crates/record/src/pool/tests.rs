@@ -23,7 +23,7 @@ fn a_reader_finds_what_a_process_wrote() {
     let page = pool.claim_page(row, 5).unwrap();
     assert_eq!(page, 5);
     pool.populate(page, &c_path).unwrap();
-    // SAFETY: the page is claimed and populated.
+    // SAFETY: `populate` has mapped the page, which this test has claimed.
     unsafe { pool.page(page).write(0xAB) };
     assert_eq!(pool.claim_page(row, 5), Some(6));
     pool.release_page(6);
@@ -99,7 +99,7 @@ fn runs_are_taken_from_the_end_and_around_what_is_taken() {
     assert_eq!(pool.claim_run(0, 0), None);
     (0..PAGES - 7).for_each(|page| pool.release_page(page));
     let run = pool.map_run(4, 3, &c_path).unwrap();
-    // SAFETY: three pages were mapped.
+    // SAFETY: `map_run` has mapped three pages at `run`.
     unsafe {
         run.write(7);
         run.add(3 * PAGE_BYTES - 1).write(8);
@@ -156,7 +156,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     assert_eq!(reader.next_record(), Some(Ok(clock)));
     taken.give_back(&file);
     assert!(pool.is_given_back(page, row));
-    // SAFETY: present.
+    // SAFETY: the page is still mapped.
     assert_eq!(unsafe { pool.page(page).cast::<u64>().read() }, 0, "no magic number");
     assert!(!pool.leave_page(page, row) && !pool.take_back(page, row));
 
@@ -246,7 +246,7 @@ fn a_pool_can_have_more_pages() {
     }
     assert_eq!(pool.claim_page(row, 0), None);
     pool.populate(5055, &c_path).unwrap();
-    // SAFETY: the page is claimed and populated.
+    // SAFETY: `populate` has mapped the page, which this test uses alone.
     unsafe { pool.page(5055).write(0xAB) };
     with_run_row(&c_path, |row| row.lose(Loss::ChildStatic, 2, 0)).unwrap();
     let read = PoolFile::open(&path).unwrap();

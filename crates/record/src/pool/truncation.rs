@@ -56,8 +56,8 @@ fn set_handler() -> Result<(), i32> {
     if BEFORE.get().is_some() {
         return Ok(());
     }
-    // SAFETY: zeroed `sigaction`s are valid values, which live for the calls. The handler makes only
-    // system calls.
+    // SAFETY: zeros are a value of `sigaction`, and the actions outlive the calls. The handler only
+    // makes system calls.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) = std::mem::zeroed();
         action.sa_sigaction = on_bus_error as *const () as usize;
@@ -77,7 +77,7 @@ fn set_handler() -> Result<(), i32> {
 }
 
 extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: SA_SIGINFO handlers get a valid pointer.
+    // SAFETY: the kernel passes a valid pointer to handlers with SA_SIGINFO.
     let (code, at) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     if code > 0 {
         for [start, end] in &GUARDED {
@@ -89,7 +89,7 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
     }
     // The fault is not ours: what was there before us decides, when the instruction runs again.
     if let Some(before) = BEFORE.get() {
-        // SAFETY: it was read by the same call.
+        // SAFETY: `before` is an action that sigaction returned, and is never freed.
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
     }
 }
@@ -99,7 +99,8 @@ fn replace(range: Range<usize>) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::c_long::from(flags));
     let (none, zero) = (libc::c_long::from(-1), libc::c_long::from(0));
-    // SAFETY: whoever guards the range owns it.
+    // SAFETY: `TruncationGuard::new` requires that the caller owns the range, so it may be
+    // replaced.
     let place = unsafe {
         let access = libc::c_long::from(access);
         libc::syscall(libc::SYS_mmap, range.start, range.len(), access, flags, none, zero)

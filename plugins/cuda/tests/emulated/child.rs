@@ -64,7 +64,8 @@ static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 fn call<F: Copy>(library: &Library, name: &CStr) -> F {
     let found = library.symbol(name).expect("it is exported");
     assert_eq!(size_of::<F>(), size_of::<usize>());
-    // SAFETY: the callers name the function's type.
+    // SAFETY: callers choose for `F` the type that the function with this name has; the assertion
+    // checks its size.
     unsafe { std::mem::transmute_copy(&found.as_ptr()) }
 }
 

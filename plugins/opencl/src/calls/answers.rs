@@ -39,13 +39,14 @@ unsafe extern "C" fn clGetCommandQueueInfo(
             if size < size_of_val(asked) {
                 return INVALID_VALUE;
             }
-            // SAFETY: the program's room of `size` bytes.
+            // SAFETY: the program's `value` has room for `size` bytes, which was compared with the
+            // answer's size above.
             unsafe {
                 std::ptr::copy_nonoverlapping(asked.as_ptr().cast(), value, size_of_val(asked))
             };
         }
         if !size_ret.is_null() {
-            // SAFETY: the program's variable.
+            // SAFETY: the specification wants a variable here if the pointer is not null.
             unsafe { size_ret.write(size_of_val(asked)) };
         }
         return SUCCESS;
@@ -73,7 +74,8 @@ unsafe extern "C" fn clSetCommandQueueProperty(
             return;
         }
         if !old.is_null() {
-            // SAFETY: the program's variable, which the implementation wrote to.
+            // SAFETY: `old` is the program's variable, and the implementation has just written to
+            // it.
             unsafe { old.write(old.read() & !QUEUE_PROFILING) };
         }
         if properties & QUEUE_PROFILING != 0 {

@@ -33,7 +33,8 @@ fn end(begun: Option<recorder::Begun>, name: &'static str, code_ret: *mut Code, 
     let Some(begun) = begun else { return };
     let code = match made {
         true => SUCCESS,
-        // SAFETY: the program's variable, which the implementation wrote to.
+        // SAFETY: `code_ret` is the program's variable, and the implementation has just written to
+        // it.
         false if !code_ret.is_null() => unsafe { code_ret.read() },
         // There was an error, but the program did not ask for it.
         false => crate::api::INVALID_VALUE,
@@ -77,7 +78,8 @@ unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
     }
     let mut all = Vec::new();
     for pair in 0..MOST_PAIRS {
-        // SAFETY: not beyond the 0.
+        // SAFETY: by contract, the list ends with a 0 in the place of a key, and nothing is read
+        // beyond that.
         let (key, value) = unsafe {
             let key = properties.add(2 * pair).read();
             (key, if key == 0 { 0 } else { properties.add(2 * pair + 1).read() })
@@ -119,7 +121,7 @@ unsafe extern "C" fn clCreateCommandQueueWithProperties(
             : (Context, Device, *const u64, *mut Code) -> Queue)
     };
     let begun = recorder::begin();
-    // SAFETY: the program's list, as the specification wants it.
+    // SAFETY: the specification requires that the program's list is null or ends with a 0.
     let asked = guarded(|| unsafe { list(properties) }).flatten();
     let (bits, changed) = asked
         .as_ref()
@@ -170,7 +172,8 @@ unsafe extern "C" fn clCreateKernel(
         : (Program, *const c_char, *mut Code) -> Kernel);
     guarded(|| {
         if !kernel.is_null() {
-            // SAFETY: the implementation has just found a kernel by this text.
+            // SAFETY: the implementation has just found a kernel by this name, so `name` is a C
+            // string.
             let name = unsafe { CStr::from_ptr(name) };
             names::made(kernel, Some(&name.to_string_lossy()));
         }
@@ -189,13 +192,14 @@ unsafe extern "C" fn clCreateKernelsInProgram(
     let code = forward!(next!(clCreateKernelsInProgram), (program, room, kernels, &raw mut count)
         : (Program, u32, *mut Kernel, *mut u32) -> Code);
     if code == SUCCESS && !count_ret.is_null() {
-        // SAFETY: the program's variable.
+        // SAFETY: the specification wants a variable here if the pointer is not null.
         unsafe { count_ret.write(count) };
     }
     if code == SUCCESS && !kernels.is_null() {
         guarded(|| {
             for index in 0..count.min(room) as usize {
-                // SAFETY: the program's array, which the implementation has filled.
+                // SAFETY: `index` is below the room of the program's array, and the implementation
+                // has filled the array.
                 names::made(unsafe { kernels.add(index).read() }, None);
             }
         });

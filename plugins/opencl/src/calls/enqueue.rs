@@ -43,7 +43,7 @@ impl Enqueue {
             }
             Some(found)
         });
-        // SAFETY: the program's variable; whatever it holds is only written back.
+        // SAFETY: `wanted` is the program's variable. Whatever it contains is only written back.
         let event = if wanted.is_null() { std::ptr::null_mut() } else { unsafe { wanted.read() } };
         Self { begun, name, queue, kept: kept.flatten(), wanted, event }
     }
@@ -68,7 +68,8 @@ impl Enqueue {
             // at once.
             && (!is_shared || ask::retain(event));
         if is_shared {
-            // SAFETY: the program's variable.
+            // SAFETY: `wanted` is the program's variable, because a shared event is one that the
+            // program asked for.
             unsafe { wanted.write(event) };
         }
         guarded(|| match kept {
@@ -130,7 +131,8 @@ macro_rules! maps {
                 (queue, $($argument,)* count, list, call.event(), code_ret)
                 : (QueueHandle, $($type,)* u32, *const Event, *mut Event, *mut Code)
                 -> *mut c_void);
-            // SAFETY: the program's variable or ours, which the implementation wrote to.
+            // SAFETY: `code_ret` is the program's variable or ours, and the implementation has just
+            // written to it.
             let code = unsafe { code_ret.read() };
             call.end(code, || $command);
             address
@@ -150,20 +152,21 @@ unsafe fn elements(region: *const usize) -> Option<u64> {
     if region.is_null() {
         return None;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: by contract, `region` is null or an array of three numbers, and null was handled
+    // above.
     let region = unsafe { region.cast::<[usize; 3]>().read_unaligned() };
     region.iter().try_fold(1_u64, |product, size| product.checked_mul(*size as u64))
 }
 
 /// A copy of a part of a buffer.
 fn rect(name: &'static str, region: *const usize) -> Command {
-    // SAFETY: as the specification wants it.
+    // SAFETY: the specification requires that `region` is an array of three numbers.
     Command::new(Work::Copy, name, unsafe { elements(region) })
 }
 
 /// Work on a part of an image.
 fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> Command {
-    // SAFETY: as the specification wants it.
+    // SAFETY: the specification requires that `region` is an array of three numbers.
     let bytes = unsafe { elements(region) }
         .and_then(|elements| elements.checked_mul(ask::element_size(image)?));
     Command::new(work, name, bytes)
@@ -204,7 +207,7 @@ fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     if list.is_null() {
         return None;
     }
-    // SAFETY: as the specification wants it.
+    // SAFETY: the specification requires that the list has `count` objects.
     (0..count as usize).map(|index| ask::mem_size(unsafe { list.add(index).read() })).sum()
 }
 
@@ -213,7 +216,7 @@ fn svm_sizes(count: u32, sizes: *const usize) -> Option<u64> {
     if sizes.is_null() {
         return None;
     }
-    // SAFETY: as the specification wants it.
+    // SAFETY: the specification requires that the list has `count` sizes.
     let sizes = (0..count as usize).map(|index| unsafe { sizes.add(index).read() } as u64);
     // A size of 0 also means the whole allocation.
     sizes.map(|size| (size != 0).then_some(size)).sum()

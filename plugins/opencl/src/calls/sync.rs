@@ -44,7 +44,8 @@ fn made(code_ret: *mut Code) -> impl FnOnce(Begun, &'static str, *mut c_void) {
     move |begun, name, made| {
         let code = match made.is_null() {
             false => SUCCESS,
-            // SAFETY: the program's variable, which the implementation wrote to.
+            // SAFETY: `code_ret` is the program's variable, and the implementation has just written
+            // to it.
             true if !code_ret.is_null() => unsafe { code_ret.read() },
             // There was an error, but the program did not ask for it.
             true => crate::api::INVALID_VALUE,

@@ -67,7 +67,7 @@ fn child() {
     assert_eq!(plugin.problems.all(), []);
     let program = Library::open(Path::new(&variable("OPENCL_TEST_PROGRAM"))).expect("it loads");
     let main = program.symbol(c"main").expect("it has a main");
-    // SAFETY: main has this type in C.
+    // SAFETY: the program is written in C, in which `main` has this type.
     let main: extern "C" fn(c_int, *const *const c_char) -> c_int =
         unsafe { std::mem::transmute(main.as_ptr()) };
     let texts: Vec<CString> = format!("program {}", variable("OPENCL_TEST_ARGUMENTS"))

@@ -57,8 +57,8 @@ impl Output {
         ];
         for (number, file) in (0..).zip(files) {
             let Some(file) = file else { continue };
-            // SAFETY: `fcntl` and `dup2` get open descriptors. `kept` is new, so nothing else owns
-            // it.
+            // SAFETY: fcntl and dup2 take numbers only, and the new descriptor belongs to nobody
+            // else.
             unsafe {
                 let kept = libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3);
                 if kept < 0 || libc::dup2(file.as_raw_fd(), number) < 0 {
@@ -92,7 +92,7 @@ impl Output {
 impl Drop for Redirected {
     fn drop(&mut self) {
         for (number, file) in &self.0 {
-            // SAFETY: `file` is an open descriptor, and `number` is one of the standard streams.
+            // SAFETY: dup2 takes numbers only, and `file` keeps its descriptor open.
             unsafe { libc::dup2(file.as_raw_fd(), *number) };
         }
     }

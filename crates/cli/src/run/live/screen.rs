@@ -79,8 +79,8 @@ impl View {
     /// Changes the terminal's settings so that single keys can be read and Ctrl-Z does not stop
     /// anything. Ctrl-C is still a signal for the program.
     fn read_keys(&mut self) {
-        // SAFETY: a zeroed `termios` is valid, and it lives longer than the calls. The descriptor
-        // is open.
+        // SAFETY: zeros are a value of `termios`, which outlives the calls, and `terminal` keeps
+        // its descriptor open.
         unsafe {
             let mut settings: libc::termios = std::mem::zeroed();
             if libc::tcgetattr(self.terminal.as_raw_fd(), &mut settings) != 0 {
@@ -108,8 +108,8 @@ impl View {
             libc::pollfd { fd: self.terminal.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let wait = most.as_millis() as libc::c_int;
         let mut bytes = [0u8; 16];
-        // SAFETY: `wanted` is one entry, `bytes` is as long as `read` is told, and both live longer
-        // than the calls.
+        // SAFETY: `wanted` is one entry, as the call says, and `bytes` has the length that is
+        // passed.
         let read = unsafe {
             if !self.has_keys || libc::poll(&mut wanted, 1, wait) <= 0 {
                 if !self.has_keys {
@@ -144,7 +144,7 @@ impl Drop for View {
     fn drop(&mut self) {
         let _ = self.terminal.write_all(LEAVE.as_bytes());
         if let Some(before) = &self.before {
-            // SAFETY: `before` has the settings that `tcgetattr` returned for this terminal.
+            // SAFETY: `before` are settings that the terminal had, and outlive the call.
             unsafe { libc::tcsetattr(self.terminal.as_raw_fd(), libc::TCSANOW, before) };
         }
     }

@@ -125,8 +125,7 @@ fn plain(path: &Path) -> io::Result<File> {
     if !found.metadata()?.is_file() {
         return Err(io::Error::other("it is not a plain file"));
     }
-    // SAFETY: a zeroed `statfs` is valid and lives longer than the call, and the descriptor is
-    // open.
+    // SAFETY: `statfs` consists of integers, for which zeros are values, and outlives the call.
     let system = unsafe {
         let mut system: libc::statfs = std::mem::zeroed();
         match libc::fstatfs(found.as_raw_fd(), &mut system) {

@@ -49,7 +49,7 @@ impl Memory {
     /// Makes the command, which keeps its user and rights, see this directory as `/dev/shm`.
     pub fn make_shared(&self, command: &mut Command) {
         let from = CString::new(self.path.as_os_str().as_bytes()).unwrap();
-        // SAFETY: `geteuid` and `getegid` have no arguments and cannot fail.
+        // SAFETY: both calls have no preconditions.
         let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
         let maps = [
             (c"/proc/self/setgroups", "deny".to_owned()),
@@ -58,7 +58,7 @@ impl Memory {
         ];
         let shadow = move || {
             let flags = if user == 0 { 0 } else { libc::CLONE_NEWUSER };
-            // SAFETY: these are system calls, and their C strings live longer than the calls.
+            // SAFETY: the calls take numbers, null pointers and C strings that outlive them.
             unsafe {
                 done(libc::unshare(flags | libc::CLONE_NEWNS))?;
                 for (file, text) in maps.iter().filter(|_| user != 0) {
@@ -73,7 +73,7 @@ impl Memory {
             }
             Ok(())
         };
-        // SAFETY: between `fork` and `exec`, the closure only makes system calls.
+        // SAFETY: between fork and exec, `shadow` only makes system calls.
         unsafe { command.pre_exec(shadow) };
     }
 }
