@@ -1,5 +1,5 @@
-//! The table through which code in a process finds the agent there: `include/counterpoint/agent.h`
-//! in Rust.
+//! The table through which code in a process finds the agent in the same process:
+//! `include/counterpoint/agent.h` in Rust.
 
 use core::ffi::{CStr, c_char};
 use core::mem::offset_of;
@@ -9,7 +9,7 @@ pub const TABLE_SYMBOL: &CStr = c"counterpoint_agent";
 /// The version of the table's layout. A later version only adds fields at the end.
 pub const TABLE_VERSION: u32 = 3;
 
-/// The table described in the header. It is constant, the same in every process and after every
+/// The table that the header describes. It is constant, the same in every process and after every
 /// fork.
 #[repr(C)]
 #[derive(Debug)]
@@ -39,11 +39,11 @@ pub struct AgentTable {
     pub collector_remove: extern "C" fn(i32) -> i32,
     /// Notes processor time that was used in order to record.
     pub spent: extern "C" fn(u64),
-    /// Since version 3: announces a machine of a host.
+    /// Since version 3: announces a machine of a host, as [`crate::host`] describes.
     pub host_machine: crate::host::AddMachine,
-    /// Begins a call of such a machine.
+    /// Begins a call on a machine that was announced.
     pub op_begin: crate::host::Begin,
-    /// Ends an op.
+    /// Ends a call that `op_begin` began.
     pub op_end: crate::host::End,
 }
 
@@ -61,7 +61,7 @@ pub mod session {
     pub const OFF: i32 = -2;
 }
 
-/// What an agent is doing.
+/// The states of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum AgentState {

@@ -1,4 +1,4 @@
-//! A user's collector: `include/counterpoint/collector.h` in Rust.
+//! A collector that a user wrote: `include/counterpoint/collector.h` in Rust.
 
 use core::ffi::{c_char, c_void};
 use core::mem::offset_of;
@@ -8,7 +8,7 @@ use crate::dlpack::Device;
 /// Maximum number of slots that all collectors may have together.
 pub const MOST_SLOTS: usize = 16;
 
-/// One value that a collector provides.
+/// One of the values that a collector provides.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
@@ -18,7 +18,7 @@ pub struct Slot {
     pub kind: u32,
 }
 
-/// A value that a collector fills in.
+/// The place of a value, which a collector fills.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value {
@@ -28,10 +28,10 @@ pub struct Value {
     pub filled: u64,
 }
 
-/// The function of a collector that is called after an op.
+/// The function of a collector that the agent calls after an op.
 pub type Stop = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut Value, u32) -> i32;
 
-/// The struct described in the header.
+/// The collector that the header describes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Collector {
@@ -41,15 +41,15 @@ pub struct Collector {
     pub slots: u32,
     /// Name of the collector.
     pub name: *const c_char,
-    /// Array of slots.
+    /// Array of `slots` slots.
     pub slot: *const Slot,
-    /// First argument of the functions.
+    /// First argument of the three functions.
     pub this: *mut c_void,
-    /// Called before an op.
+    /// The agent calls this before an op.
     pub start: Option<unsafe extern "C" fn(*mut c_void, Device) -> *mut c_void>,
-    /// Called after an op; returns 0 on success.
+    /// The agent calls this after an op. Returns 0 on success.
     pub stop: Option<Stop>,
-    /// Called instead of `stop` for an op that has thrown. May be absent.
+    /// The agent calls this instead of `stop` for an op that has thrown. May be null.
     pub abandon: Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>,
 }
 

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 use core::mem::offset_of;
 
-/// Corresponds to `DLDevice`.
+/// `DLDevice`: one device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
@@ -13,7 +13,7 @@ pub struct Device {
     pub id: i32,
 }
 
-/// `DLDataType`.
+/// `DLDataType`: the type of an element.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataType {
@@ -25,7 +25,7 @@ pub struct DataType {
     pub lanes: u16,
 }
 
-/// `DLTensor`.
+/// `DLTensor`: a tensor and where its elements are.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DlTensor {
@@ -37,9 +37,9 @@ pub struct DlTensor {
     pub ndim: i32,
     /// Type of an element.
     pub dtype: DataType,
-    /// `ndim` extents.
+    /// Array of `ndim` extents.
     pub shape: *const i64,
-    /// `ndim` strides, or null.
+    /// Array of `ndim` strides in elements, or null.
     pub strides: *const i64,
     /// Offset in bytes from `data` to the first element.
     pub byte_offset: u64,

@@ -11,14 +11,16 @@ pub mod role {
     pub const RUN: u32 = 2;
     /// A range that the program marked by name.
     pub const RANGE: u32 = 7;
-    /// Number of all roles that there are.
+    /// The number of roles that calls can have.
     pub const COUNT: usize = 8;
 }
 
-/// A flag: the program itself runs between two ops.
+/// A flag of [`Host::flags`]: the program itself runs between two ops, so that time is not the
+/// host's.
 pub const PROGRAM_BETWEEN_OPS: u32 = 1;
 
-/// What a host says about itself.
+/// The description that a host gives of itself. The agent copies the struct and its texts; a null
+/// text is the same as an empty one.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
@@ -26,30 +28,33 @@ pub struct Host {
     pub size: u32,
     /// [`PROGRAM_BETWEEN_OPS`], or 0.
     pub flags: u32,
-    /// Short name.
+    /// Short name in lower case. A process has one host of each name.
     pub name: *const c_char,
-    /// The name that people use.
+    /// The name that people use; if it is empty, `name`.
     pub title: *const c_char,
-    /// What `ops` shows.
+    /// The words with which `counterpoint ops` describes the host's calls, for example "the ops of
+    /// Toy".
     pub ops: *const c_char,
-    /// The argument of exported calls that names the machine.
+    /// The argument of exported calls that names the machine; if it is empty, `library`.
     pub library_key: *const c_char,
-    /// Why the host may have no calls.
+    /// A sentence that explains why a machine may have no calls although it was announced.
     pub without_calls: *const c_char,
-    /// How names of bookkeeping ops begin.
+    /// The prefix of the names of ops for which no counter is read; empty if there are none.
     pub bookkeeping: *const c_char,
-    /// Names of kinds, by role.
+    /// The names that exported traces give to calls, by role; where one is null, Kineto's name is
+    /// used.
     pub kinds: [*const c_char; role::COUNT],
 }
 
-/// A machine of a host, which only the agent looks into.
+/// A machine of a host: the address of data that only the agent reads.
 pub type Machine = *const c_void;
 
-/// Announces a machine of a host.
+/// The function that announces a machine of a host.
 pub type AddMachine = unsafe extern "C" fn(*const Host, *const c_char) -> Machine;
-/// Begins a call: machine, role, name, and the address that identifies the call until it ends.
+/// The function that begins a call. Its arguments are the machine, the role, the name, and an
+/// address that identifies the call until it ends.
 pub type Begin = unsafe extern "C" fn(Machine, u32, *const c_char, *const c_void);
-/// Ends the call with this address.
+/// The function that ends the call with this address.
 pub type End = unsafe extern "C" fn(*const c_void);
 
 const _: () = assert!(size_of::<Host>() == 120);

@@ -27,7 +27,7 @@ pub type Dispatch = unsafe extern "C-unwind" fn(
     workgroup_state: *const WorkgroupState,
 ) -> c_int;
 
-/// `iree_string_view_t`: bytes without a terminator.
+/// `iree_string_view_t`: a text of `size` bytes without a terminator.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct StringView {
@@ -43,23 +43,24 @@ pub struct StringView {
 pub type CallHook =
     unsafe extern "C" fn(executable: StringView, library: *const LibraryHead, ordinal: usize);
 
-/// `iree_hal_executable_environment_v0_t`. All zeros suffice for compiled modules in a query.
+/// `iree_hal_executable_environment_v0_t`: what the runtime gives to a library. For the query of a
+/// compiled module, all fields may be zero.
 #[repr(C)]
 pub struct Environment {
     /// Specialisation constants.
     pub constants: *const u32,
-    /// Function that calls imported functions.
+    /// Function through which a library calls its imported functions.
     pub import_thunk: *const c_void,
     /// Imported functions.
     pub import_funcs: *const *const c_void,
     /// Contexts of the imported functions.
     pub import_contexts: *const *const c_void,
-    /// Processor features.
+    /// Bits for the features of the processor.
     pub processor: [u64; 8],
 }
 
 impl Environment {
-    /// An environment in which everything is zero.
+    /// The environment for queries.
     pub const ZERO: Self = Self {
         constants: core::ptr::null(),
         import_thunk: core::ptr::null(),
@@ -69,7 +70,7 @@ impl Environment {
     };
 }
 
-/// `iree_hal_executable_library_header_t`.
+/// `iree_hal_executable_library_header_t`: the first struct of a library.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Header {
@@ -83,7 +84,7 @@ pub struct Header {
     pub sanitizer: u32,
 }
 
-/// The beginning that all versions of a library share.
+/// The first field of a library, which is the same in all versions.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct LibraryHead {
@@ -91,7 +92,7 @@ pub struct LibraryHead {
     pub header: *const Header,
 }
 
-/// `iree_hal_executable_import_table_v0_t`. Only its size matters here.
+/// `iree_hal_executable_import_table_v0_t`. The agent only needs its size.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ImportTable {
@@ -101,7 +102,7 @@ pub struct ImportTable {
     pub symbols: *const *const c_char,
 }
 
-/// `iree_hal_executable_library_v0_t` of version 6.
+/// `iree_hal_executable_library_v0_t`: a library of version 6.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct LibraryV6 {
@@ -117,7 +118,7 @@ pub struct LibraryV6 {
     pub sources: SourceTable,
 }
 
-/// `iree_hal_executable_library_v0_t` of version 5.
+/// `iree_hal_executable_library_v0_t`: a library of version 5.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct LibraryV5 {
@@ -133,13 +134,14 @@ pub struct LibraryV5 {
     pub sources: SourceTable,
 }
 
-/// `iree_hal_executable_export_table_v0_t` of version 6. All tables except `ptrs` may be null.
+/// `iree_hal_executable_export_table_v0_t`: the exported functions of a library of version 6. All
+/// arrays except `ptrs` may be null.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ExportTableV6 {
-    /// Length of the tables.
+    /// Number of functions, which is the length of each array.
     pub count: u32,
-    /// The functions.
+    /// Addresses of the functions.
     pub ptrs: *const *const c_void,
     /// Attributes of each function.
     pub attrs: *const AttributesV6,
@@ -147,11 +149,11 @@ pub struct ExportTableV6 {
     pub params: *const c_void,
     /// Occupancy hints.
     pub occupancy: *const c_void,
-    /// Names as C strings.
+    /// Names of the functions as C strings.
     pub names: *const *const c_char,
-    /// Tags as C strings.
+    /// Tags of the functions as C strings.
     pub tags: *const *const c_char,
-    /// Parameter names.
+    /// Names of the parameters of each function.
     pub parameter_names: *const c_void,
     /// Source location of each function.
     pub source_locations: *const SourceLocation,
@@ -159,19 +161,19 @@ pub struct ExportTableV6 {
     pub stage_locations: *const c_void,
 }
 
-/// `iree_hal_executable_export_table_v0_t` of version 5.
+/// `iree_hal_executable_export_table_v0_t`: the exported functions of a library of version 5.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct ExportTableV5 {
-    /// Length of the tables.
+    /// Number of functions, which is the length of each array.
     pub count: u32,
-    /// The functions.
+    /// Addresses of the functions.
     pub ptrs: *const *const c_void,
     /// Attributes of each function.
     pub attrs: *const AttributesV5,
-    /// Names as C strings.
+    /// Names of the functions as C strings.
     pub names: *const *const c_char,
-    /// Tags as C strings.
+    /// Tags of the functions as C strings.
     pub tags: *const *const c_char,
     /// Source location of each function.
     pub source_locations: *const SourceLocation,
@@ -179,7 +181,7 @@ pub struct ExportTableV5 {
     pub stage_locations: *const c_void,
 }
 
-/// `iree_hal_executable_dispatch_attrs_v0_t` of version 6.
+/// `iree_hal_executable_dispatch_attrs_v0_t`: attributes of a function in version 6.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct AttributesV6 {
@@ -203,7 +205,7 @@ pub struct AttributesV6 {
     pub reserved: [u64; 5],
 }
 
-/// `iree_hal_executable_dispatch_attrs_v0_t` of version 5.
+/// `iree_hal_executable_dispatch_attrs_v0_t`: attributes of a function in version 5.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct AttributesV5 {
@@ -217,7 +219,8 @@ pub struct AttributesV5 {
     pub reserved: [u32; 17],
 }
 
-/// `iree_hal_executable_source_location_v0_t`. The path has no terminator.
+/// `iree_hal_executable_source_location_v0_t`: a place in a source file. The path has no
+/// terminator.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct SourceLocation {
@@ -229,7 +232,7 @@ pub struct SourceLocation {
     pub path: *const c_char,
 }
 
-/// `iree_hal_executable_source_file_table_v0_t`.
+/// `iree_hal_executable_source_file_table_v0_t`: the source files that a library contains.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct SourceTable {
@@ -261,7 +264,7 @@ pub struct DispatchState {
     pub max_concurrency: u8,
     /// Number of bindings.
     pub binding_count: u8,
-    /// Constants.
+    /// Array of constants.
     pub constants: *const u32,
     /// Addresses of the bindings.
     pub binding_ptrs: *const *mut c_void,
@@ -281,7 +284,7 @@ pub struct WorkgroupState {
     pub workgroup_id_z: u16,
     /// Reserved.
     pub reserved: u16,
-    /// Number of the worker that runs it.
+    /// Number of the worker that runs the workgroup.
     pub processor_id: u32,
     /// Scratch memory.
     pub local_memory: *mut c_void,
@@ -289,7 +292,7 @@ pub struct WorkgroupState {
     pub local_memory_size: u32,
 }
 
-/// Offsets were measured with a C compiler on x86-64; 64-bit Arm has the same data model.
+/// These offsets were measured with a C compiler on x86-64; 64-bit Arm has the same data model.
 #[cfg(target_pointer_width = "64")]
 mod layout {
     use super::*;

@@ -1,34 +1,35 @@
 //! Kineto's interface for profiler plugins and Counterpoint's extension of it:
 //! `include/counterpoint/kineto_plugin.h` and `kineto_plugin_extension.h`, in Rust.
 //!
-//! Functions are `Option`s, because a plugin may leave any of them null; types of events and
-//! flows are plain numbers, because a plugin may write any number.
+//! Functions are `Option`s, because a plugin may leave any of them null. Types of events and flows
+//! are plain numbers, because a plugin may write any number.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::mem::offset_of;
 
-/// What a plugin exports.
+/// The name of the function that a plugin exports to register its profilers.
 pub const REGISTER_SYMBOL: &core::ffi::CStr = c"KinetoPlugin_register";
-/// What a plugin that uses the extension exports as well.
+/// The name of the function that a plugin also exports if it uses the extension.
 pub const EXTEND_SYMBOL: &core::ffi::CStr = c"CounterpointPlugin_extend";
-/// The directory of plugins.
+/// The environment variable that names the directory of plugins.
 pub const DIRECTORY_VARIABLE: &core::ffi::CStr = c"KINETO_PLUGIN_LIB_DIR_PATH";
-/// Bytes of a profiler's name, without the zero byte.
+/// The length that a profiler's name may have in bytes, without the zero byte.
 pub const NAME_BYTES: usize = 31;
-/// Version of the extension.
+/// The version of the extension.
 pub const EXTENSION_VERSION: u32 = 3;
-/// The first number of a type that a plugin declared.
+/// The smallest number of a type that a plugin declares.
 pub const FIRST_OWN_TYPE: u32 = 1024;
 
-/// A state of the published interface, of which there are several: it is versioned by the sizes of its
-/// structs, and was changed three times without a change of those sizes that a host could see.
+/// A state of the published interface. The interface is versioned by the sizes of its structs, but
+/// it was changed three times without a change of those sizes that a host could see, so there are
+/// several states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revision {
     /// The commit of Kineto's pull request 1148 that ends with this state, abbreviated.
     pub commit: &'static str,
     /// Bytes of a profiler's table of functions in this state ([`ProfilerInterface`]).
     pub interface_bytes: usize,
-    /// How the revision differs from [`REVISION`]; empty for that one.
+    /// The differences between this state and [`REVISION`]; empty for that one.
     pub differs: &'static str,
 }
 
@@ -38,7 +39,8 @@ pub const PULL_REQUEST: u32 = 1148;
 /// The state of the interface that Counterpoint implements.
 pub const REVISION: Revision = Revision { commit: "92fa2ffc", interface_bytes: 88, differs: "" };
 
-/// Earlier states, which differ in ways that matter. Counterpoint does not load plugins of these.
+/// Earlier states that differ in ways that matter. Counterpoint does not load plugins of these
+/// states.
 pub const OLDER: [Revision; 2] = [
     Revision {
         commit: "a5ccd64b",
@@ -52,13 +54,13 @@ pub const OLDER: [Revision; 2] = [
     },
 ];
 
-/// A published type of events: its number, and the name that Kineto's traces give it. What it means
-/// on every accelerator is in `model::activity`.
+/// A published type of events: its number, and the name that Kineto's traces give to it.
+/// `model::activity` describes its meaning on every accelerator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventType {
     /// The type's number.
     pub number: u32,
-    /// `cat` in a trace of Kineto's, and the name in a list of kinds.
+    /// The value of `cat` in Kineto's traces, and the name in a list of kinds.
     pub name: &'static str,
 }
 
@@ -66,7 +68,7 @@ const fn event(number: u32, name: &'static str) -> EventType {
     EventType { number, name }
 }
 
-/// The published types; the type with the number `n` is at `n - 1`.
+/// The published types. The type with the number `n` has the index `n - 1`.
 pub const EVENT_TYPES: [EventType; 24] = [
     event(1, "cpu_op"),
     event(2, "user_annotation"),
@@ -93,27 +95,27 @@ pub const EVENT_TYPES: [EventType; 24] = [
     event(23, "privateuse1_runtime"),
     event(24, "privateuse1_driver"),
 ];
-/// The type of counters.
+/// The number of the type of counters.
 pub const TYPE_COUNTER: u32 = 22;
-/// The type of moments.
+/// The number of the type of moments.
 pub const TYPE_INSTANT: u32 = 10;
 
-/// The published type with this number.
+/// Returns the published type with this number.
 pub fn event_type(number: u32) -> Option<EventType> {
     let index = (number as usize).checked_sub(1)?;
     EVENT_TYPES.get(index).copied()
 }
 
-/// Flows between the forward and the backward pass.
+/// The type of flows from the forward to the backward pass.
 pub const FLOW_FWD_BWD: u32 = 1;
-/// Flows from a launch to the device.
+/// The type of flows from a launch to the device.
 pub const FLOW_ASYNC_CPU_GPU: u32 = 2;
 
-/// One event.
+/// One event that a plugin hands over.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEvent {
-    /// [`ProfileEvent::SIZE`] or more.
+    /// Size of the struct as the writer knows it: at least [`ProfileEvent::SIZE`].
     pub size: usize,
     /// Number of the type.
     pub event_type: u32,
@@ -121,80 +123,80 @@ pub struct ProfileEvent {
     pub start_ns: i64,
     /// End, ns since 1970 UTC.
     pub end_ns: i64,
-    /// Correlation id.
+    /// Correlation id of the event.
     pub id: i64,
-    /// Device, or process on the CPU.
+    /// Number of the device; for work of the CPU, the process id.
     pub device: i32,
-    /// Stream, or thread on the CPU.
+    /// Number of the stream; for work of the CPU, the thread id.
     pub resource: i32,
 }
 
-/// An arrow's end.
+/// One end of an arrow between two events.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProfileEventFlow {
-    /// [`ProfileEventFlow::SIZE`] or more.
+    /// Size of the struct as the writer knows it: at least [`ProfileEventFlow::SIZE`].
     pub size: usize,
-    /// [`FLOW_FWD_BWD`] or [`FLOW_ASYNC_CPU_GPU`].
+    /// Type of the flow: [`FLOW_FWD_BWD`] or [`FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
-    /// The id of the flow, which both ends have. It is not 0.
+    /// Id of the flow, which is the same at both ends and not 0.
     pub id: u32,
-    /// 0: this is where the arrow ends.
+    /// Not 0 where the arrow starts; 0 where it ends.
     pub is_start: u8,
 }
 
-/// A device's row.
+/// The row that a view shows for a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileDeviceInfo {
-    /// [`ProfileDeviceInfo::SIZE`] or more.
+    /// Size of the struct as the writer knows it: at least [`ProfileDeviceInfo::SIZE`].
     pub size: usize,
-    /// The device.
+    /// Number of the device.
     pub device: i64,
-    /// Lower is higher up.
+    /// Position of the row: a lower number is higher up.
     pub sort_index: i64,
-    /// May be null.
+    /// Name of the device, or null.
     pub name: *const c_char,
-    /// May be null.
+    /// Label of the row, or null.
     pub label: *const c_char,
 }
 
-/// A stream's or thread's row.
+/// The row that a view shows for a stream or a thread.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfileResourceInfo {
-    /// [`ProfileResourceInfo::SIZE`] or more.
+    /// Size of the struct as the writer knows it: at least [`ProfileResourceInfo::SIZE`].
     pub size: usize,
-    /// Device, or process on the CPU.
+    /// Number of the device; for a thread of the CPU, the process id.
     pub device: i32,
-    /// Stream, or thread on the CPU.
+    /// Number of the stream, or the thread id.
     pub resource: i32,
-    /// Lower is higher up.
+    /// Position of the row: a lower number is higher up.
     pub order: i32,
-    /// May be null.
+    /// Name of the stream or thread, or null.
     pub name: *const c_char,
 }
 
-/// What a plugin hands its events to.
+/// The functions by which a plugin hands over its events.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct TraceBuilder {
-    /// [`TraceBuilder::SIZE`] or more.
+    /// Size of the struct as the writer knows it: at least [`TraceBuilder::SIZE`].
     pub size: usize,
-    /// The host's.
+    /// First argument of the functions; only the host knows its meaning.
     pub handle: *mut c_void,
-    /// Begins an event.
+    /// Begins an event, which the functions below complete.
     pub add_event: Option<unsafe extern "C" fn(*mut c_void, *const ProfileEvent) -> c_int>,
-    /// Names the event.
+    /// Names the event that was begun last.
     pub set_last_name: Option<unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int>,
-    /// Ties the event to another one.
+    /// Makes an arrow begin or end at the event that was begun last.
     pub set_last_flow: Option<unsafe extern "C" fn(*mut c_void, *const ProfileEventFlow) -> c_int>,
-    /// Adds a key and a value of JSON.
+    /// Adds a key with a JSON value to the event that was begun last.
     pub add_last_metadata:
         Option<unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> c_int>,
-    /// Describes a device.
+    /// Describes the row of a device.
     pub add_device: Option<unsafe extern "C" fn(*mut c_void, *const ProfileDeviceInfo) -> c_int>,
-    /// Describes a stream or thread.
+    /// Describes the row of a stream or thread.
     pub add_resource:
         Option<unsafe extern "C" fn(*mut c_void, *const ProfileResourceInfo) -> c_int>,
 }
@@ -203,13 +205,13 @@ pub struct TraceBuilder {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CreateParams {
-    /// [`CreateParams::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`CreateParams::SIZE`].
     pub size: usize,
-    /// Out: the plugin's own.
+    /// Result: the plugin's own address for the recording.
     pub profiler: *mut c_void,
-    /// The types to record.
+    /// The types of events to record.
     pub types: *mut u32,
-    /// How many.
+    /// Number of types.
     pub types_length: usize,
 }
 
@@ -217,9 +219,9 @@ pub struct CreateParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct HandleParams {
-    /// [`HandleParams::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`HandleParams::SIZE`].
     pub size: usize,
-    /// What create made.
+    /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
 }
 
@@ -227,17 +229,17 @@ pub struct HandleParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct QueryParams {
-    /// [`QueryParams::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`QueryParams::SIZE`].
     pub size: usize,
-    /// Null.
+    /// Null, because the host asks before there is a recording.
     pub profiler: *mut c_void,
-    /// Room for the name and a zero byte.
+    /// Room for the name with its zero byte.
     pub name: *mut c_char,
-    /// [`NAME_BYTES`].
+    /// The length that the name may have, without the zero byte: [`NAME_BYTES`].
     pub name_length: usize,
-    /// Room for types.
+    /// Room for the types that the profiler supports.
     pub types: *mut u32,
-    /// How many fit.
+    /// Number of types for which there is room.
     pub types_length: usize,
 }
 
@@ -245,11 +247,11 @@ pub struct QueryParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessParams {
-    /// [`ProcessParams::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`ProcessParams::SIZE`].
     pub size: usize,
-    /// What create made.
+    /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
-    /// Valid during the call.
+    /// The functions that take the events, which are valid during the call.
     pub builder: *const TraceBuilder,
 }
 
@@ -257,54 +259,54 @@ pub struct ProcessParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct PushParams {
-    /// [`PushParams::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`PushParams::SIZE`].
     pub size: usize,
-    /// The id; it comes before the handle.
+    /// The correlation id. In this struct, it comes before the handle.
     pub id: u64,
-    /// What create made.
+    /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
 }
 
 /// A function of a profiler with these arguments.
 pub type Function<P> = Option<unsafe extern "C" fn(*mut P) -> c_int>;
 
-/// A profiler.
+/// The functions of a profiler, which a plugin registers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProfilerInterface {
-    /// [`ProfilerInterface::SIZE`] or more.
+    /// Size of the struct as the plugin knows it: at least [`ProfilerInterface::SIZE`].
     pub size: usize,
-    /// Begins a recording.
+    /// Creates a recording.
     pub create: Function<CreateParams>,
-    /// Ends the profiler.
+    /// Destroys a recording.
     pub destroy: Function<HandleParams>,
-    /// The profiler's name and types.
+    /// Returns the profiler's name and the types that it supports.
     pub query: Function<QueryParams>,
-    /// Collects from now on.
+    /// Starts to collect events.
     pub start: Function<HandleParams>,
-    /// Collects no more.
+    /// Stops collecting events.
     pub stop: Function<HandleParams>,
-    /// May be null.
+    /// Pushes the correlation id of an op. May be null.
     pub push_correlation: Function<PushParams>,
-    /// May be null.
+    /// Pops the correlation id of an op. May be null.
     pub pop_correlation: Function<HandleParams>,
-    /// May be null.
+    /// Pushes the correlation id of a range that the program marked. May be null.
     pub push_user_correlation: Function<PushParams>,
-    /// May be null.
+    /// Pops the correlation id of a range that the program marked. May be null.
     pub pop_user_correlation: Function<HandleParams>,
-    /// Hands over the events.
+    /// Hands over the events of a recording.
     pub process_events: Function<ProcessParams>,
 }
 
-/// What `KinetoPlugin_register` is given.
+/// The argument of `KinetoPlugin_register`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Registry {
-    /// [`Registry::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`Registry::SIZE`].
     pub size: usize,
-    /// The host's.
+    /// First argument of the function; only the host knows its meaning.
     pub handle: *mut c_void,
-    /// Copies an interface.
+    /// Registers a profiler by a copy of its interface.
     pub register_profiler:
         Option<unsafe extern "C" fn(*mut c_void, *const ProfilerInterface) -> c_int>,
 }
@@ -316,48 +318,49 @@ pub type Register = unsafe extern "C" fn(*const Registry) -> c_int;
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Counter {
-    /// [`Counter::SIZE`] or more.
+    /// Size of the struct as the plugin knows it: at least [`Counter::SIZE`].
     pub size: usize,
-    /// When, ns since 1970 UTC.
+    /// Time of the value, ns since 1970 UTC.
     pub time_ns: i64,
-    /// -1: of the machine.
+    /// Number of the device; -1 if the value is about the machine.
     pub device: i32,
-    /// 0.
+    /// Always 0.
     pub reserved: i32,
     /// Name of the track.
     pub track: *const c_char,
     /// Name of the series in the track.
     pub series: *const c_char,
-    /// May be null.
+    /// Unit of the value; null or empty if it has none.
     pub unit: *const c_char,
-    /// Finite.
+    /// The value, a finite number.
     pub value: f64,
 }
 
-/// What the extension's host offers.
+/// The functions that the host of the extension offers. It lives as long as the process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// [`Host::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`Host::FIRST_SIZE`].
     pub size: usize,
-    /// [`EXTENSION_VERSION`].
+    /// Version of the extension that the host knows.
     pub version: u32,
-    /// The host's.
+    /// First argument of `declare_type`, `log` and `request_flush`; only the host knows its
+    /// meaning.
     pub handle: *mut c_void,
-    /// Declares a type of events.
+    /// Declares a type of events and returns its number.
     pub declare_type: Option<unsafe extern "C" fn(*mut c_void, *const c_char, u32) -> u32>,
-    /// Adds a counter's value; the handle is a trace builder's.
+    /// Adds a counter's value. The first argument is the handle of a trace builder.
     pub add_counter: Option<unsafe extern "C" fn(*mut c_void, *const Counter) -> c_int>,
-    /// Names a thread; the handle is a trace builder's.
+    /// Names a thread. The first argument is the handle of a trace builder.
     pub set_thread_name:
         Option<unsafe extern "C" fn(*mut c_void, i32, i32, *const c_char) -> c_int>,
-    /// Says something to the user.
+    /// Shows a line to the user.
     pub log: Option<unsafe extern "C" fn(*mut c_void, u32, *const c_char)>,
-    /// Since version 2: has the host call `flush` of a recording now, on the same thread. The second
-    /// argument is what create made.
+    /// Since version 2: makes the host call `flush` of a recording now, on the same thread. The
+    /// second argument is the address that `profilerCreate` returned.
     pub request_flush: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
-    /// Since version 3: counts what is missing, by [`MISSING_OVERFLOW`] or [`MISSING_TIMES`]; the handle
-    /// is a trace builder's.
+    /// Since version 3: counts what is missing, by [`MISSING_OVERFLOW`] or [`MISSING_TIMES`]. The
+    /// first argument is the handle of a trace builder.
     pub add_missing: Option<unsafe extern "C" fn(*mut c_void, u32, u64) -> c_int>,
 }
 
@@ -367,7 +370,7 @@ pub const MISSING_OVERFLOW: u32 = 1;
 pub const MISSING_TIMES: u32 = 2;
 
 impl Host {
-    /// Bytes of the first version, which ends with `log`.
+    /// Size of the struct in the first version, which ends with `log`.
     pub const FIRST_SIZE: usize = 56;
 }
 
@@ -375,15 +378,15 @@ impl Host {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigureParams {
-    /// [`ConfigureParams::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`ConfigureParams::SIZE`].
     pub size: usize,
-    /// What create made.
+    /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
-    /// The user's text, never null.
+    /// The text that the user gave; empty if there is none, never null.
     pub configuration: *const c_char,
-    /// The time from create to start.
+    /// Planned time between `profilerCreate` and `profilerStart`, in ns.
     pub warmup_ns: i64,
-    /// 0: no limit.
+    /// Bytes that the plugin may keep until it hands over its events; 0 if no limit was given.
     pub max_buffer_bytes: u64,
 }
 
@@ -391,32 +394,33 @@ pub struct ConfigureParams {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ToggleParams {
-    /// [`ToggleParams::SIZE`] or more.
+    /// Size of the struct as the host knows it: at least [`ToggleParams::SIZE`].
     pub size: usize,
-    /// What create made.
+    /// The address that `profilerCreate` returned.
     pub profiler: *mut c_void,
-    /// 0: collect nothing.
+    /// 0 to collect nothing until the next call, another number to go on.
     pub enabled: u32,
 }
 
-/// What a plugin adds to its profiler.
+/// The functions that a plugin adds to its profiler, in a struct that the host has filled with
+/// zeros.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Extension {
-    /// What the host knows.
+    /// Size of the struct as the host knows it. The plugin sets only fields within this size.
     pub size: usize,
-    /// May be null.
+    /// Passes the user's settings, before the start. May be null.
     pub configure: Option<unsafe extern "C" fn(*const ConfigureParams) -> c_int>,
-    /// May be null.
+    /// Pauses collecting or goes on. May be null.
     pub toggle: Option<unsafe extern "C" fn(*const ToggleParams) -> c_int>,
-    /// May be null.
+    /// Hands over the events that are complete while the recording goes on. May be null.
     pub flush: Function<ProcessParams>,
 }
 
 /// The type of `CounterpointPlugin_extend`.
 pub type Extend = unsafe extern "C" fn(*const Host, *mut Extension) -> c_int;
 
-/// Structs whose first field is their size without padding at the end.
+/// Defines structs whose first field is their size, which does not include padding at the end.
 macro_rules! sized {
     ($( $type:ident $last:ident $size:literal; )*) => { $(
         impl $type {

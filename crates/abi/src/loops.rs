@@ -8,20 +8,21 @@ use core::sync::atomic::{AtomicPtr, AtomicU64};
 pub const MAGIC: [u8; 8] = *b"CPLOOPS1";
 /// The version of the layouts below.
 pub const VERSION: u32 = 1;
-/// What a module's constructor looks up.
+/// The name of the function by which a module's constructor registers the module.
 pub const REGISTER_SYMBOL: &CStr = c"counterpoint_loops_register";
-/// The function that [`Module::unregister`] is, as a runtime exports it.
+/// The name under which a runtime exports the function of [`Module::unregister`].
 pub const UNREGISTER_SYMBOL: &CStr = c"counterpoint_loops_unregister";
-/// The start of the exported function for loaders without constructors; the id in hexadecimal follows.
+/// The beginning of the name of the function that modules export for loaders without constructors.
+/// The module's id in hexadecimal follows.
 pub const ATTACH_PREFIX: &CStr = c"counterpoint_loops_attach_";
 /// The section of a module's ELF note.
 pub const NOTE_SECTION: &CStr = c".note.counterpoint.loops";
-/// The name in that note.
+/// The name in the ELF note.
 pub const NOTE_NAME: &CStr = c"Counterpoint";
-/// The type of that note: "LOOP".
+/// The type of the ELF note: "LOOP".
 pub const NOTE_TYPE: u32 = 0x4c4f_4f50;
 
-/// How hits are recorded.
+/// The ways in which hits can be recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Mode {
@@ -31,7 +32,7 @@ pub enum Mode {
     Timed = 1,
     /// Every hit is counted, none is timed.
     Count = 2,
-    /// Every begin and every end calls a function.
+    /// Each begin and each end of a hit calls a function.
     Log = 3,
 }
 
@@ -39,12 +40,12 @@ impl Mode {
     /// All modes, in the order of their numbers.
     pub const ALL: [Self; 4] = [Self::Sampled, Self::Timed, Self::Count, Self::Log];
 
-    /// The mode with this number in a descriptor.
+    /// Returns the mode that has this number in a descriptor.
     pub fn from_u32(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| *mode as u32 == number)
     }
 
-    /// The name on the command line and in a side table.
+    /// Returns the name of the mode on the command line and in a side table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampled => "sampled",
@@ -55,61 +56,62 @@ impl Mode {
     }
 }
 
-/// `counterpoint_loops_entry_t`. Only the thread that owns it writes; others may read each number.
+/// `counterpoint_loops_entry_t`: the counts of one loop or function on one thread. Only the thread
+/// that owns the entry writes to it; others may read each number.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Entry {
-    /// Times entered.
+    /// Number of hits.
     pub hits: AtomicU64,
-    /// Sampled: the value of `hits` at which the next hit is timed.
+    /// Sampled mode: the value of `hits` at which the next hit is timed.
     pub next: AtomicU64,
-    /// Sampled: state of xorshift64, never 0.
+    /// Sampled mode: state of xorshift64, never 0.
     pub random: AtomicU64,
-    /// Timed hits that began.
+    /// Number of timed hits that began.
     pub begun: AtomicU64,
-    /// Timed hits that ended.
+    /// Number of timed hits that ended.
     pub ended: AtomicU64,
     /// Inclusive time of the hits that ended, in ticks.
     pub ticks: AtomicU64,
     /// Timed mode: the part of `ticks` that was spent in loops directly inside. Sampled mode: the longest
     /// of the times in `ticks`.
     pub child_ticks: AtomicU64,
-    /// Iterations of the hits in `iterated`.
+    /// Number of iterations of the hits that `iterated` counts.
     pub iterations: AtomicU64,
-    /// Sum of the squares of the times in `ticks`: low and high 64 bits.
+    /// Sum of the squares of the times in `ticks`: the low and the high 64 bits.
     pub squares: [AtomicU64; 2],
-    /// Sampled: `ended` when the first random hit began.
+    /// Sampled mode: `ended` when the first random hit began.
     pub first_ended: AtomicU64,
-    /// Sampled: `ticks` when the first random hit began.
+    /// Sampled mode: `ticks` when the first random hit began.
     pub first_ticks: AtomicU64,
-    /// Sampled: `squares` when the first random hit began.
+    /// Sampled mode: `squares` when the first random hit began.
     pub first_squares: [AtomicU64; 2],
-    /// Hits whose iterations are known.
+    /// Number of hits whose iterations are known.
     pub iterated: AtomicU64,
-    /// The address of a [`Trips`], or 0. Mode log: the runtime's own.
+    /// The address of a [`Trips`], or 0. In mode log, only the runtime knows its meaning.
     pub trips: AtomicU64,
 }
 
-/// `counterpoint_loops_trips_t`: what is known of the iterations of single hits. `mask + 1` buckets of
-/// 64 bits follow.
+/// `counterpoint_loops_trips_t`: what is known about the iterations of single hits. `mask + 1`
+/// buckets of 64 bits follow.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Trips {
-    /// The smallest number of iterations of a hit; [`u64::MAX`] where there was none.
+    /// The smallest number of iterations of a hit; [`u64::MAX`] if there was no hit.
     pub least: AtomicU64,
-    /// The largest.
+    /// The largest number of iterations of a hit.
     pub most: AtomicU64,
-    /// Sampled: the iterations of all hits that ended before the first random one began.
+    /// Sampled mode: the iterations of all hits that ended before the first random one began.
     pub first: AtomicU64,
-    /// 63, or 0 for a single bucket.
+    /// The number of buckets less 1: 63, or 0 for a single bucket.
     pub mask: u64,
 }
 
-/// Buckets of a histogram of iterations. Bucket 0 has the hits of 0 iterations, bucket `b` those of
-/// 2^(b-1) to 2^b - 1.
+/// The number of buckets in a histogram of iterations. Bucket 0 counts the hits of 0 iterations,
+/// bucket `b` those of 2^(b-1) to 2^b - 1.
 pub const TRIP_BUCKETS: usize = 64;
 
-/// `counterpoint_loops_module_t`.
+/// `counterpoint_loops_module_t`: the descriptor of an instrumented module.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Module {
@@ -119,17 +121,17 @@ pub struct Module {
     pub size: u32,
     /// [`VERSION`].
     pub version: u32,
-    /// How many ids there are, and entries in a table.
+    /// Number of ids, which is the number of entries in a table.
     pub ids: u32,
-    /// A [`Mode`].
+    /// The number of a [`Mode`].
     pub mode: u32,
-    /// Identity of the instrumented text and its side table.
+    /// Identity of the instrumented text and of its side table.
     pub id: [u8; 16],
     /// The side table, or null.
     pub table: *const u8,
-    /// Bytes of the side table.
+    /// Length of the side table in bytes.
     pub table_bytes: u64,
-    /// Runs that many empty hits on an entry of the caller's.
+    /// Runs the given number of empty hits on an entry that the caller passes.
     pub rehearse: Option<unsafe extern "C" fn(*mut Self, *mut Entry, u64)>,
     /// An `extern "C" fn(*mut Module) -> *mut Entry`, or null.
     pub enter: AtomicPtr<()>,
@@ -139,15 +141,15 @@ pub struct Module {
     pub end: AtomicPtr<()>,
     /// An `extern "C" fn(*mut Entry, u32, u32)`, or null.
     pub log: AtomicPtr<()>,
-    /// Sampled: how many hits are timed before the random ones.
+    /// Sampled mode: number of hits that are timed before the random ones.
     pub first: u32,
-    /// Sampled: gaps are 1 + (random & mask).
+    /// Sampled mode: the distance to the next timed hit is 1 + (random & mask).
     pub gap_mask: u32,
-    /// The runtime's own.
+    /// A word that only the runtime uses; 0 until the module is registered.
     pub handle: AtomicU64,
     /// An `extern "C" fn(*mut Module)`, which the module's destructor calls, or null.
     pub unregister: AtomicPtr<()>,
-    /// Zero.
+    /// Always zero.
     pub reserved: u64,
 }
 

@@ -20,13 +20,14 @@ pub mod type_index {
     pub const OPAQUE_PTR: i32 = 4;
     /// [`crate::dlpack::DataType`].
     pub const DATA_TYPE: i32 = 5;
-    /// `*const DlTensor`, borrowed.
+    /// The address of a [`crate::dlpack::DlTensor`], borrowed.
     pub const TENSOR_PTR: i32 = 7;
-    /// `*const c_char`, borrowed. Occurs only in arguments.
+    /// The address of a C string, borrowed. This type occurs only in arguments.
     pub const RAW_STR: i32 = 8;
     /// A string of up to seven bytes, stored in the value itself.
     pub const SMALL_STR: i32 = 11;
-    /// The first type of objects: the value is the address of a [`super::Object`].
+    /// The smallest type index of an object: from here on, the value is the address of an
+    /// [`super::Object`].
     pub const FIRST_OBJECT: i32 = 64;
     /// A string: [`super::Bytes`] follows the object's header.
     pub const STR: i32 = 65;
@@ -44,7 +45,7 @@ pub mod type_index {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Any {
-    /// See [`type_index`].
+    /// Type of the value: one of [`type_index`].
     pub type_index: i32,
     /// Length of a small string; otherwise 0.
     pub small_length: u32,
@@ -62,7 +63,7 @@ pub struct Object {
     pub type_index: i32,
     /// Always 0.
     pub padding: u32,
-    /// Function that frees the object; only the runtime calls it.
+    /// Function that frees the object. Only the runtime calls it.
     pub deleter: *const c_void,
 }
 
@@ -88,50 +89,51 @@ pub struct Shape {
 
 /// `TVMFFISafeCallType`. Returns 0, or another number after it has raised an error.
 pub type SafeCall = unsafe extern "C-unwind" fn(*mut c_void, *const Any, i32, *mut Any) -> c_int;
-/// `TVMFFIFunctionCreate`.
+/// `TVMFFIFunctionCreate`: makes a function object.
 pub type FunctionCreate = unsafe extern "C" fn(
     *mut c_void,
     SafeCall,
     Option<unsafe extern "C" fn(*mut c_void)>,
     *mut *mut Object,
 ) -> c_int;
-/// `TVMFFIFunctionCall`.
+/// `TVMFFIFunctionCall`: calls a function object.
 pub type FunctionCall =
     unsafe extern "C-unwind" fn(*mut Object, *const Any, i32, *mut Any) -> c_int;
-/// `TVMFFIObjectIncRef` and `TVMFFIObjectDecRef`.
+/// `TVMFFIObjectIncRef` and `TVMFFIObjectDecRef`: take and give up a reference to an object.
 pub type ObjectRef = unsafe extern "C" fn(*mut Object) -> c_int;
-/// The part of an error that we read, which follows the object's header.
+/// The part of an error that the agent reads, which follows the object's header.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorCell {
     /// Name of the error's class.
     pub kind: Bytes,
 }
-/// `TVMFFIErrorSetRaisedFromCStr`: kind, message.
+/// `TVMFFIErrorSetRaisedFromCStr`: raises an error of a kind with a message.
 pub type ErrorSetRaised = unsafe extern "C" fn(*const c_char, *const c_char);
-/// `TVMFFIErrorSetRaised`: takes its own reference to the error.
+/// `TVMFFIErrorSetRaised`: raises an error object, to which it takes its own reference.
 pub type ErrorSetAgain = unsafe extern "C" fn(*mut Object);
-/// `TVMFFIErrorMoveFromRaised`: takes the raised error out; null if there is none.
+/// `TVMFFIErrorMoveFromRaised`: moves the raised error to the argument, or null if there is none.
 pub type ErrorMoveFromRaised = unsafe extern "C" fn(*mut *mut Object);
-/// `TVMFFIEnvModRegisterContextSymbol`.
+/// `TVMFFIEnvModRegisterContextSymbol`: sets a symbol that modules get when they are loaded.
 pub type RegisterContextSymbol = unsafe extern "C" fn(*const c_char, *mut c_void) -> c_int;
 
-/// `TVMParallelGroupEnv`.
+/// `TVMParallelGroupEnv`: the group of tasks that a task belongs to.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ParallelGroup {
     /// Private data of the runtime.
     pub sync: *mut c_void,
-    /// Actual number of tasks.
+    /// Actual number of tasks in the group.
     pub tasks: i32,
 }
 
-/// `FTVMParallelLambda`.
+/// `FTVMParallelLambda`: the function of a task.
 pub type ParallelTask =
     unsafe extern "C-unwind" fn(c_int, *mut ParallelGroup, *mut c_void) -> c_int;
-/// `TVMBackendParallelLaunch`. With 0 tasks, the runtime chooses the number.
+/// `TVMBackendParallelLaunch`: runs a number of tasks. With 0, the runtime chooses the number.
 pub type ParallelLaunch = unsafe extern "C-unwind" fn(ParallelTask, *mut c_void, c_int) -> c_int;
-/// `TVMBackendAllocWorkspace`: device type and number, bytes, data type code and bits.
+/// `TVMBackendAllocWorkspace`: allocates workspace. The arguments are the type and number of the
+/// device, the bytes, and the code and bits of the data type.
 pub type AllocWorkspace =
     unsafe extern "C-unwind" fn(c_int, c_int, u64, c_int, c_int) -> *mut c_void;
 

@@ -1,13 +1,14 @@
-//! A runtime of instrumented loops for programs to link with, where nothing else finds Counterpoint:
-//! it passes every call on to the shared library, if that is in the process, and records nothing
+//! A runtime of instrumented loops, to link with programs in which nothing else finds Counterpoint.
+//! It passes every call on to the shared library, if that is in the process, and records nothing
 //! itself. `include/counterpoint/loops.h` is the contract.
 //!
-//! Who needs it: a program for a glibc older than 2.34 that is not linked with libdl, because an
-//! instrumented module finds no `dlsym` there; and a build that wants `counterpoint_loops_register`
-//! defined at link time. In a statically linked program, which nothing can be preloaded into, `register`
-//! answers 1, and the instrumented code counts nothing.
+//! Two kinds of programs need this runtime: a program for a glibc older than 2.34 that is not
+//! linked with libdl, because an instrumented module finds no `dlsym` there; and a build that wants
+//! `counterpoint_loops_register` defined at link time. In a statically linked program, into which
+//! nothing can be preloaded, `register` returns 1, and the instrumented code counts nothing.
 //!
-//! No allocation, no thread-local storage, no mandatory import: `dlsym` is a weak reference.
+//! The crate neither allocates nor has thread-local storage, and imports only `dlsym`, as a weak
+//! reference.
 #![no_std]
 
 use core::ffi::{CStr, c_char, c_void};
@@ -24,7 +25,7 @@ const SCOPES: [isize; 2] = [0, -1];
 
 core::arch::global_asm!(".weak dlsym");
 
-/// The process's `dlsym`; `None` in a program without one.
+/// Returns the process's `dlsym`, or `None` in a program without one.
 fn dlsym() -> Option<Dlsym> {
     let address: usize;
     #[cfg(target_arch = "x86_64")]
@@ -53,7 +54,7 @@ fn dlsym() -> Option<Dlsym> {
     unsafe { transmute::<usize, Option<Dlsym>>(address) }
 }
 
-/// The function of this name that is not ours.
+/// Finds a function of this name that is not the one in this crate.
 fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
     let dlsym = dlsym()?;
     let look = |scope: &isize| {
@@ -63,10 +64,10 @@ fn find(name: &CStr, own: usize) -> Option<*mut c_void> {
     SCOPES.iter().map(look).find(|found| !found.is_null() && *found as usize != own)
 }
 
-/// Passes the module on to Counterpoint; 1 if that is not in the process.
+/// Passes the module on to Counterpoint. Returns 1 if Counterpoint is not in the process.
 ///
 /// # Safety
-/// See `include/counterpoint/loops.h`.
+/// `include/counterpoint/loops.h` says what `module` must be.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32 {
     let own: Register = counterpoint_loops_register;
@@ -78,10 +79,11 @@ pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32
     }
 }
 
-/// Passes the module on. Modules that Counterpoint has registered call it themselves.
+/// Passes the module on to Counterpoint. Modules that Counterpoint has registered call
+/// Counterpoint's function themselves.
 ///
 /// # Safety
-/// As [`counterpoint_loops_register`].
+/// As for [`counterpoint_loops_register`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
     let own: Unregister = counterpoint_loops_unregister;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use measure::Counters;
 
-/// Sums numbers in an order that caches like (`step` 1) or do not (`step` 4,097).
+/// Sums numbers in an order that is good for caches (`step` 1) or bad (`step` 4,097).
 fn sum(numbers: &[u64], step: usize) -> u64 {
     let mut at = 0;
     let mut sum = 0u64;
@@ -33,11 +33,11 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
     }
     let mut counters = Counters::open(&names)?;
 
-    // A closure, and what it gives.
+    // Count a closure, and get its result as well.
     let (numbers, m) = counters.measure(|| (0..1_000_000).collect::<Vec<u64>>());
     println!("make a vector of 8 MB\n{m}\n");
 
-    // The same buffer again and again, nothing allocated between begin and end.
+    // Use the same buffer again and again, so that nothing is allocated between begin and end.
     let mut m = counters.measurement();
     for step in [1, 4_097] {
         counters.begin(&mut m)?;
@@ -46,7 +46,7 @@ fn measure() -> Result<(), Box<dyn std::error::Error>> {
         println!("sum it in steps of {step}: {total}\n{m}\n");
     }
 
-    // A value that could not be had is None.
+    // A value that is missing is `None`.
     if let (Some(cycles), Some(instructions)) = (m.value("cycles"), m.value("instructions")) {
         println!("{:.2} instructions per cycle", instructions as f64 / cycles as f64);
     }

@@ -1,5 +1,6 @@
-//! Your own values for each op of a model. A [`Collector`] is called before and after each op of a
-//! virtual machine, and the profile keeps its values next to the recorder's counters.
+//! Your own values for each op of a model. The recorder calls a [`Collector`] before and after each
+//! op of a virtual machine, and the profile keeps the collector's values next to the recorder's
+//! counters.
 //!
 //! ```no_run
 //! use measure::collector::{self, Collector, Device, Kind, Slot, Values};
@@ -55,34 +56,34 @@ pub enum Kind {
     Text = 4,
 }
 
-/// One value that a collector gives.
+/// A place for one of the values that a collector gives.
 #[derive(Clone, Copy, Debug)]
 pub struct Slot {
     /// The slot's name in views. It must be unique among the slots of all collectors.
     pub name: &'static CStr,
-    /// The kind of its values.
+    /// The kind of the slot's values.
     pub kind: Kind,
 }
 
-/// Reads its own values around each op.
+/// A type that reads values of its own around each op.
 pub trait Collector: Send + Sync + 'static {
     /// The collector's slots, which must always be the same. There must be at least one, and all collectors
     /// together can have sixteen. Resolve and open what the collector needs before it is
     /// registered.
     fn slots(&self) -> &[Slot];
 
-    /// Called before an op. The device is that of its last tensor argument, or the first CPU if it
-    /// has none. Returns a state of at most [`LARGEST_STATE`], which is passed to `stop`. `None`:
-    /// the collector has no values for this device, and `stop` is not called. It is not called for
-    /// an op that throws, either.
+    /// Begins to measure an op. The device is that of the op's last tensor argument, or the first
+    /// CPU if the op has none. Returns a state of at most [`LARGEST_STATE`], which is passed to
+    /// `stop`, or `None` if the collector has no values for this device; then `stop` is not called.
+    /// For an op that throws, `stop` is not called, either.
     fn start(&self, device: Device) -> Option<u64>;
 
-    /// Called after the op, to fill the slots. A slot that is not filled is missing, which is not
-    /// the same as 0.
+    /// Ends to measure an op, and fills the slots. A slot that is not filled is missing, which is
+    /// not the same as 0.
     fn stop(&self, state: u64, values: &mut Values<'_>);
 }
 
-/// The largest state. A larger one is a failure of the collector.
+/// The largest state that `start` may return. A larger one counts as a failure of the collector.
 pub const LARGEST_STATE: u64 = u64::MAX - 2;
 const NOTHING: u64 = u64::MAX;
 const FAILED: u64 = u64::MAX - 1;
@@ -102,17 +103,17 @@ impl Values<'_> {
         }
     }
 
-    /// Fills a [`Kind::Count`].
+    /// Fills a slot of [`Kind::Count`].
     pub fn count(&mut self, slot: usize, value: i64) {
         self.put(slot, value as u64);
     }
 
-    /// Fills a [`Kind::Duration`] (microseconds), [`Kind::Percent`] or [`Kind::Ratio`].
+    /// Fills a slot of [`Kind::Duration`] (microseconds), [`Kind::Percent`] or [`Kind::Ratio`].
     pub fn number(&mut self, slot: usize, value: f64) {
         self.put(slot, value.to_bits());
     }
 
-    /// Fills a [`Kind::Text`]. The recorder copies it.
+    /// Fills a slot of [`Kind::Text`]. The recorder copies the text.
     pub fn text(&mut self, slot: usize, value: &'static CStr) {
         self.put(slot, value.as_ptr() as u64);
     }
@@ -123,8 +124,8 @@ impl Values<'_> {
     }
 }
 
-/// A registered collector. It is called until this value is dropped. Its memory is kept until the
-/// process ends, because another thread may be in one of its calls.
+/// A registered collector. The recorder calls it until this value is dropped. Its memory is kept
+/// until the process ends, because another thread may be in one of its calls.
 #[derive(Debug)]
 pub struct Registered {
     number: i32,
@@ -137,7 +138,7 @@ impl Drop for Registered {
     }
 }
 
-/// Why a collector is not registered.
+/// The reason why a collector could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -155,10 +156,10 @@ pub enum Error {
     SameName,
 }
 
-/// Registers `collector` with the recorder of this process. It is called from the next op on.
+/// Registers `collector` with the recorder of this process, which calls it from the next op on.
 ///
 /// # Errors
-/// There is no recorder, or it refuses this collector.
+/// There is no recorder, or the recorder refuses this collector.
 pub fn register<C: Collector>(collector: C) -> Result<Registered, Error> {
     // SAFETY: the name is a C string. The symbol with this name is a constant table that begins
     // with its size.
@@ -234,7 +235,8 @@ unsafe extern "C" fn stop<C: Collector>(
 mod tests {
     use super::*;
 
-    /// Gives its state and its device back; panics or writes beyond its slots on demand.
+    /// A collector that returns the state and the device that it was given. On demand, it panics or
+    /// fills more slots than it has.
     struct Echo;
 
     impl Collector for Echo {

@@ -1,24 +1,24 @@
-//! Why counters could not be opened or read.
+//! The reasons why counters could not be opened or read.
 
 use counters::{OpenError, PlanError};
 use machine::check::{Cause, Problem};
 use names::NameError;
 
-/// Why a reading lacks some values or all.
+/// The reason why some or all values of a reading are missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A group is in error state: it is pinned (`:D`), and lost its place on the PMU. Later
+    /// A group of pinned counters (`:D`) lost its place on the PMU and is in error state. Later
     /// readings may work.
     #[error("read counters: a group is in error state (pinned, and not on the PMU)")]
     Group,
     /// The program closed our descriptors. Open the counters again.
     #[error("read counters: the program closed their descriptors")]
     Lost,
-    /// The measurement was started with other counters. It is unchanged.
+    /// The measurement was started with other counters. This call has not changed it.
     #[error("read counters: the measurement was started with other counters")]
     OtherCounters,
-    /// This process is a forked child; the counters are its parent's. Open them again here.
+    /// This process is a forked child, and the counters count its parent. Open them again here.
     #[error("read counters: they were opened before a fork and count the parent")]
     Forked,
 }
@@ -40,16 +40,16 @@ struct Told {
 pub enum ErrorKind {
     /// The text is not a list of counters that this machine knows.
     Name(NameError),
-    /// The counters cannot be one [`Plan`](crate::Plan).
+    /// The counters cannot be combined in one [`Plan`](crate::Plan).
     Plan(PlanError),
-    /// The kernel refused a counter, or memory.
+    /// The kernel refused to open a counter, or there was no memory.
     Open(OpenError),
-    /// The counters open, but they do not count, or not all at once.
+    /// The counters can be opened, but they do not count, or do not count all at once.
     DoesNotCount,
 }
 
 impl Error {
-    /// The kind of this error.
+    /// Returns the kind of this error.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind
     }

@@ -1,4 +1,4 @@
-//! Counting a piece of your own program.
+//! Counts events in a piece of your own program.
 //!
 //! ```no_run
 //! use measure::Counters;
@@ -13,9 +13,9 @@
 //! ```
 //!
 //! `counterpoint list` shows the names. All counters of one list form a group: they are counted and
-//! read together, so that they may be divided by one another. If the machine cannot count all of
-//! them at once, opening them fails, and the error names those that fit. Nothing is left out or
-//! scaled silently. A value that could not be read is `None`, never 0.
+//! read together, so one may be divided by another. If the machine cannot count all of them at
+//! once, opening them fails, and the error names those that fit. Nothing is left out or scaled
+//! silently. A value that could not be read is `None`, never 0.
 //!
 //! In a loop that is itself measured, reuse one [`Measurement`]:
 //!
@@ -35,7 +35,7 @@
 //! `begin` and `end` allocate nothing and take no lock. Each makes one system call per group, or
 //! none if the counters can be read in user mode ([`Counters::user_reads`]).
 //!
-//! Only the thread that opened the counters is counted, from then on, on whichever processor it
+//! The counters only count the thread that opened them, from then on, on whichever processor it
 //! runs. [`Builder::thread`] counts another thread.
 //!
 //! | module | what |

@@ -1,4 +1,4 @@
-//! The counts between a start and an end.
+//! The counts between two readings.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,15 +23,17 @@ pub struct Measurement {
 pub struct Count<'m> {
     /// The counter's name.
     pub name: &'m str,
-    /// The unit of its values after they are multiplied by `scale`.
+    /// The unit of the values after they were multiplied by `scale`.
     pub unit: Unit,
-    /// How much one step of a value is, in `unit`. It is 1 for all but a few PMUs.
+    /// The size of one step of a value, in `unit`. It is 1 for all but a few PMUs.
     pub scale: Scale,
-    /// Number of its group, from 0. Only counters of the same group may be divided by one another.
+    /// Number of the counter's group, from 0. Only counters of the same group may be divided by one
+    /// another.
     pub group: u16,
-    /// By how much the counter advanced while it ran; `None` if it could not be read.
+    /// The number of steps by which the counter advanced while it ran; `None` if it could not be
+    /// read.
     pub raw: Option<u64>,
-    /// For how much of the interval the counter ran.
+    /// The part of the interval for which the counter ran.
     pub coverage: Coverage,
 }
 
@@ -40,7 +42,7 @@ impl Measurement {
         Self { plan, begin: Readings::new(), end: Readings::new(), problem: None }
     }
 
-    /// Whether the measurement's start was read with this plan.
+    /// Returns whether the measurement's start was read with this plan.
     #[inline]
     pub(crate) fn is_of(&self, plan: &Arc<Plan>) -> bool {
         Arc::ptr_eq(&self.plan, plan)
@@ -57,25 +59,26 @@ impl Measurement {
         self.problem = None;
     }
 
-    /// The exact count. `None` if there is no such counter, if it could not be read, or if it ran
-    /// for only part of the time (see [`Measurement::estimate`]).
+    /// Returns the exact count. `None` if there is no such counter, if it could not be read, or if
+    /// it ran for only a part of the time (see [`Measurement::estimate`]).
     pub fn value(&self, name: &str) -> Option<u64> {
         self.count(name)?.exact()
     }
 
-    /// The count, or an estimate if the counter took turns with others.
+    /// Returns the count, or an estimate if the counter shared its hardware register with others in
+    /// turns.
     pub fn estimate(&self, name: &str) -> Option<u64> {
         self.count(name)?.estimate()
     }
 
-    /// Everything that is known about one counter. If there is no counter with exactly this name, a
-    /// name without modifiers also finds a counter with modifiers.
+    /// Returns everything that is known about one counter. If there is no counter with exactly this
+    /// name, a name without modifiers also finds a counter with modifiers.
     pub fn count(&self, name: &str) -> Option<Count<'_>> {
         let whole = self.counts().find(|count| count.name == name);
         whole.or_else(|| self.counts().find(|count| without_modifiers(count.name) == name))
     }
 
-    /// Every counter, in the order in which they were named.
+    /// Iterates over all counters, in the order in which they were named.
     pub fn counts(&self) -> impl Iterator<Item = Count<'_>> {
         self.plan.counters().iter().enumerate().map(|(i, counter)| Count {
             name: &counter.name,
@@ -87,34 +90,34 @@ impl Measurement {
         })
     }
 
-    /// For how many ns the group was enabled: the time that the thread spent on a processor between
-    /// the two readings. `None` if the group was not read.
+    /// Returns for how many ns the group was enabled: the time that the thread spent on a processor
+    /// between the two readings. `None` if the group was not read.
     pub fn enabled_ns(&self, group: usize) -> Option<u64> {
         let first = usize::from(self.plan.groups().get(group)?.first);
         Some(self.end.enabled(first)?.wrapping_sub(self.begin.enabled(first)?))
     }
 
-    /// The error of [`Counters::measure`](crate::Counters::measure), if there was one. The values
-    /// that it is about are missing.
+    /// Returns the error of [`Counters::measure`](crate::Counters::measure), if there was one. The
+    /// values that the error is about are missing.
     pub fn problem(&self) -> Option<ReadError> {
         self.problem
     }
 
-    /// The two readings with the raw numbers of the kernel.
+    /// Returns the two readings with the raw numbers of the kernel.
     pub fn readings(&self) -> [&Readings; 2] {
         [&self.begin, &self.end]
     }
 }
 
 impl Count<'_> {
-    /// The count; `None` unless the counter ran all the time.
+    /// Returns the count, or `None` unless the counter ran all the time.
     pub fn exact(&self) -> Option<u64> {
         self.raw.filter(|_| self.coverage == Coverage::Whole)
     }
 
-    /// The count. If the counter ran for only part of the time, the count is scaled to all of it
-    /// ([`model::scaled`]), which is right only if the rest of the time was like that part. `None`
-    /// if it never ran.
+    /// Returns the count. If the counter ran for only a part of the time, the count is scaled to
+    /// the whole time ([`model::scaled`]), which is right only if the counter would have advanced
+    /// equally fast in the rest. `None` if it never ran.
     pub fn estimate(&self) -> Option<u64> {
         match self.coverage {
             Coverage::Whole => self.raw,
@@ -123,7 +126,7 @@ impl Count<'_> {
         }
     }
 
-    /// The part of the time for which the counter ran, 0 to 1.
+    /// Returns the part of the time for which the counter ran, from 0 to 1.
     pub fn covered(&self) -> f64 {
         match self.coverage {
             Coverage::Whole => 1.0,
@@ -133,8 +136,8 @@ impl Count<'_> {
     }
 }
 
-/// A table with one line for each counter: value (`–` if there is none), name, unit, and a note if
-/// the value is missing or an estimate.
+/// Writes a table with one line for each counter: value (`–` if there is none), name, unit, and a
+/// note if the value is missing or an estimate.
 impl fmt::Display for Measurement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rows: Vec<[String; 3]> = self.counts().map(row).collect();
@@ -159,7 +162,7 @@ impl fmt::Debug for Measurement {
     }
 }
 
-/// The name without modifiers: `cycles` of `cycles:uD`. The letters are those of
+/// Returns the name without its modifiers: `cycles` for `cycles:uD`. The letters are those of
 /// `names::Modifiers`.
 fn without_modifiers(name: &str) -> &str {
     match name.rsplit_once(':') {
@@ -189,7 +192,7 @@ fn row(count: Count<'_>) -> [String; 3] {
     [value, name, note]
 }
 
-/// The number with commas: `1234567` as `1,234,567`.
+/// Returns the number with commas: `1,234,567` for 1234567.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -1,4 +1,4 @@
-//! Opening counters by name, and counting what a piece of code does with them.
+//! Opens counters by name and counts with them.
 
 use std::sync::Arc;
 use std::{fmt, ptr};
@@ -10,17 +10,17 @@ use names::Resolver;
 use crate::error::{Error, ErrorKind, ReadError};
 use crate::measurement::Measurement;
 
-/// Open counters of one thread. See the [crate](crate).
+/// Counters of one thread that are open. See the [crate](crate).
 ///
-/// Dropping them closes them; that cannot fail. A forked child that inherits them gets
-/// [`ReadError::Forked`], because such counters count the parent.
+/// Dropping this value closes the counters, which cannot fail. A forked child that inherits it gets
+/// [`ReadError::Forked`], because its counters count the parent.
 pub struct Counters {
     thread: ThreadCounters<'static>,
     plan: Arc<Plan>,
     mark: ForkMark,
 }
 
-/// How to open [`Counters`].
+/// Options for opening [`Counters`].
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     groups: Vec<String>,
@@ -40,23 +40,24 @@ impl Builder {
     }
 
     /// Counts in user mode only, and not what the kernel does for the thread. If
-    /// `perf_event_paranoid` is 2, users without privileges can count only so. This is the same as
-    /// `:u` after each name that has no modifier about modes and that can be counted in user mode.
+    /// `perf_event_paranoid` is 2, this is the only way to count without privileges. It has the
+    /// effect of `:u` after each name that has no modifier about modes and that can be counted in
+    /// user mode.
     pub fn user_only(mut self) -> Self {
         self.user_only = true;
         self
     }
 
-    /// Allows more counters than the machine has. They take turns, and a value is an estimate
-    /// ([`Count::estimate`](crate::Count::estimate)) or missing. A turn lasts about 4 ms; in
-    /// regions that are much shorter most values are missing.
+    /// Allows more counters than the machine has. The counters then share the hardware in turns,
+    /// and a value is an estimate ([`Count::estimate`](crate::Count::estimate)) or missing. A turn
+    /// lasts about 4 ms; in regions that are much shorter, most values are missing.
     pub fn multiplex(mut self) -> Self {
         self.multiplex = true;
         self
     }
 
     /// Counts another thread of this or another process, by its kernel thread id (`gettid`), from
-    /// the moment of opening. The thread may already run, and may end at any time. If it runs on
+    /// the moment of opening. The thread may run already, and may end at any time. If it runs on
     /// another processor, each reading takes about 18 µs, because the kernel interrupts that
     /// processor.
     pub fn thread(mut self, tid: i32) -> Self {
@@ -64,18 +65,18 @@ impl Builder {
         self
     }
 
-    /// Always reads by system call, never in user mode (see [`Plan::kernel_reads_only`]).
+    /// Always reads by system calls, never in user mode (see [`Plan::kernel_reads_only`]).
     pub fn kernel_reads_only(mut self) -> Self {
         self.kernel_reads = true;
         self
     }
 
-    /// Opens the counters, which count from now on. Takes some microseconds for each, and 0.1 ms if
-    /// there are several groups, to check that they do not take turns.
+    /// Opens the counters, which count from now on. This takes some microseconds for each counter,
+    /// and 0.1 ms more if there are several groups, to check that the groups do not take turns.
     ///
     /// # Errors
-    /// What failed, on what, and why; if the counters only work apart, also which of them fit
-    /// together. Nothing stays open.
+    /// Says what failed, on what, and why. If the counters only work one by one, the error also
+    /// says which of them fit together. No counter stays open.
     pub fn open(self) -> Result<Counters, Error> {
         let machine = Machine::here();
         let text = match self.groups.as_slice() {
@@ -99,14 +100,14 @@ impl Builder {
         let target = Target { pid: self.thread, cpu: -1 };
         let open = match Counters::from_plan(plan.clone(), target) {
             Ok(open) => open,
-            // Each counter is opened alone, to find out whether one of them or all together fail.
+            // Open each counter alone, to find out whether one of them fails or only all together.
             Err(error) if target == Target::CALLING_THREAD => {
                 let report = check::check(plan.counters(), &machine);
                 return Err(report.problem().map_or(error, |p| Error::problem(p.clone())));
             }
             Err(error) => return Err(error),
         };
-        // The counters of another thread may not advance, because it may not be running.
+        // The counters of another thread may stand still, because the thread may not be running.
         if self.multiplex || target != Target::CALLING_THREAD {
             return Ok(open);
         }
@@ -123,7 +124,7 @@ impl Counters {
     /// `counterpoint run -e`, with modifiers.
     ///
     /// # Errors
-    /// As [`Builder::open`].
+    /// As for [`Builder::open`].
     pub fn open<S: AsRef<str>>(names: impl IntoIterator<Item = S>) -> Result<Self, Error> {
         Self::builder().group(names).open()
     }
@@ -134,10 +135,10 @@ impl Counters {
         Builder::default()
     }
 
-    /// Opens counters that are already resolved. It does not check that they count.
+    /// Opens counters whose names are already resolved, and does not check that they count.
     ///
     /// # Errors
-    /// The first counter that does not open.
+    /// Says which counter could not be opened first, and why.
     pub fn from_plan(plan: Plan, target: Target) -> Result<Self, Error> {
         let plan = Arc::new(plan);
         // SAFETY: the plan is on the heap and is not changed any more. `Counters` keeps the plan as
@@ -158,7 +159,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// Returns the counters if they count, and all at once.
+    /// Returns the counters if they count, and count all at once.
     fn examined(mut self) -> Result<Self, Error> {
         match check::count_at_once(&mut self.thread, &self.plan) {
             Ok(()) => Ok(self),
@@ -177,8 +178,8 @@ impl Counters {
         (result, m)
     }
 
-    /// An empty measurement of 2.7 kB for [`Counters::begin`] and [`Counters::end`], which allocate
-    /// nothing. It can be used again and again.
+    /// Makes an empty measurement of 2.7 kB for [`Counters::begin`] and [`Counters::end`], which
+    /// allocate nothing. It can be used again and again.
     pub fn measurement(&self) -> Measurement {
         Measurement::new(Arc::clone(&self.plan))
     }
@@ -199,7 +200,7 @@ impl Counters {
     /// Reads the counters as the end of `m`. There may be several ends after one start.
     ///
     /// # Errors
-    /// As [`Counters::begin`].
+    /// As for [`Counters::begin`].
     #[inline]
     pub fn end(&mut self, m: &mut Measurement) -> Result<(), ReadError> {
         if !m.is_of(&self.plan) {
@@ -212,12 +213,12 @@ impl Counters {
         judged(self.thread.read(&mut m.end))
     }
 
-    /// The counters, in the order of their names.
+    /// Returns the counters, in the order of their names.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Whether every counter can be read without a system call at this moment.
+    /// Returns whether every counter can be read without a system call at this moment.
     pub fn user_reads(&self) -> bool {
         let groups = self.plan.groups();
         let starts = groups.iter().fold(0u32, |mask, group| mask | 1 << group.first);

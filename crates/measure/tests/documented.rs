@@ -9,7 +9,7 @@ fn work() -> u64 {
     (0..1000).map(std::hint::black_box).sum()
 }
 
-/// The first example. Without a PMU it ends with the error of opening.
+/// The first example of the page. Without a PMU, opening the counters fails.
 #[allow(clippy::redundant_closure, reason = "it shows where work goes")]
 #[rustfmt::skip]
 fn one_region() -> Result<u64, Error> {
@@ -56,7 +56,7 @@ for request in requests {
 fn the_examples_run() {
     match one_region() {
         Ok(sum) => assert_eq!(sum, 499_500),
-        // There is no PMU, or we may not use it.
+        // There is no PMU, or this user may not use it.
         Err(error) => assert!(
             matches!(error.kind(), measure::ErrorKind::Open(_) | measure::ErrorKind::DoesNotCount),
             "{error}"
@@ -66,7 +66,7 @@ fn the_examples_run() {
         return eprintln!("SKIPPED: page-faults:u does not open here");
     };
     let histogram = hot_loop(&mut counters).unwrap();
-    // There is no value of a counter that was not opened.
+    // A counter that was not opened has no value.
     assert_eq!(histogram.0, [None; 7]);
 }
 

@@ -1,5 +1,5 @@
-//! The public interface: counts are exact if their source is, and missing if they could not be
-//! read.
+//! Tests of the public interface: counts are exact if their source is exact, and missing if they
+//! could not be read.
 
 use measure::{Counters, Coverage, Measurement, OpenErrorKind};
 use measure::{ErrorKind, ReadError};
@@ -89,14 +89,14 @@ fn a_measurement_belongs_to_its_counters() {
     assert_eq!(other.end(&mut m), Err(ReadError::OtherCounters));
     one.end(&mut m).unwrap();
     assert_eq!(m.value("dummy:u"), Some(0));
-    // After a begin of the other counters, it belongs to them.
+    // After the begin with other counters, the measurement belongs to those.
     other.begin(&mut m).unwrap();
     other.end(&mut m).unwrap();
     assert_eq!(m.counts().count(), 2);
 }
 
-/// Values that are exact, counted for part of the time, never counted, and not read all look
-/// different.
+/// An exact value, a value counted for a part of the time, one that was never counted, and one that
+/// was not read all look different.
 #[test]
 fn missing_is_never_zero() {
     let mut counters = Counters::builder()
@@ -131,12 +131,12 @@ fn errors_say_what_failed_on_what_and_why() {
     if !can_count() {
         return;
     }
-    // A thread that does not exist, because its number is too large.
+    // There is no thread with this number, because it is too large.
     let error = Counters::builder().group(["dummy:u"]).thread(0x7fff_ffff).open().unwrap_err();
     assert_eq!(error.to_string(), "open dummy:u on thread 2147483647: ESRCH");
     let ErrorKind::Open(open) = error.kind() else { panic!("{error:?}") };
     assert_eq!(open.kind, OpenErrorKind::NoSuchThread);
-    // Five breakpoints, of which x86-64 has four.
+    // Ask for five breakpoints, of which x86-64 has four.
     if cfg!(target_arch = "x86_64") {
         let value = 0u64;
         let at = &raw const value as usize;
@@ -153,7 +153,7 @@ fn errors_say_what_failed_on_what_and_why() {
     }
 }
 
-/// Another thread is counted, which already ran before, and which ends.
+/// Counts another thread, which was running before and which ends.
 #[test]
 fn another_thread_is_counted_from_outside() {
     if !can_count() {

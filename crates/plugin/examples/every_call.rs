@@ -1,4 +1,4 @@
-//! A plugin that uses all of the SDK, with invented events. It builds to
+//! A plugin that calls every function of the SDK, with invented events. It builds to
 //! `target/debug/examples/libevery_call.so`:
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //! counterpoint plugin check target/debug/examples/libevery_call.so
 //! ```
 //!
-//! Its configuration `panic=WHERE` makes it panic there, and `fail=WHERE` fail, to see what a host
-//! does.
+//! With the configuration `panic=WHERE`, the plugin panics at that place, and with `fail=WHERE` it
+//! fails there, so that one can see how a host reacts.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +26,7 @@ struct Recording {
     configuration: Mutex<String>,
 }
 
-/// A kind of our own.
+/// A kind of events that this plugin declares itself.
 const TILE: Kind = Kind::own(0);
 
 impl Profiler for EveryCall {
@@ -44,7 +44,7 @@ impl Profiler for EveryCall {
 }
 
 impl Recording {
-    /// Panics or fails here, if the configuration says so.
+    /// Panics or fails at this place, if the configuration says so.
     fn here(&self, place: &str) -> Result<(), Error> {
         let configuration = self.configuration.lock().map_err(|e| Error(e.to_string()))?.clone();
         match configuration.split_once('=') {

@@ -1,4 +1,4 @@
-//! From a device's clock to UTC.
+//! Converts times of a device's clock to UTC.
 //!
 //! A device's times are nanoseconds since an unknown moment. Every comparison of the two clocks bounds
 //! the difference from both sides:
@@ -8,17 +8,18 @@
 //! | the device's clock was read between two readings of UTC (`clGetDeviceAndHostTimer`, `cuptiGetTimestamp`) | before − device … after − device |
 //! | a command whose enqueueing call lasted from *a* to *b*, and which the device says was *queued* at *q* | *a* − *q* … *b* − *q* |
 //!
-//! The second needs nothing from the implementation and is for where the first fails. Comparisons
-//! within a second tighten each other; between two seconds the difference is interpolated, because
-//! clocks drift apart. What remains is half the distance of the bounds: the accuracy.
+//! The second way needs no function of the implementation, and is used where the first fails.
+//! Comparisons within a second tighten each other's bounds. Between two seconds the difference is
+//! interpolated, because clocks drift apart. The accuracy is half the distance that remains between
+//! the bounds.
 
 /// Nanoseconds of a device's clock within which comparisons tighten each other.
 const WINDOW_NS: u64 = 1_000_000_000;
 
-/// Windows that are kept: a day and a bit.
+/// The largest number of windows that are kept, enough for a bit more than a day.
 const MOST_ANCHORS: usize = 100_000;
 
-/// The limits of the difference at one moment, ns.
+/// The bounds of the difference at one moment, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Anchor {
     device_ns: u64,
@@ -40,13 +41,13 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A comparison: the device's clock showed `device_ns` at some moment from `before_ns` to
-    /// `after_ns` UTC.
+    /// Adds a comparison: the device's clock showed `device_ns` at some moment between `before_ns`
+    /// and `after_ns` UTC.
     pub fn compare(&mut self, device_ns: u64, before_ns: i64, after_ns: i64) {
         let bound = |utc_ns: i64| utc_ns.wrapping_sub(device_ns as i64);
         let (low, high) = (bound(before_ns), bound(after_ns));
         if high < low {
-            // UTC was set back in between.
+            // The system's clock was set back in between.
             return;
         }
         let index = self.anchors.partition_point(|anchor| anchor.device_ns <= device_ns);
@@ -62,12 +63,13 @@ impl Clock {
         }
     }
 
-    /// Whether a comparison that began at this moment of the device could add something.
+    /// Returns whether a comparison that began at this time of the device could add something.
     pub fn is_due(&self, device_ns: u64) -> bool {
         self.anchors.last().is_none_or(|last| device_ns.saturating_sub(last.device_ns) >= WINDOW_NS)
     }
 
-    /// The number to add to the device's time at this moment. `None` if the clocks were never compared.
+    /// Returns the number to add to the device's time at this moment, or `None` if the clocks were
+    /// never compared.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         let index = self.anchors.partition_point(|anchor| anchor.device_ns <= device_ns);
         let after = self.anchors.get(index);
@@ -83,7 +85,7 @@ impl Clock {
         })
     }
 
-    /// The largest error of the difference at the moments of comparison, ns.
+    /// Returns the largest error of the difference at the moments of comparison, in ns.
     pub fn accuracy_ns(&self) -> Option<u64> {
         self.anchors.iter().map(|anchor| (anchor.high - anchor.low) as u64 / 2).max()
     }
@@ -100,7 +102,8 @@ mod tests {
         // 1000 from 5000 to 5400: the difference is 4000 to 4400.
         clock.compare(1_000, 5_000, 5_400);
         assert_eq!((clock.offset(1_000), clock.accuracy_ns()), (Some(4_200), Some(200)));
-        // 2000 from 6300 to 6500: 4300 to 4500. Both: 4300 to 4400.
+        // 2000 from 6300 to 6500: the difference is 4300 to 4500, and with both comparisons 4300 to
+        // 4400.
         clock.compare(2_000, 6_300, 6_500);
         assert_eq!((clock.offset(7), clock.accuracy_ns()), (Some(4_350), Some(50)));
     }
@@ -119,13 +122,14 @@ mod tests {
     fn clocks_that_were_set_do_not_break_it() {
         let mut clock = Clock::default();
         clock.compare(1_000, 5_000, 5_100);
-        // UTC jumped by an hour within the second: a comparison of its own.
+        // UTC jumped by an hour within the second, so the comparison stands alone.
         clock.compare(2_000, 3_600_000_006_000, 3_600_000_006_100);
         assert_eq!(clock.offset(1_000), Some(4_050));
         assert_eq!(clock.offset(2_000), Some(3_600_000_004_050));
         clock.compare(3_000, 9_000, 8_000);
         assert_eq!(clock.anchors.len(), 2, "a reading that ended before it began is left out");
-        // Earlier than everything else, at the ends of the range.
+        // The device's time is before all comparisons, and the numbers are at the ends of their
+        // range.
         clock.compare(0, 1, 2);
         assert_eq!(clock.offset(0), Some(1));
         assert!(clock.offset(u64::MAX).is_some());

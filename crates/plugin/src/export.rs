@@ -1,5 +1,5 @@
-//! The functions behind [`crate::export_plugin!`]: the interface in C, on top of the traits. A panic
-//! in a plugin is caught here and becomes an error of that call.
+//! The C functions that [`crate::export_plugin!`] exports, which call the traits. A panic in a
+//! plugin is caught here and becomes an error of that call.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +28,7 @@ fn extended<P: Profiler>() -> &'static Extended {
     })
 }
 
-/// Runs a function of the plugin. An error and a panic are said to the user and become -1.
+/// Runs a function of the plugin. If it returns an error or panics, tells the user and returns -1.
 fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => DONE,
@@ -42,14 +42,14 @@ fn run(what: &str, call: impl FnOnce() -> Result<(), Error>) -> c_int {
                 .map(|text| (*text).to_owned())
                 .or_else(|| panic.downcast_ref::<String>().cloned());
             say(&format!("{what}: panicked: {}", text.unwrap_or_default()));
-            // What a panic carries may panic again when it is dropped.
+            // The payload of the panic is leaked, because dropping it could panic again.
             std::mem::forget(panic);
             FAILED
         }
     }
 }
 
-/// How important a line for the user is.
+/// The importance of a line for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Level {
@@ -59,7 +59,7 @@ pub enum Level {
     Error = 4,
 }
 
-/// Has the host take events of this session now; whether it did.
+/// Makes the host take events of this session now, and returns whether it did.
 pub(crate) fn request_flush(session: *mut c_void) -> bool {
     let host = EXTENDED.get().and_then(|extended| extended.host);
     let Some((host, request)) = host.and_then(|host| host.request_flush.map(|r| (host, r))) else {
@@ -74,7 +74,7 @@ fn say(text: &str) {
     log(Level::Error, text);
 }
 
-/// Says something to the user, if the host can.
+/// Shows a line to the user, if the host can.
 pub fn log(level: Level, text: &str) {
     let host = EXTENDED.get().and_then(|extended| extended.host);
     if let Some((host, log)) = host.and_then(|host| host.log.map(|log| (host, log))) {
@@ -85,7 +85,8 @@ pub fn log(level: Level, text: &str) {
     }
 }
 
-/// A struct of the host's with at least `$least` bytes.
+/// Returns the host's struct at `$pointer`, or fails if it is null or has fewer than `$least`
+/// bytes.
 macro_rules! argument {
     ($pointer:expr, $least:expr) => {{
         let pointer = $pointer;
@@ -122,7 +123,7 @@ unsafe extern "C" fn create<P: Profiler>(arguments: *mut CreateParams) -> c_int 
     })
 }
 
-/// The plugin's word for a number of the host.
+/// Returns the plugin's kind for a number of the host.
 fn kind_of<P: Profiler>(number: u32) -> Kind {
     let extended = extended::<P>();
     match extended.own.iter().position(|own| *own == number && extended.host.is_some()) {
@@ -181,7 +182,7 @@ unsafe extern "C" fn query<P: Profiler>(arguments: *mut QueryParams) -> c_int {
     DONE
 }
 
-/// The session behind a handle, or null.
+/// Returns the session that a handle stands for, or `None` if the handle is null.
 fn session<'a, P: Profiler>(handle: *mut c_void) -> Option<&'a P::Session> {
     // SAFETY: `create` made the session, and `destroy` has not taken it yet. Sessions may be shared
     // between threads.
@@ -276,10 +277,10 @@ unsafe extern "C" fn toggle<P: Profiler>(arguments: *const ToggleParams) -> c_in
     run("toggle", || session.toggle(arguments.enabled != 0))
 }
 
-/// `KinetoPlugin_register`.
+/// The body of `KinetoPlugin_register`.
 ///
 /// # Safety
-/// The registry is a host's, or null.
+/// `registry` must be null or a host's registry.
 pub unsafe fn register<P: Profiler>(registry: *const Registry) -> c_int {
     let registry = argument!(registry.cast_mut(), Registry::SIZE);
     let Some(register) = registry.register_profiler else { return FAILED };
@@ -302,13 +303,13 @@ pub unsafe fn register<P: Profiler>(registry: *const Registry) -> c_int {
     unsafe { register(registry.handle, &interface) }
 }
 
-/// One at a time: a host calls it once, but nothing keeps two hosts from loading one file.
+/// Held while a host extends the plugin. A host calls this once, but two hosts may load one file.
 static EXTENDING: Mutex<()> = Mutex::new(());
 
-/// `CounterpointPlugin_extend`.
+/// The body of `CounterpointPlugin_extend`.
 ///
 /// # Safety
-/// Both are a host's, or null; the host lives as long as the process.
+/// Both pointers must be null or a host's; the host must live as long as the process.
 pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) -> c_int {
     let _ = argument!(host.cast_mut(), Host::FIRST_SIZE);
     // SAFETY: `host` is not null and has at least FIRST_SIZE bytes, as the line above has checked.
@@ -329,7 +330,7 @@ pub unsafe fn extend<P: Profiler>(host: *const Host, extension: *mut Extension) 
         .map(|(number, (_, base))| number.unwrap_or(base.number()))
         .collect();
     if EXTENDED.set(Extended { host: Some(host), own }).is_err() {
-        // Another host was first; its numbers hold.
+        // Another host was first, so its numbers stay.
         return FAILED;
     }
     extension.configure = Some(configure::<P>);

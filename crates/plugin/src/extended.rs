@@ -7,9 +7,10 @@ use crate::kind::Kind;
 /// The facts about the host, for the whole shared object.
 #[derive(Debug, Default)]
 pub(crate) struct Extended {
-    /// A host with Counterpoint's extension.
+    /// The host, if it has Counterpoint's extension.
     pub host: Option<Host>,
-    /// Its numbers of the own kinds, or those of the published kinds that they are most like.
+    /// The host's numbers for the plugin's own kinds, or those of the published kinds that are most
+    /// like them.
     pub own: Vec<u32>,
 }
 
@@ -19,7 +20,7 @@ unsafe impl Send for Extended {}
 unsafe impl Sync for Extended {}
 
 impl Extended {
-    /// The number of a kind at this host.
+    /// Returns the host's number for a kind.
     pub fn number(&self, kind: Kind) -> u32 {
         match kind.own_index() {
             Some(index) => self.own.get(index).copied().unwrap_or_default(),
@@ -28,10 +29,10 @@ impl Extended {
     }
 }
 
-/// Copies a host of any version; what it does not have is null.
+/// Copies a host of any version. Fields that the host does not have are null in the copy.
 ///
 /// # Safety
-/// `host` points to as many bytes as its `size` says, which are at least [`Host::FIRST_SIZE`].
+/// `host` must point to as many bytes as its `size` says, at least [`Host::FIRST_SIZE`].
 pub(crate) unsafe fn read(host: *const Host) -> Host {
     let mut copy = std::mem::MaybeUninit::<Host>::zeroed();
     // SAFETY: by contract, `host` points to as many bytes as its size says, and no more are copied

@@ -7,7 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(u32);
 
-/// Own kinds have these numbers in a plugin; the host's numbers are known when it is loaded.
+/// The bit that marks an own kind inside the plugin. The host's numbers are known only when the
+/// host loads the plugin.
 const OWN: u32 = 1 << 31;
 
 macro_rules! kinds {
@@ -23,7 +24,7 @@ kinds! {
     CPU_OP 1;
     /// A range that the program marked, on the CPU.
     USER_ANNOTATION 2;
-    /// Such a range, on the device.
+    /// A range that the program marked, on the device.
     GPU_USER_ANNOTATION 3;
     /// A copy, on the device.
     MEMCPY 4;
@@ -31,10 +32,10 @@ kinds! {
     MEMSET 5;
     /// A kernel, on the device.
     KERNEL 6;
-    /// Joins an id with an op's.
+    /// An entry that joins an id with the id of an op.
     EXTERNAL_CORRELATION 7;
-    /// A call of a runtime library, on the CPU. The published name is one vendor's, the meaning
-    /// is not.
+    /// A call of a runtime library, on the CPU. The published name is that of one vendor's library,
+    /// but the meaning is general.
     RUNTIME 8;
     /// A call of a driver, on the CPU.
     DRIVER 9;
@@ -52,27 +53,27 @@ kinds! {
     COUNTER 22;
     /// A call of the runtime of a device that PyTorch knows as PrivateUse1.
     PRIVATEUSE1_RUNTIME 23;
-    /// A call of its driver.
+    /// A call of the driver of a device that PyTorch knows as PrivateUse1.
     PRIVATEUSE1_DRIVER 24;
 }
 
 impl Kind {
-    /// The kind at this index of [`crate::Profiler::OWN_KINDS`].
+    /// Returns the kind at this index of [`crate::Profiler::OWN_KINDS`].
     pub const fn own(index: usize) -> Self {
         Self(OWN | index as u32)
     }
 
-    /// The published kind with this number, or the kind that a host gave a number of its own.
+    /// Returns the published kind with this number, or the kind to which a host gave this number.
     pub const fn from_number(number: u32) -> Self {
         Self(number)
     }
 
-    /// The index in [`crate::Profiler::OWN_KINDS`], if it is of those.
+    /// Returns the index in [`crate::Profiler::OWN_KINDS`], if the kind is one of those.
     pub(crate) fn own_index(self) -> Option<usize> {
         (self.0 & OWN != 0).then_some((self.0 & !OWN) as usize)
     }
 
-    /// The kind's published number; meaningless for an own kind.
+    /// Returns the kind's published number; meaningless for an own kind.
     pub(crate) fn number(self) -> u32 {
         self.0
     }

@@ -1,6 +1,5 @@
-//! Write a profiler plugin in safe Rust. The shared object that comes out is loaded by
-//! `counterpoint run --plugin`, by `counterpoint plugin run`, and by every other host of Kineto's
-//! plugin interface.
+//! Write a profiler plugin in safe Rust. The resulting shared object is loaded by `counterpoint run
+//! --plugin`, by `counterpoint plugin run`, and by every other host of Kineto's plugin interface.
 //!
 //! ```
 //! use plugin::{Error, Event, Kind, Profiler, Session, Trace};
@@ -52,7 +51,7 @@
 //! | [`export`] | the functions behind [`export_plugin!`] |
 //! | [`signals`] | starting threads that get none of the program's signals |
 //!
-//! The interface in C, with the order of calls: `include/counterpoint/kineto_plugin.h`.
+//! `include/counterpoint/kineto_plugin.h` is the interface in C, with the order of calls.
 
 #![warn(missing_docs)]
 
@@ -70,7 +69,7 @@ pub use export::{Level, log};
 pub use kind::Kind;
 pub use trace::{Event, EventInTrace, Missing, Trace, Value};
 
-/// Why a call of a plugin failed. The text is logged, where the host can.
+/// The reason why a call of a plugin failed. The host logs the text, if it can.
 #[derive(Debug)]
 pub struct Error(pub String);
 
@@ -94,8 +93,8 @@ impl From<std::io::Error> for Error {
     }
 }
 
-/// Lets a thread of the plugin hand over events as they come, so that they are kept whatever happens
-/// to the process. Made in `start`, for a thread that ends in `stop`.
+/// Lets a thread of the plugin hand over events as soon as they are there, so that they are kept
+/// whatever happens to the process. Make one in `start`, for a thread that ends in `stop`.
 #[derive(Clone, Copy, Debug)]
 pub struct FlushRequests {
     /// The session's address, by which the host knows it.
@@ -103,14 +102,14 @@ pub struct FlushRequests {
 }
 
 impl FlushRequests {
-    /// For this session, which must be the one that the host calls.
+    /// Makes requests for this session, which must be the one whose function the host is calling.
     pub fn of<S: Session>(session: &S) -> Self {
         Self { session: std::ptr::from_ref(session) as usize }
     }
 
-    /// Has the host call [`Session::flush`] on this thread before this returns. Do not hold a lock
-    /// that `flush` or `stop` take. Returns false if the host cannot take events now, or takes them
-    /// only at the end.
+    /// Makes the host call [`Session::flush`] on this thread before this function returns. Do not
+    /// hold a lock that `flush` or `stop` take. Returns false if the host cannot take events now,
+    /// or takes them only at the end.
     pub fn flush_now(self) -> bool {
         export::request_flush(self.session as *mut std::ffi::c_void)
     }
@@ -118,19 +117,19 @@ impl FlushRequests {
 
 /// A source of events.
 pub trait Profiler: 'static {
-    /// The name that the user sees; the first 31 bytes count.
+    /// The name that the user sees, of which 31 bytes are used.
     const NAME: &'static str;
-    /// The kinds of events that it can give, up to 24. Hosts start a profiler only if one of them was
-    /// asked for; PyTorch asks for [`Kind::CPU_OP`] and [`Kind::PRIVATEUSE1_RUNTIME`] among others,
-    /// not for kernels and counters.
+    /// The kinds of events that the profiler can record, up to 24. Hosts start a profiler only if
+    /// the user asked for one of these kinds. PyTorch always asks for [`Kind::CPU_OP`] and
+    /// [`Kind::PRIVATEUSE1_RUNTIME`] among others, but not for kernels and counters.
     const KINDS: &'static [Kind];
-    /// Names of further kinds that it declares, each with the published kind that it is most like.
-    /// A host without Counterpoint's extension sees them as that kind.
+    /// Names of further kinds that the profiler declares, each with the published kind that is most
+    /// like it. A host without Counterpoint's extension sees events of the published kind.
     const OWN_KINDS: &'static [(&'static str, Kind)] = &[];
-    /// One recording.
+    /// The type of one recording.
     type Session: Session;
 
-    /// Prepares a recording of these kinds: what takes long belongs here.
+    /// Prepares a recording of these kinds. Do here what takes long.
     ///
     /// # Errors
     /// The plugin takes no part in this recording.
@@ -139,56 +138,59 @@ pub trait Profiler: 'static {
 
 /// One recording. Dropping it ends it.
 ///
-/// `start`, `stop`, `process` and what has to do with configuration come one after the other.
-/// Correlation ids come from any thread at any time, also from several at once.
+/// Calls of `start`, `stop`, `process` and the functions for the extension come one after the
+/// other. Correlation ids come from any thread at any time, also from several threads at once.
 pub trait Session: Send + Sync + 'static {
-    /// From now on events count.
+    /// Starts to collect events.
     ///
     /// # Errors
-    /// Logged; the recording goes on.
+    /// The host logs the error, and the recording goes on.
     fn start(&self) -> Result<(), Error>;
 
-    /// From now on events do not count.
+    /// Stops collecting events.
     ///
     /// # Errors
-    /// Logged; the recording goes on.
+    /// The host logs the error, and the recording goes on.
     fn stop(&self) -> Result<(), Error>;
 
-    /// Hands over the events, once, after `stop`, on the same thread.
+    /// Hands over the events. The host calls this once, after `stop`, on the same thread.
     ///
     /// # Errors
-    /// Logged; what was handed over before is kept.
+    /// The host logs the error, and keeps what was handed over before.
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error>;
 
-    /// An op begins on the calling thread; what it launches belongs to this id.
+    /// Tells that an op begins on the calling thread. Work that the op launches belongs to this id.
     fn push_correlation(&self, _id: u64) {}
-    /// The op with the last correlation id ends.
+    /// Tells that the op with the last correlation id ends.
     fn pop_correlation(&self) {}
-    /// A range that the program marked begins on the calling thread.
+    /// Tells that a range that the program marked begins on the calling thread.
     fn push_user_correlation(&self, _id: u64) {}
-    /// The range ends.
+    /// Tells that the range ends.
     fn pop_user_correlation(&self) {}
 
-    /// The user's settings for plugins, passed before `start`. Hosts with Counterpoint's extension only.
+    /// Takes the user's settings for plugins before `start`. Only hosts with Counterpoint's
+    /// extension call this.
     ///
     /// # Errors
-    /// Logged; the recording goes on.
+    /// The host logs the error, and the recording goes on.
     fn configure(&self, _configuration: &Configuration<'_>) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Collect nothing until the next call (`false`), or go on. Extension only.
+    /// Collects nothing until the next call (`false`), or goes on. Only hosts with Counterpoint's
+    /// extension call this.
     ///
     /// # Errors
-    /// Logged; the recording goes on.
+    /// The host logs the error, and the recording goes on.
     fn toggle(&self, _enabled: bool) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Hands over events that are complete while the recording goes on. Extension only.
+    /// Hands over the events that are complete while the recording goes on. Only hosts with
+    /// Counterpoint's extension call this.
     ///
     /// # Errors
-    /// Logged; what was handed over before is kept.
+    /// The host logs the error, and keeps what was handed over before.
     fn flush(&self, _trace: &mut Trace<'_>) -> Result<(), Error> {
         Ok(())
     }
@@ -199,9 +201,9 @@ pub trait Session: Send + Sync + 'static {
 pub struct Configuration<'a> {
     /// The text of `--plugin-config`; empty if there is none.
     pub text: &'a str,
-    /// Planned time between create and start, ns.
+    /// Planned time between `create` and `start`, in ns.
     pub warmup_ns: i64,
-    /// Bytes that the plugin may keep until `process`; `None`: no limit was given.
+    /// Bytes that the plugin may keep until `process`; `None` if no limit was given.
     pub max_buffer_bytes: Option<u64>,
 }
 
@@ -213,7 +215,7 @@ macro_rules! export_plugin {
         /// See `include/counterpoint/kineto_plugin.h`.
         ///
         /// # Safety
-        /// Called by a host, with a registry of its own.
+        /// Only a host may call this, with a registry of its own.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn KinetoPlugin_register(
             registry: *const $crate::export::Registry,
@@ -225,7 +227,7 @@ macro_rules! export_plugin {
         /// See `include/counterpoint/kineto_plugin_extension.h`.
         ///
         /// # Safety
-        /// Called by a host, with a struct of its own.
+        /// Only a host may call this, with structs of its own.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn CounterpointPlugin_extend(
             host: *const $crate::export::Host,

@@ -1,16 +1,16 @@
-//! Signals of the program, which threads of a plugin must not handle.
+//! Keeps the program's signals away from threads of a plugin, which must not handle them.
 
-/// Blocks the program's signals on this thread until dropped. A plugin that starts a thread has one of these
-/// meanwhile, because a new thread inherits what is blocked. Signals that a thread's own instructions cause
-/// stay as they are, and glibc keeps its own open: it changes the ids of a process by a signal to each
-/// thread.
+/// Blocks the program's signals on this thread until this value is dropped. Make one before you
+/// start a thread and drop it afterwards, because a new thread inherits the blocked signals.
+/// Signals that a thread's own instructions cause are not blocked, and glibc keeps its own open: it
+/// changes the ids of a process by a signal to each thread.
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,
 }
 
 impl Blocked {
-    /// Blocks them. Two system calls in all, this one and that of the end.
+    /// Blocks the signals. This and the drop take one system call each.
     #[allow(clippy::new_without_default, reason = "what blocks signals should say so")]
     pub fn new() -> Self {
         const OWN: [i32; 7] = [

@@ -1,4 +1,4 @@
-//! Handing over events.
+//! Hands over events.
 
 use std::ffi::CString;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use abi::kineto::{
 use crate::extended::Extended;
 use crate::kind::Kind;
 
-/// An event in the making. Times are ns since 1970 UTC.
+/// An event that is being made. Times are ns since 1970 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     kind: Kind,
@@ -23,7 +23,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// An event of this kind from `start_ns` to `end_ns`; a moment has the same twice.
+    /// Makes an event of this kind from `start_ns` to `end_ns`. For a moment, both are the same.
     pub fn new(kind: Kind, start_ns: i64, end_ns: i64) -> Self {
         let raw = ProfileEvent { size: ProfileEvent::SIZE, start_ns, end_ns, ..Default::default() };
         Self { kind, raw, stream: false, correlation: false }
@@ -36,8 +36,8 @@ impl Event {
         self
     }
 
-    /// On this stream or queue of the device. The argument `stream` is added, by which tools tell
-    /// work of a device from work of the CPU.
+    /// Puts the event on this stream or queue of the device. Also adds the argument `stream`, by
+    /// which tools tell work of a device from work of the CPU.
     #[must_use]
     pub fn stream(mut self, stream: i32) -> Self {
         self.raw.resource = stream;
@@ -53,8 +53,8 @@ impl Event {
         self
     }
 
-    /// Joins a launch with what it launched: both have the same number. The argument
-    /// `correlation` is added. Hosts of Kineto keep 32 bits: use 0 to 2,147,483,647.
+    /// Joins a launch with what it launched: both have the same number. Also adds the argument
+    /// `correlation`. Hosts of Kineto keep 32 bits, so use numbers from 0 to 2,147,483,647.
     #[must_use]
     pub fn correlation(mut self, id: i64) -> Self {
         self.raw.id = id;
@@ -68,9 +68,9 @@ impl Event {
 pub enum Value<'a> {
     /// A whole number.
     Int(i64),
-    /// A number without a sign.
+    /// An unsigned whole number.
     Unsigned(u64),
-    /// A number; if it is infinite or not a number, its name as text.
+    /// A number. If it is infinite or not a number, its name is written as a text.
     Float(f64),
     /// Yes or no.
     Bool(bool),
@@ -113,7 +113,7 @@ impl<'a> From<&'a [i64]> for Value<'a> {
 }
 
 impl Value<'_> {
-    /// The value as JSON.
+    /// Returns the value as JSON.
     pub fn to_json(self) -> String {
         let mut json = String::new();
         // Writing to a String does not fail.
@@ -130,7 +130,8 @@ impl Value<'_> {
     }
 }
 
-/// Text as JSON, all of it ASCII: Kineto's own writer replaces names with other bytes.
+/// Writes a text as JSON in ASCII, because Kineto's own writer replaces names that contain other
+/// bytes.
 fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
     json.push('"');
     for c in text.chars() {
@@ -149,17 +150,17 @@ fn write_text(json: &mut String, text: &str) -> std::fmt::Result {
     Ok(())
 }
 
-/// Events that can be missing although a plugin works as it should.
+/// The reasons why events can be missing although a plugin works as it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Missing {
-    /// Events that did not fit into what the plugin may keep.
+    /// Events that did not fit into the memory that the plugin may use.
     Overflow = MISSING_OVERFLOW,
     /// Commands that a program gave to a device and that have no times.
     Times = MISSING_TIMES,
 }
 
-/// Where a recording's events go. Valid during one call.
+/// The place where a recording's events go, which is valid during one call.
 #[derive(Debug)]
 pub struct Trace<'t> {
     builder: TraceBuilder,
@@ -175,12 +176,12 @@ fn c_text(text: &str) -> CString {
 
 impl<'t> Trace<'t> {
     /// # Safety
-    /// The builder is the host's and valid for `'t`.
+    /// The builder must be the host's and valid for `'t`.
     pub(crate) unsafe fn new(builder: TraceBuilder, extended: &'t Extended) -> Self {
         Self { builder, extended, failed: 0, _valid: PhantomData }
     }
 
-    /// Calls that the host declined so far.
+    /// Returns the number of calls that the host declined so far.
     pub fn declined(&self) -> u64 {
         self.failed
     }
@@ -207,9 +208,9 @@ impl<'t> Trace<'t> {
         added
     }
 
-    /// A value of a counter at a moment: `track` ("memory bandwidth") may have several series
-    /// ("read", "write"). A host without Counterpoint's extension gets an event with the
-    /// unit in the series' name.
+    /// Adds a value of a counter at a moment. `track` ("memory bandwidth") may have several series
+    /// ("read", "write"). A host without Counterpoint's extension gets an event with the unit in
+    /// the series' name.
     pub fn counter(
         &mut self,
         time_ns: i64,
@@ -244,8 +245,8 @@ impl<'t> Trace<'t> {
             .arg(&series, value);
     }
 
-    /// Says that this many events are missing, although nothing went wrong in the plugin. Returns whether
-    /// the host counts them; the plugin should return an error to a host that does not.
+    /// Tells the host that this many events are missing, although nothing went wrong in the plugin.
+    /// Returns whether the host counts them; if it does not, the plugin should return an error.
     pub fn missing(&mut self, what: Missing, count: u64) -> bool {
         let add = self.extended.host.and_then(|host| host.add_missing);
         // SAFETY: `add` is the host's function and gets the host's handle and two numbers.
@@ -268,7 +269,8 @@ impl<'t> Trace<'t> {
         self.note(code);
     }
 
-    /// Describes a stream of a device, or a thread of a process. A lower `order` is higher up.
+    /// Describes a stream of a device, or a thread of a process. A resource with a lower `order` is
+    /// shown higher up.
     pub fn resource(&mut self, device: i32, resource: i32, order: i32, name: &str) {
         let name = c_text(name);
         let raw = ProfileResourceInfo {
@@ -284,7 +286,7 @@ impl<'t> Trace<'t> {
         self.note(code);
     }
 
-    /// Names a thread of the program; a host without Counterpoint's extension gets a row.
+    /// Names a thread of the program. A host without Counterpoint's extension gets a row for it.
     pub fn thread_name(&mut self, process: i32, thread: i32, name: &str) {
         let Some(set) = self.extended.host.and_then(|host| host.set_thread_name) else {
             self.resource(process, thread, 0, name);
@@ -344,17 +346,17 @@ impl EventInTrace<'_, '_> {
         self
     }
 
-    /// An arrow to the device begins here. `id` is not 0.
+    /// Lets an arrow to the device begin at this event. `id` must not be 0.
     pub fn launches(self, id: u32) -> Self {
         self.flow(FLOW_ASYNC_CPU_GPU, id, true)
     }
 
-    /// An arrow from a launch ends here.
+    /// Lets an arrow from a launch end at this event.
     pub fn launched_by(self, id: u32) -> Self {
         self.flow(FLOW_ASYNC_CPU_GPU, id, false)
     }
 
-    /// An arrow from the forward to the backward pass begins (`true`) or ends here.
+    /// Lets an arrow from the forward to the backward pass begin (`true`) or end at this event.
     pub fn forward_backward(self, id: u32, is_start: bool) -> Self {
         self.flow(FLOW_FWD_BWD, id, is_start)
     }
@@ -366,7 +368,7 @@ mod tests {
 
     #[test]
     fn values_are_json_in_ascii() {
-        // Expected: RFC 8259, section 7.
+        // The expected texts follow RFC 8259, section 7.
         for (value, json) in [
             (Value::from(-3_i64), "-3"),
             (Value::from(u64::MAX), "18446744073709551615"),

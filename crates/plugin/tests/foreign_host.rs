@@ -1,4 +1,4 @@
-//! A plugin made with the SDK, driven by a host in C that shares no code with Counterpoint
+//! Runs a plugin made with the SDK in a host in C that shares no code with Counterpoint
 //! (`tests/programs/plugins/host.c`), once without and once with our extension.
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 use testkit::{Scratch, c};
 
-/// The example, which Cargo builds with the tests.
+/// Returns the path of the example, which Cargo builds with the tests.
 fn every_call() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let profile = test.parent().and_then(Path::parent).expect("target/debug/deps/…");
@@ -34,7 +34,7 @@ fn a_plain_host_gets_everything_that_it_can_hold() {
     let recording = include_str!("foreign_host.txt");
     let head = "null registry -1\nregistered 88 bytes\nregister 0\nprofilerQuery 0\n\
                 name every call\ntypes 23 6 22\n";
-    // A tile is a kernel for this host, and so is not recorded under a type of its own.
+    // A tile is a kernel for this host, so it is not recorded under a type of its own.
     assert_eq!(printed, format!("{head}{recording}{recording}"));
 }
 

@@ -46,7 +46,7 @@ fn our_host_keeps_what_a_hostile_plugin_gives() {
 
 #[test]
 fn a_plugin_of_the_sdk_survives_a_hostile_host() {
-    // The panics that the plugin makes are caught by the SDK, and are no news.
+    // The SDK catches the panics that the plugin makes on purpose, so their messages are not shown.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let is_ours =

@@ -1,5 +1,5 @@
-//! Plugins made with the SDK in Counterpoint's own host: what fails in a plugin is said, and nothing
-//! leaves it.
+//! Runs plugins made with the SDK in Counterpoint's own host. The user is told about failures in a
+//! plugin, and no panic leaves the plugin.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ fn every_call() -> PathBuf {
         .join("examples/libevery_call.so")
 }
 
-/// Counts.
+/// A sink that counts what it receives.
 #[derive(Default)]
 struct Seen {
     events: Vec<u32>,
@@ -75,6 +75,6 @@ fn panics_and_errors_stay_in_the_call() {
         assert_eq!(after - before, u64::from(said.is_some()), "{configuration:?}");
         assert_eq!(SAID.lock().expect("not poisoned").first().map(String::as_str), said);
     }
-    // Nothing that it supports: not created.
+    // The plugin supports no type that is asked for, so no recording is created.
     assert!(profiler.create(&Setup { types: &[1], ..Setup::default() }).is_none());
 }

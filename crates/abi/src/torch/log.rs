@@ -1,39 +1,40 @@
-//! PyTorch's recordings without JSON: `include/counterpoint/torch_log.h`.
+//! PyTorch's recordings, which the shim hands over without making JSON of them:
+//! `include/counterpoint/torch_log.h`.
 
 use core::ffi::{c_char, c_void};
 
 /// The version of [`Table`].
 pub const VERSION: u32 = 1;
 
-/// Kinds of [`Argument`].
+/// A kind of [`Argument`]: the value is a signed integer.
 pub const INTEGER: u32 = 0;
-/// The integer's bits are those of one without a sign.
+/// A kind of [`Argument`]: the value is the bits of an unsigned integer.
 pub const UNSIGNED: u32 = 1;
-/// A text.
+/// A kind of [`Argument`]: the value is a text.
 pub const TEXT: u32 = 2;
-/// One JSON value.
+/// A kind of [`Argument`]: the value is one JSON value.
 pub const JSON: u32 = 3;
 
 /// A bit of [`Entry::has`]: the entry has a category.
 pub const HAS_CATEGORY: u16 = 1;
-/// The entry has a duration.
+/// A bit of [`Entry::has`]: the entry has a duration.
 pub const HAS_DURATION: u16 = 2;
-/// The entry has an id.
+/// A bit of [`Entry::has`]: the entry has an id.
 pub const HAS_ID: u16 = 4;
-/// The entry has a scope.
+/// A bit of [`Entry::has`]: the entry has a scope.
 pub const HAS_SCOPE: u16 = 8;
-/// The process of the entry is a text.
+/// A bit of [`Entry::has`]: the entry's process is a text.
 pub const NAMED_PROCESS: u16 = 16;
-/// The thread of the entry is a text.
+/// A bit of [`Entry::has`]: the entry's thread is a text.
 pub const NAMED_THREAD: u16 = 32;
 
-/// Any bytes.
+/// A sequence of any bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Text {
-    /// The bytes; may be null if there are none.
+    /// Address of the bytes; may be null if there are none.
     pub data: *const u8,
-    /// How many.
+    /// Number of bytes.
     pub length: usize,
 }
 
@@ -47,9 +48,9 @@ pub struct Argument {
     pub text: Text,
     /// The value, if it is an integer.
     pub integer: i64,
-    /// [`INTEGER`], [`UNSIGNED`], [`TEXT`] or [`JSON`].
+    /// Kind of the value: [`INTEGER`], [`UNSIGNED`], [`TEXT`] or [`JSON`].
     pub kind: u32,
-    /// 0.
+    /// Always 0.
     pub reserved: u32,
 }
 
@@ -59,40 +60,40 @@ pub struct Argument {
 pub struct Entry {
     /// Bytes of this struct.
     pub size: u32,
-    /// The phase of Chrome's trace format.
+    /// Phase of the entry, a letter of Chrome's trace format.
     pub phase: u8,
-    /// The scope of a moment.
+    /// Scope of an entry that is a moment, a letter of Chrome's trace format.
     pub scope: u8,
-    /// Which fields have a value: bits as above.
+    /// The fields that have a value, one bit for each, as defined above.
     pub has: u16,
-    /// When, ns since 1970 UTC.
+    /// Time of the entry, ns since 1970 UTC.
     pub time_ns: i64,
-    /// How long, ns, not negative.
+    /// Duration of the entry in ns, not negative.
     pub duration_ns: i64,
-    /// The number of an arrow.
+    /// Id of an arrow, which is the same at both ends.
     pub id: i64,
     /// The process, if it is a number.
     pub process: i64,
     /// The thread, if it is a number.
     pub thread: i64,
-    /// The name.
+    /// Name of the entry.
     pub name: Text,
-    /// The category.
+    /// Category of the entry.
     pub category: Text,
     /// The process, if it is a text.
     pub process_text: Text,
     /// The thread, if it is a text.
     pub thread_text: Text,
-    /// The arguments.
+    /// Array of `argument_count` arguments.
     pub arguments: *const Argument,
-    /// How many.
+    /// Number of arguments.
     pub argument_count: usize,
 }
 
-/// `counterpoint_torch_trace_t *`.
+/// `counterpoint_torch_trace_t *`: the agent's address for a recording.
 pub type Trace = *mut c_void;
 
-/// The functions.
+/// The table of functions that the agent offers for recordings.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Table {
@@ -102,15 +103,16 @@ pub struct Table {
     pub version: u32,
     /// Writes a line for the user.
     pub say: unsafe extern "C" fn(*const c_char),
-    /// Begins a recording.
+    /// Begins a recording; the argument names the program.
     pub begin: unsafe extern "C" fn(Text) -> Trace,
-    /// A fact about the trace.
+    /// Adds a fact about the recording: a key and its JSON value.
     pub field: unsafe extern "C" fn(Trace, Text, Text),
-    /// An event.
+    /// Adds an entry to the recording.
     pub entry: unsafe extern "C" fn(Trace, *const Entry),
-    /// Ends the trace.
+    /// Ends the recording.
     pub end: unsafe extern "C" fn(Trace, u32) -> i32,
-    /// A path for a recording as a trace file.
+    /// Writes the path at which PyTorch shall store a recording as a trace file, and returns its
+    /// length.
     pub file: unsafe extern "C" fn(*mut c_char, usize) -> i64,
     /// Counts a recording that PyTorch left invalid.
     pub invalid: unsafe extern "C" fn(),

@@ -6,10 +6,10 @@ use core::mem::offset_of;
 
 /// The version of the table's layout. A later version only adds fields at the end.
 pub const VERSION: u32 = 1;
-/// Most counters that a recording can have.
+/// The largest number of counters that a recording can have.
 pub const COUNTERS: usize = 32;
 
-/// What a call is; [`Call::kind`].
+/// The kinds of calls, for [`Call::kind`].
 pub mod kind {
     /// An op.
     pub const OP: u32 = 0;
@@ -29,15 +29,15 @@ pub mod parallel {
     pub const REFUSED: i32 = 2;
 }
 
-/// What is called.
+/// The description of a call that begins.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Call {
     /// Size of the struct in bytes.
     pub size: u32,
-    /// One of [`kind`].
+    /// Kind of the call: one of [`kind`].
     pub kind: u32,
-    /// Name, a C string.
+    /// Name of the op or range, a C string.
     pub name: *const c_char,
     /// PyTorch's sequence number; negative if there is none.
     pub sequence: i64,
@@ -49,11 +49,11 @@ pub struct Call {
     pub tensors: *const u64,
     /// Number of words at `tensors`.
     pub words: usize,
-    /// Identifies the op until `forget` is called with it; null: not known.
+    /// A pointer that identifies the op until `forget` is called with it; null if the op has none.
     pub identity: *const c_void,
 }
 
-/// What was counted during a call.
+/// The values that were counted during a call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Counts {
@@ -61,17 +61,17 @@ pub struct Counts {
     pub size: u32,
     /// Number of counters of the recording; 0 if the call was not recorded.
     pub count: u32,
-    /// One bit for each known value.
+    /// One bit for each counter whose value in `values` is known.
     pub known: u32,
-    /// One bit for each known value of `workers`.
+    /// One bit for each counter whose value in `workers` is known.
     pub workers_known: u32,
-    /// The values of the calling thread.
+    /// The counts of the calling thread.
     pub values: [u64; COUNTERS],
-    /// The values of other threads.
+    /// The counts of the other threads that worked for the call.
     pub workers: [u64; COUNTERS],
 }
 
-/// The table described in the header.
+/// The table that the header describes.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Table {
@@ -79,37 +79,41 @@ pub struct Table {
     pub size: u32,
     /// [`VERSION`].
     pub version: u32,
-    /// Begins an op whose object is on the stack.
+    /// Begins an op. The pointer is the address of PyTorch's object for the call, which is on the
+    /// stack.
     pub begin: unsafe extern "C" fn(*const c_void, *const Call),
-    /// Ends the op. Returns how many times PyTorch shall announce an op that does nothing.
+    /// Ends the op with this address. Returns how many times PyTorch shall announce an op that does
+    /// nothing.
     pub end: unsafe extern "C" fn(*const c_void, *mut Counts) -> i32,
     /// Bytes of memory that a call of `begin_apart` needs.
     pub apart_bytes: usize,
-    /// Begins a call that may end anywhere.
+    /// Begins a call that may end on another thread, and before calls that began earlier.
     pub begin_apart: unsafe extern "C" fn(*mut c_void, *const Call) -> i32,
     /// Ends a range that `begin_apart` began.
     pub end_apart: unsafe extern "C" fn(*mut c_void, *mut Counts),
-    /// Watches parallel regions.
+    /// Begins to watch parallel regions.
     pub watch_parallel: extern "C" fn() -> i32,
-    /// Copies the name of a counter.
+    /// Copies the name of a counter and returns its length.
     pub counter_name: unsafe extern "C" fn(u32, *mut c_char, usize) -> usize,
     /// Returns the number of calls of `begin_apart` that have not ended.
     pub open_apart: extern "C" fn() -> u32,
-    /// Attaches the calling thread.
+    /// Attaches the calling thread to the recording.
     pub ready: extern "C" fn() -> i32,
     /// Reads the clock of the recording.
     pub ticks: extern "C" fn() -> u64,
-    /// Takes how long PyTorch took to announce the begin and the end of an op.
+    /// Takes the times in ticks that PyTorch needed to announce the begin and the end of an op.
     pub announced: extern "C" fn(u64, u64),
-    /// Begins an op that is known by its identity. 0: it is not known.
+    /// Begins an op that is known by its identity. Returns 0 if the op is not known.
     pub begin_known: unsafe extern "C" fn(*const c_void, *const Call) -> i32,
-    /// Forgets an identity.
+    /// Forgets an op's identity.
     pub forget: unsafe extern "C" fn(*const c_void),
-    /// Whether the shim shall tell of ranges that begin. The argument says whether this is a forked child.
+    /// Returns whether the shim shall announce the begin of ranges. The argument says whether this
+    /// process is a forked child.
     pub steps: extern "C" fn(i32) -> i32,
-    /// A range begins. Returns whether ops shall be announced from now on; -1: as before.
+    /// Announces that a range begins. Returns 1 or 0, depending on whether ops shall be announced
+    /// from now on, or -1 if nothing changes.
     pub range_begins: unsafe extern "C" fn(*const c_char, u32, i32) -> i32,
-    /// Whether ops must be announced again.
+    /// Returns whether ops must be announced again.
     pub is_overdue: extern "C" fn() -> i32,
 }
 

@@ -5,7 +5,7 @@ use core::ffi::{c_char, c_void};
 /// The version of [`Table`].
 pub const VERSION: u32 = 1;
 
-/// A bit of [`Table::switches`]: CUPTI is not to be used.
+/// A bit of [`Table::switches`]: PyTorch's profiler shall not use CUPTI.
 pub const NO_CUPTI: u32 = 1;
 
 /// A key and its JSON value.
@@ -24,7 +24,7 @@ pub struct Pair {
 pub struct Value {
     /// The name of the series.
     pub series: *const c_char,
-    /// A finite number.
+    /// The value, a finite number.
     pub value: f64,
 }
 
@@ -40,31 +40,31 @@ pub struct Event {
     pub start_ns: i64,
     /// End, ns since 1970 UTC, not before the begin.
     pub end_ns: i64,
-    /// Correlation id; 0: none.
+    /// Correlation id; 0 if the event has none.
     pub id: i32,
-    /// Device, or process for work of the CPU.
+    /// Number of the device; for work of the CPU, the process id.
     pub device: i32,
-    /// Stream, or thread for work of the CPU.
+    /// Number of the stream; for work of the CPU, the thread id.
     pub resource: i32,
-    /// 0: no flow.
+    /// Type of the flow; 0 if the event has no flow.
     pub flow_type: u32,
-    /// Unique among the flows of plugins in a recording.
+    /// Id of the flow, unique among the flows of plugins in a recording.
     pub flow_id: u32,
-    /// 0: this is where the arrow ends.
+    /// 0 where the arrow ends, another number where it starts.
     pub flow_is_start: u32,
-    /// The name, or the counter's track.
+    /// Name of the event; for a counter event, the name of the track.
     pub name: *const c_char,
-    /// Keys with JSON values.
+    /// Array of `metadata_count` keys with JSON values.
     pub metadata: *const Pair,
-    /// How many.
+    /// Number of keys.
     pub metadata_count: usize,
-    /// Values of a counter event.
+    /// Array of the `value_count` values of a counter event.
     pub values: *const Value,
-    /// How many.
+    /// Number of values.
     pub value_count: usize,
 }
 
-/// Receives events, during the call of [`Table::process`].
+/// The functions of the shim that receive events during a call of [`Table::process`].
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Sink {
@@ -72,18 +72,18 @@ pub struct Sink {
     pub size: u32,
     /// The first argument of the functions.
     pub handle: *mut c_void,
-    /// An event.
+    /// Receives an event.
     pub event: Option<unsafe extern "C" fn(*mut c_void, *const Event)>,
-    /// A device's row: device, sort index, name, label.
+    /// Receives a device's row: device, sort index, name, label.
     pub device: Option<unsafe extern "C" fn(*mut c_void, i64, i64, *const c_char, *const c_char)>,
-    /// A stream's or thread's row: device, resource, order, name.
+    /// Receives a stream's or thread's row: device, resource, order, name.
     pub resource: Option<unsafe extern "C" fn(*mut c_void, i64, i64, i64, *const c_char)>,
 }
 
 /// A recording of one profiler; the shim never looks into it.
 pub type Session = *mut c_void;
 
-/// The table `counterpoint_torch_plugins`.
+/// The table `counterpoint_torch_plugins`: the functions that the agent offers for plugins.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Table {
@@ -93,33 +93,34 @@ pub struct Table {
     pub version: u32,
     /// Writes a line for the user.
     pub say: unsafe extern "C" fn(*const c_char),
-    /// What the environment asks of PyTorch's profiler, as bits.
+    /// Returns what the environment asks of PyTorch's profiler, as bits.
     pub switches: extern "C" fn() -> u32,
     /// Loads the plugins and returns the number of profilers.
     pub load: extern "C" fn() -> u32,
-    /// The name of a profiler.
+    /// Returns the name of a profiler.
     pub name: extern "C" fn(u32) -> *const c_char,
-    /// Begins a recording: profiler, kinds, their count, configuration.
+    /// Creates a recording. The arguments are the number of the profiler, the kinds, their number
+    /// and the configuration.
     pub create: unsafe extern "C" fn(u32, *const u32, usize, *const c_char) -> Session,
-    /// The stacks whose ids the plugin wants, as bits.
+    /// Returns the stacks whose ids the plugin wants, as bits.
     pub stacks: unsafe extern "C" fn(Session) -> u32,
-    /// Collecting begins.
+    /// Starts to collect events.
     pub start: unsafe extern "C" fn(Session) -> i32,
-    /// Collecting pauses or resumes.
+    /// Pauses collecting or goes on.
     pub toggle: unsafe extern "C" fn(Session, u32) -> i32,
-    /// Collecting ends.
+    /// Stops collecting events.
     pub stop: unsafe extern "C" fn(Session) -> i32,
-    /// Hands over the events.
+    /// Hands over the events of a recording.
     pub process: unsafe extern "C" fn(Session, *const Sink) -> i32,
-    /// Ends the recording.
+    /// Destroys a recording.
     pub destroy: unsafe extern "C" fn(Session),
-    /// Pushes an id of a stack on the calling thread.
+    /// Pushes an id on a stack of the calling thread.
     pub push: unsafe extern "C" fn(Session, u32, u64),
-    /// Pops the last id of a stack of the calling thread.
+    /// Pops the last id from a stack of the calling thread.
     pub pop: unsafe extern "C" fn(Session, u32),
 }
 
-// Offsets measured with a C compiler.
+// These offsets were measured with a C compiler.
 const _: () = {
     assert!(size_of::<Pair>() == 16 && size_of::<Value>() == 16);
     assert!(size_of::<Event>() == 88 && core::mem::offset_of!(Event, name) == 48);

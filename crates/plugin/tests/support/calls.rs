@@ -2,8 +2,8 @@
 //! random calls of the trace builder, and a plugin of the SDK with a host that calls it at random.
 //! `fuzzed.rs` and `fuzz/fuzz_targets/plugin_calls.rs` use this.
 //!
-//! What a host must do with each call is written down again here, from the published interface
-//! (`include/counterpoint/kineto_plugin.h`), and compared with what the sink got.
+//! The rules for what a host must do with each call are written down again here, from the published
+//! interface (`include/counterpoint/kineto_plugin.h`), and compared with what the sink got.
 //!
 //! above 600 lines: a fuzz target includes this file by its path, so it is one file.
 
@@ -24,9 +24,9 @@ use plugin_host::session::Stack;
 use plugin_host::stream::{Ending, Reader, Writer};
 use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink};
 
-/// Where decisions come from: a fuzzer's bytes, or a generator.
+/// A source of decisions: a fuzzer's bytes, or a generator of random numbers.
 pub trait Choose {
-    /// A number below `end`.
+    /// Returns a number below `end`.
     fn below(&mut self, end: u64) -> u64;
 
     fn odd(&mut self, one_in: u64) -> bool {
@@ -40,7 +40,7 @@ pub trait Choose {
             [self.below(7) as usize]
     }
 
-    /// A text without a zero byte, mostly one of a few.
+    /// Makes a text without a zero byte, mostly one of a few.
     fn text(&mut self) -> CString {
         const USUAL: [&[u8]; 6] = [b"gemm", b"", b"a\"b\\", b"\xff\xfe", b"{\"a\": [1]}", b"7"];
         if self.odd(4) {
@@ -51,7 +51,7 @@ pub trait Choose {
     }
 }
 
-/// Writes down what it gets.
+/// A sink that writes down what it receives.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -82,7 +82,7 @@ impl Sink for Lines {
     }
 }
 
-/// Both at once.
+/// A sink that passes everything to both.
 struct Tee<'a, 'b>(&'a mut Lines, &'a mut Writer<&'b mut Vec<u8>>);
 
 impl Sink for Tee<'_, '_> {
@@ -112,7 +112,7 @@ impl Sink for Tee<'_, '_> {
     }
 }
 
-/// What the host must have kept, and how many things were wrong.
+/// The lines that the host must have kept, and the number of problems that it must have found.
 #[derive(Default)]
 struct Model {
     lines: Vec<String>,
@@ -144,7 +144,7 @@ impl Model {
     }
 }
 
-/// What the plugin of this thread does.
+/// The plan for what the plugin of this thread does.
 struct Script {
     choose: Box<dyn Choose>,
     model: Model,
@@ -160,7 +160,8 @@ fn script<R>(run: impl FnOnce(&mut Script) -> R) -> R {
     SCRIPT.with_borrow_mut(|script| run(script.as_mut().expect("set by the round")))
 }
 
-/// What a function of the plugin returns: mostly success. Every other number is a problem.
+/// Returns a result for a function of the plugin: mostly success. The host reports every other
+/// number as a problem.
 fn code() -> c_int {
     script(|script| {
         let code = if script.choose.odd(8) { script.choose.number() as c_int } else { 0 };
@@ -236,7 +237,7 @@ unsafe extern "C" fn process(params: *mut ProcessParams) -> c_int {
     code()
 }
 
-/// A pointer to the value, or null now and then; and whether it is there.
+/// Returns a pointer to the value or, now and then, null.
 fn maybe<T>(choose: &mut dyn Choose, value: &T) -> *const T {
     if choose.odd(16) { null() } else { value }
 }
@@ -245,7 +246,7 @@ fn maybe_text(choose: &mut dyn Choose, text: &CString) -> *const c_char {
     if choose.odd(16) { null() } else { text.as_ptr() }
 }
 
-/// A size: mostly the right one, sometimes larger, sometimes too small.
+/// Returns a size: mostly the right one, sometimes a larger or a smaller one.
 fn size(choose: &mut dyn Choose, right: usize) -> usize {
     match choose.below(12) {
         0 => choose.below(right as u64) as usize,
@@ -255,12 +256,12 @@ fn size(choose: &mut dyn Choose, right: usize) -> usize {
     }
 }
 
-/// One call with random arguments, and what must come of it.
+/// Makes one call with random arguments, and notes what the host must do with it.
 fn one_call(builder: &TraceBuilder, script: &mut Script) {
     let Script { choose, model, asked } = script;
     let choose = &mut **choose;
     let handle = builder.handle;
-    // SAFETY, for all calls: the builder is open, and what is passed lives during the call.
+    // SAFETY, for all calls: the builder is open, and the arguments live during the call.
     match choose.below(10) {
         0..4 => {
             let event_type = match choose.below(10) {
@@ -283,7 +284,8 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
             let code = unsafe { builder.add_event.expect("there")(handle, pointer) };
             let succeeds = !pointer.is_null() && event.size >= 48;
             model.expect(code, succeeds);
-            // What follows a refused event is not about the event before it.
+            // Functions for the last event, after a refused event, are not about the event before
+            // it.
             model.finish();
             model.any = true;
             if !succeeds {
@@ -346,7 +348,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
             let code = unsafe { builder.add_last_metadata.expect("there")(handle, k, v) };
             let succeeds = model.any && !k.is_null() && !v.is_null();
             model.expect(code, succeeds);
-            // Of a key that comes twice, the first counts.
+            // If a key is given twice, its first value is kept.
             if let Some(last) = model.last.as_mut().filter(|_| succeeds)
                 && !last.pairs.iter().any(|(known, _)| *known == key.as_bytes())
             {
@@ -398,7 +400,7 @@ fn one_call(builder: &TraceBuilder, script: &mut Script) {
     }
 }
 
-/// A call of the extension.
+/// Makes one call of the extension.
 fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model) {
     // SAFETY: `extend` stored the host's address, and the host is never freed.
     let host = unsafe { &*(*HOST.get().expect("it has extended") as *const RawHost) };
@@ -460,7 +462,7 @@ fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model
     }
 }
 
-/// One recording of our host with the plugin above.
+/// Makes one recording of our host with the plugin above.
 pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
     // SAFETY: `register` and `extend` are the functions above, which have the types that a plugin's
     // must have.
@@ -478,7 +480,7 @@ pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
         if let Some(mut session) = plugin.profilers[0].create(&setup) {
             let correlation = session.correlation();
             let mut tee = Tee(&mut lines, &mut writer);
-            // In the wrong order, the host must not let anything through to the plugin.
+            // If the order of calls is wrong, the host must let nothing through to the plugin.
             if early {
                 assert!(!session.process(&mut tee) && !session.flush(&mut tee) && !session.stop());
             }
@@ -511,12 +513,12 @@ pub fn hostile_plugin(host: &'static Host, mut choose: Box<dyn Choose>) {
     );
 }
 
-/// The plugin of the other direction.
+/// A plugin of the SDK, which a hostile host calls.
 struct Sdk;
-/// Not empty, so that each has an address of its own.
+/// One recording of the plugin. It is not empty, so that each has an address of its own.
 struct Recording(u64);
 
-/// Recordings of the SDK's plugin that live.
+/// The number of the plugin's recordings that are alive.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
 impl Profiler for Sdk {
@@ -568,7 +570,7 @@ unsafe extern "C" fn keep(handle: *mut c_void, interface: *const ProfilerInterfa
     0
 }
 
-/// The builder's functions decline at random.
+/// A function of the builder that declines at random.
 unsafe extern "C" fn any_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     // SAFETY: the plugin passes a struct that is valid during the call.
     assert!(unsafe { (*event).size } >= 48);
@@ -598,7 +600,8 @@ fn decline(handle: *mut c_void) -> c_int {
     if choose.odd(2) { -1 } else { 0 }
 }
 
-/// Calls a plugin of the SDK in any order, with any sizes and nulls, as long as a handle is alive.
+/// Calls a plugin of the SDK in any order, with any sizes and null pointers, as long as a handle is
+/// alive.
 pub fn hostile_host(mut choose: Box<dyn Choose>) {
     let mut kept: Option<ProfilerInterface> = None;
     let registry_size = size(&mut *choose, Registry::SIZE);
@@ -623,7 +626,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
         let mut params = HandleParams { size: length(HandleParams::SIZE), profiler: handle };
         let mut pushed = PushParams { size: length(PushParams::SIZE), id: 1, profiler: handle };
         let is_good = !wrong && !handle.is_null();
-        // SAFETY, for all calls: structs of ours, and handles that are alive or null.
+        // SAFETY, for all calls: the structs are our own, and the handles are alive or null.
         let (code, good) = match choose.below(9) {
             0 => {
                 let mut types = [KERNEL, 0, 22, 1024];
@@ -703,7 +706,7 @@ pub fn hostile_host(mut choose: Box<dyn Choose>) {
                 // during the call with its builder.
                 let code = unsafe { interface.process_events.expect("there")(&mut params) };
                 let usable = is_good && !params.builder.is_null() && builder.size >= 64;
-                // The call fails as well when the host declines much.
+                // A call that is right also fails if the host declined many calls.
                 (if usable && code == -1 { 0 } else { code }, usable)
             }
         };
