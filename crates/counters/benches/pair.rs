@@ -19,7 +19,7 @@ fn counter(config: u64) -> Counter {
     Counter::new("", Unit::Count, 0, Source::Perf(attr))
 }
 
-/// The minimum that a C program would do.
+/// Reads as a C program would at least have to.
 fn floor(fd: i32, n: usize) -> u64 {
     let (mut begin, mut end) = ([0u64; 16], [0u64; 16]);
     // SAFETY: a group of at most 5 counters needs 13 words, and both buffers have 16.
@@ -58,8 +58,8 @@ fn ours(counters: &mut ThreadCounters, state: &mut [Readings; 2], n: usize) -> u
     (0..n).filter_map(|i| end.since(begin, i)).sum()
 }
 
-/// This pattern is normally used with separate counters and a plain read format. Our group format
-/// with one counter each copies 24 bytes more, which makes no visible difference.
+/// Does what programs usually do, except that they use a plain read format. Our group format with
+/// one counter each copies 24 bytes more, which makes no visible difference.
 fn ioctl(fds: &[i32]) -> u64 {
     const ENABLE: libc::c_ulong = 0x2400;
     const DISABLE: libc::c_ulong = 0x2401;
@@ -97,7 +97,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 fn main() {
     for n in [1usize, 3, 5] {
-        // page-faults, task-clock, dummy, minor-faults, major-faults.
+        // These are page-faults, task-clock, dummy, minor-faults and major-faults.
         let plan = Plan::new([2, 1, 9, 5, 6].map(counter)[..n].to_vec()).expect("one group");
         let mut counters = ThreadCounters::closed();
         if let Err(failure) = counters.open(&plan) {

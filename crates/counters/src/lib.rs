@@ -1,4 +1,4 @@
-//! Opens resolved counters in groups and reads them. Built into the profiled process.
+//! Opens resolved counters in groups and reads them. This crate is built into the profiled process.
 //!
 //! ```text
 //!  model::Counter ── plan ──► Plan ── thread ──► ThreadCounters ── read ──► Readings
@@ -19,10 +19,10 @@
 //! # Rules
 //!
 //! The read path does not allocate, lock, panic or use standard I/O. Every system call is made
-//! directly (module `sys`), so errno is never touched. Nothing here closes a descriptor number
-//! without first checking that it still refers to the counter that was opened. Where the processor
-//! allows it (module `user`), a group of hardware counters is read without the kernel, into the
-//! same words.
+//! directly (module `sys`), so errno is never touched. Nothing in this crate closes a descriptor
+//! number without first checking that it still refers to the counter that was opened. Where the
+//! processor allows it (module `user`), a group of hardware counters is read without the kernel,
+//! into the same words.
 
 pub mod perf;
 pub mod plan;

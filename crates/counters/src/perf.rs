@@ -33,12 +33,12 @@ struct KernelAttr {
     /// The bit field. Bit 0, the least significant one, is `disabled` (both supported architectures
     /// are little-endian).
     flags: u64,
-    /// Also `wakeup_watermark`.
+    /// In the kernel's union, also `wakeup_watermark`.
     wakeup_events: u32,
     bp_type: u32,
-    /// Also `bp_addr`.
+    /// In the kernel's union, also `bp_addr`.
     config1: u64,
-    /// Also `bp_len`.
+    /// In the kernel's union, also `bp_len`.
     config2: u64,
     branch_sample_type: u64,
     sample_regs_user: u64,
@@ -124,8 +124,8 @@ pub fn open(attr: &PerfAttr, target: Target, group_fd: i32) -> Result<i32, OpenE
     open_as(KernelAttr::new(attr), attr, target, group_fd)
 }
 
-/// Does what [`open`] does, and has the kernel write an empty sample for each event to the ring buffer that may
-/// be mapped.
+/// Does what [`open`] does, and lets the kernel write an empty sample for each event to the ring
+/// buffer that may be mapped.
 pub(crate) fn open_sampled(
     attr: &PerfAttr,
     target: Target,
@@ -133,7 +133,8 @@ pub(crate) fn open_sampled(
 ) -> Result<i32, OpenError> {
     let mut kernel = KernelAttr::new(attr);
     kernel.sample_period = 1;
-    // Who waits for the buffer would be woken up as seldom as possible. Nobody does.
+    // A process that waits for the buffer would be woken up as seldom as possible, but no process
+    // waits.
     kernel.flags |= WATERMARK;
     kernel.wakeup_events = u32::MAX;
     open_as(kernel, attr, target, group_fd)
@@ -181,10 +182,10 @@ fn open_as(
     }
 }
 
-/// Checks whether `perf_event_open` reaches the kernel's implementation at all. Without attributes,
-/// that can only return EFAULT (from the kernel's source; measured on Linux 6.18). Any other error
-/// comes from something in between: a seccomp filter, a security module, or a kernel without perf.
-/// A filter may also kill the process for the call.
+/// Checks whether `perf_event_open` reaches the kernel's implementation at all. A call without
+/// attributes that reaches it can only return EFAULT (from the kernel's source; measured on Linux
+/// 6.18). Any other error comes from something in between: a seccomp filter, a security module, or
+/// a kernel without perf. A filter may also kill the process for the call.
 ///
 /// # Errors
 /// Returns the error of whatever answered instead of the kernel's implementation.
@@ -199,7 +200,7 @@ pub fn reaches_the_kernel() -> Result<(), OpenError> {
 
 macro_rules! kinds {
     ($( $kind:ident $errno:ident $help:literal; )*) => {
-        /// Why a counter did not open, as far as the error number says.
+        /// The reason why a counter could not be opened, as far as the error number tells.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum OpenErrorKind {
@@ -254,7 +255,7 @@ pub struct OpenError {
 }
 
 impl OpenError {
-    /// The call would kill the process.
+    /// The error that stands for a call that would kill the process.
     pub const KILLS: Self = Self { kind: OpenErrorKind::Killed, errno: 0 };
 
     /// Converts a positive error number.

@@ -31,12 +31,12 @@ pub struct Group {
     pub first: u8,
     /// Number of counters, at least 1.
     pub len: u8,
-    /// The kind of source of all its counters.
+    /// The kind of source of all counters in the group.
     pub kind: SourceKind,
 }
 
 impl Group {
-    /// Returns the indices of its counters.
+    /// Returns the indices of the group's counters.
     pub fn range(self) -> core::ops::Range<usize> {
         self.first as usize..self.first as usize + self.len as usize
     }
@@ -104,20 +104,20 @@ impl Plan {
         Ok(Self { counters, groups, starts, kernel_reads_only: false, ns_per_tick: 0 })
     }
 
-    /// Returns the same plan, but never read in user mode. For machines on which root may forbid
-    /// such reads while they are in use, and for comparison.
+    /// Returns the same plan, whose counters are never read in user mode. This is for comparison,
+    /// and for machines on which root may forbid such reads while they are in use.
     pub fn kernel_reads_only(self) -> Self {
         Self { kernel_reads_only: true, ..self }
     }
 
-    /// Returns the same plan for a machine whose time-stamp counter always runs at one rate: a tick is
-    /// `ns_per_tick` / 2³² nanoseconds. Software counters can then be read in user mode as well, because their
-    /// times follow from the ticks. 0: the rate is not known.
+    /// Returns the same plan for a machine whose time-stamp counter always runs at one rate: a tick
+    /// is `ns_per_tick` / 2³² nanoseconds, or 0 if the rate is not known. Software counters can
+    /// then be read in user mode as well, because their times follow from the ticks.
     pub fn with_steady_ticks(self, ns_per_tick: u64) -> Self {
         Self { ns_per_tick, ..self }
     }
 
-    /// The rate of the time-stamp counter, or 0.
+    /// Returns the rate of the time-stamp counter, or 0 if it is not known.
     pub(crate) fn ns_per_tick(&self) -> u64 {
         self.ns_per_tick
     }
@@ -164,7 +164,7 @@ pub fn by_scope(counters: Vec<Counter>) -> (Vec<Counter>, Vec<Counter>) {
     (threads, packages)
 }
 
-/// Why a list of counters is not a valid plan. `counter` is an index into the list.
+/// The reason why a list of counters is not a valid plan. `counter` is an index into the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PlanError {

@@ -1,4 +1,4 @@
-//! The buffer of one reading: the words as the kernel wrote them, neither copied nor parsed.
+//! The buffer of one reading: the words as the kernel wrote them, without copying or parsing.
 //!
 //! Each group is a block in the format of `read(2)` (`PERF_FORMAT_GROUP|ID` and both times). The
 //! blocks follow each other in the order of the plan:
@@ -101,9 +101,9 @@ impl Readings {
         self.missing
     }
 
-    /// Returns what counter `i` counted between `begin` and this reading of the same thread. The
-    /// value is as the kernel gives it and not scaled; see [`Readings::coverage`]. `None` if either
-    /// was not read.
+    /// Returns what counter `i` counted between `begin` and this reading of the same thread, or
+    /// `None` if one of the two was not read. The value is as the kernel gives it and not scaled;
+    /// see [`Readings::coverage`].
     #[inline]
     pub fn since(&self, begin: &Readings, i: usize) -> Option<u64> {
         if self.is_missing(i) || begin.is_missing(i) {
@@ -153,20 +153,21 @@ fn upto(i: usize) -> u32 {
     u32::MAX >> (31 - (i & 31))
 }
 
-/// How much of an interval a group was actually counting.
+/// The part of an interval in which a group was actually counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// The whole interval: the difference is the count.
+    /// The group was counting in the whole interval, so the difference is the count.
     Whole,
-    /// Only a part of it: the difference is too small by an unknown amount (multiplexing, or a
-    /// counter bound to another CPU).
+    /// The group was counting in a part of the interval, because of multiplexing or because the
+    /// counter is bound to another CPU. The difference is too small by an unknown amount.
     Part {
         /// Length of the interval in nanoseconds.
         enabled_ns: u64,
         /// Nanoseconds of that time during which the group was counting; more than 0.
         running_ns: u64,
     },
-    /// The group was counting for none of the time, or was not read: the value is missing and not 0.
+    /// The group was counting at no time, or was not read. The value is missing, which is not the
+    /// same as 0.
     Nothing,
 }
 
@@ -220,7 +221,7 @@ mod tests {
         end.missing = !0;
         assert_eq!(end.coverage(&begin, 2), Coverage::Nothing);
         assert_eq!(end.since(&begin, 2), None);
-        // A group that never ran, read twice within one tick of its clock.
+        // Read a group that never ran, twice within one tick of its clock.
         let zero = Readings { starts: 1, missing: !1, words: [0; WORDS] };
         assert_eq!(zero.coverage(&zero, 0), Coverage::Nothing);
     }

@@ -3,8 +3,8 @@
 //! A script has one step per reading of its thread. Every counter of a group advances with each
 //! reading. The group's times come from the script of its first counter, because a kernel group
 //! also has only one pair of times. If a step fails in any of the counters, the whole group is
-//! missing from that reading, like a group in the error state. The counters continue to count
-//! meanwhile.
+//! missing from that reading, like a group in the error state. The counters continue to count all
+//! the same.
 
 use model::{Counter, MAX_COUNTERS, SimReading, Source};
 
@@ -26,7 +26,7 @@ impl SimState {
         Self { readings: 0, values: zero, enabled: zero, running: zero }
     }
 
-    /// Begins again, in place.
+    /// Clears the position in place, so that the scripts start over.
     pub(crate) fn clear(&mut self) {
         self.readings = 0;
         self.values.fill(0);

@@ -173,7 +173,7 @@ pub(crate) fn unmap(at: *mut u8, bytes: usize) {
     unsafe { syscall5(libc::SYS_munmap, at as usize, bytes, 0, 0, 0) };
 }
 
-/// Returns the size of a page of memory in bytes. The kernel tells each process at its start.
+/// Returns the size of a page of memory in bytes, which the kernel tells each process at its start.
 pub(crate) fn page_size() -> usize {
     // SAFETY: `getauxval` reads a value that the kernel passed to the program, and takes no
     // pointer.

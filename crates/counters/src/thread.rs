@@ -7,23 +7,23 @@
 //!    └────────────────┴────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A group is opened once in the enabled state and never stopped. What a call counted is the
-//! difference of two reads. (Measured: 1.7 times cheaper than reset, enable, disable, read with one
-//! counter, and 8 times cheaper with five.)
+//! A group is opened once in the enabled state and never stopped. The count of a call is the
+//! difference of two reads. (Measured: this is 1.7 times cheaper than reset, enable, disable and
+//! read with one counter, and 8 times cheaper with five.)
 //!
 //! # What can be detected when the program closes our descriptors
 //!
 //! Some programs close descriptors that are not theirs (`close_range`, daemons). Then a read here
-//! fails with `EBADF`, and the thread's counters are lost. That is detected and does no harm. If
-//! the number is reused before our next read, that one read goes to another file. It is
-//! *recognised* afterwards (wrong size, layout or id) and never repeated. But it may have consumed
-//! bytes of a pipe or socket, and it blocks if the pipe is empty and blocking.
+//! fails with `EBADF`, and the thread's counters are lost. The loss is detected and does no harm.
+//! If the number is reused before our next read, that one read goes to another file. The mistake is
+//! *recognised* afterwards (wrong size, layout or id) and never repeated. But the read may have
+//! consumed bytes of a pipe or socket, and it blocks if the pipe is empty and blocking.
 //!
-//! No system call reads a counter but refuses a pipe (`pread` and `RWF_NOWAIT` refuse both:
-//! measured), and a check before each read would cost another system call. Instead, descriptors
-//! have high numbers, which makes the case unlikely: the kernel hands out the lowest free number,
-//! so only a `dup2` to exactly our number gets there. [`ThreadCounters::verify`] checks without
-//! reading. An agent that sees `close` or `dup2` can call [`ThreadCounters::owns`].
+//! There is no system call that reads a counter and refuses a pipe (`pread` and `RWF_NOWAIT` refuse
+//! both: measured), and a check before each read would cost another system call. Instead,
+//! descriptors have high numbers, which makes the case unlikely: the kernel hands out the lowest
+//! free number, so only a `dup2` to exactly our number has this effect. [`ThreadCounters::verify`]
+//! checks without reading. An agent that sees `close` or `dup2` can call [`ThreadCounters::owns`].
 
 use core::{fmt, ptr};
 
@@ -36,12 +36,13 @@ use crate::sim::SimState;
 use crate::sys;
 use crate::user::{self, Table};
 
-/// The counters of one thread. Dropping it does nothing, so its owner must call
-/// [`ThreadCounters::close`]. It has 1.3 kB and fits in a `const` thread-local.
+/// The counters of one thread. Dropping this value does nothing, so its owner must call
+/// [`ThreadCounters::close`]. The value has 1.3 kB and fits in a `const` thread-local.
 ///
-/// The thread that is counted opens it, or another thread does ([`ThreadCounters::open_for`]). It
-/// may be moved and read elsewhere. But reading the counters of a thread that runs on another CPU
-/// costs 18 µs instead of 0.4 µs (measured), because the kernel interrupts that CPU.
+/// The counters are opened by the thread that they count, or by another thread
+/// ([`ThreadCounters::open_for`]). The value may be moved and read elsewhere. But reading the
+/// counters of a thread that runs on another CPU costs 18 µs instead of 0.4 µs (measured), because
+/// the kernel interrupts that CPU.
 #[repr(C, align(64))]
 pub struct ThreadCounters<'plan> {
     // The words of the hot path come first and share one cache line.
@@ -69,7 +70,7 @@ pub struct ThreadCounters<'plan> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    // This is the first variant, so that memory wiped by a fork means closed.
+    // This is the first variant, so that memory that a fork has wiped means closed.
     Closed,
     /// There is exactly one group, and it is perf's: one read directly into the buffer suffices.
     OneGroup,
@@ -91,8 +92,8 @@ pub enum ReadStatus {
     /// At least one group could not be read this time (a pinned group that lost its hardware, or a
     /// scripted failure); [`Readings::missing`] says which. Later readings may work.
     Partial,
-    /// A descriptor is no longer ours. Reported only once; nothing is read in this thread until the
-    /// counters are opened again.
+    /// A descriptor is no longer ours. This is reported only once; nothing is read in this thread
+    /// until the counters are opened again.
     DescriptorLost,
     /// Nothing is open, or a descriptor was lost earlier.
     Closed,
@@ -108,7 +109,8 @@ pub struct OpenFailure {
 }
 
 impl OpenFailure {
-    /// Nothing could be opened, because of this `errno`.
+    /// Makes a failure of the first counter with this `errno`, for cases in which nothing could be
+    /// opened.
     pub fn of_first(errno: i32) -> Self {
         Self { counter: 0, error: OpenError::from_errno(errno) }
     }
@@ -158,7 +160,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.open_groups(plan, target, true)
     }
 
-    /// Opens every group. Nothing is open yet. `rings` says whether ring buffers are worth it.
+    /// Opens every group, when nothing is open yet. `rings` says whether mapping ring buffers is
+    /// worth its time.
     fn open_groups(
         &mut self,
         plan: &'plan Plan,
@@ -230,7 +233,7 @@ impl<'plan> ThreadCounters<'plan> {
             return Err(OpenError::from_errno(libc::EINVAL));
         };
         // A PMU that does not support user-space reads refuses these attributes. Any other error
-        // occurs without them, too.
+        // would also occur without them.
         let opened = in_user.and_then(|kind| user::open(kind, attr, target, leader));
         let mut fd = match opened {
             Some(fd) => fd,
@@ -256,7 +259,7 @@ impl<'plan> ThreadCounters<'plan> {
         Ok(fd)
     }
 
-    /// Maps the group's pages, if it can be read through them.
+    /// Maps the group's pages, if the group can be read through them.
     fn map(&mut self, group: Group, kind: user::Kind, ns_per_tick: u64) {
         let fresh = self.table.is_null();
         if fresh {
@@ -300,8 +303,8 @@ impl<'plan> ThreadCounters<'plan> {
         (self.owner == user::thread_pointer()).then_some(table)
     }
 
-    /// Reads a group through its pages. Returns false if it has none, if this is another thread or
-    /// process, or if the counter is not on the CPU at the moment.
+    /// Reads a group through its pages. Returns false if the group has none, if this is another
+    /// thread or process, or if the counter is not on the CPU at the moment.
     fn read_in_user(&mut self, first: usize, len: usize, block: &mut [u64]) -> bool {
         let Some(table) = self.pages() else { return false };
         match table.has_ring(first) {
@@ -339,9 +342,9 @@ impl<'plan> ThreadCounters<'plan> {
         table.into_iter().flat_map(user::Table::addresses)
     }
 
-    /// Whether this is a forked child of the process that opened the counters, as far as that can
-    /// be determined without a system call: the pages of the counters are gone. A reading in the
-    /// child would return the parent's counts.
+    /// Returns whether this is a forked child of the process that opened the counters, as far as
+    /// that can be determined without a system call: in a child, the pages of the counters are
+    /// gone. A reading in the child would return the parent's counts.
     fn in_child(&self) -> bool {
         // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`.
         unsafe { self.table.as_ref() }.is_some_and(|table| !table.is_alive())
@@ -387,7 +390,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one_the_long_way(out)
     }
 
-    /// Out of line, so that it takes no room in the stack frames of those who read other counters.
+    /// Reads the only group, of software counters. This is a function of its own, so that it takes
+    /// no room in the stack frames of callers that read other counters.
     #[inline(never)]
     fn read_one_in_rings(&mut self, out: &mut Readings) -> ReadStatus {
         self.read_one_in_user(out, Table::attempt_only_rings)
@@ -404,8 +408,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one(out)
     }
 
-    // Inlined, because kernels with mitigations for speculation leave the processor without predictions
-    // of where a function returns to.
+    // This function is inlined, because kernels with mitigations for speculation leave the
+    // processor without predictions of the places to which functions return.
     #[inline(always)]
     fn read_one(&mut self, out: &mut Readings) -> ReadStatus {
         out.starts = 1;
@@ -493,8 +497,9 @@ impl<'plan> ThreadCounters<'plan> {
         fd >= 0 && sys::perf_event_id(fd) == Ok(id)
     }
 
-    /// Checks, without reading, that every descriptor is still ours. Costs one ioctl (0.1 µs) per
-    /// counter. If one is not, the counters are lost from now on. Returns true if nothing is open.
+    /// Checks, without reading, that every descriptor is still ours, and returns whether that is
+    /// so. If one is not, the counters are lost from now on. Costs one ioctl (0.1 µs) per counter.
+    /// Returns true if nothing is open.
     pub fn verify(&mut self) -> bool {
         let ours = (0..MAX_COUNTERS).all(|i| self.fds[i] < 0 || self.is_ours(i));
         if !ours {
@@ -503,18 +508,19 @@ impl<'plan> ThreadCounters<'plan> {
         ours
     }
 
-    /// Whether `fd` is one of our descriptors. For code that watches the program close descriptors.
+    /// Returns whether `fd` is one of our descriptors, for code that sees the program close
+    /// descriptors.
     pub fn owns(&self, fd: i32) -> bool {
         fd >= 0 && self.fds.contains(&fd)
     }
 
-    /// Returns all open descriptors; in a forked child, those that it inherited. The child may call
-    /// [`ThreadCounters::close`], too.
+    /// Returns all open descriptors; in a forked child, those that the child inherited. The child
+    /// may call [`ThreadCounters::close`], too.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> + '_ {
         self.fds.iter().copied().filter(|&fd| fd >= 0)
     }
 
-    /// Whether readings can be expected.
+    /// Returns whether readings can be expected.
     pub fn is_open(&self) -> bool {
         matches!(
             self.state,
@@ -533,22 +539,25 @@ impl<'plan> ThreadCounters<'plan> {
         self.release();
     }
 
-    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`]. This is for a few
-    /// readings only, so software counters get no ring buffers: to map them takes longer.
+    /// Does what [`ThreadCounters::open`] does, after [`ThreadCounters::close_for_now`]. Because
+    /// only a few readings follow, software counters get no ring buffers: mapping those takes
+    /// longer.
     pub fn open_again(&mut self, plan: &'plan Plan) -> Result<(), OpenFailure> {
         self.release();
         self.open_groups(plan, Target::CALLING_THREAD, false)
     }
 
-    /// Closes every descriptor that is still ours, and no other, and unmaps the pages. A
-    /// counter goes on counting until both its descriptor and its page are gone. May be called on any thread, any number of times.
+    /// Closes every descriptor that is still ours, and no other, and unmaps the pages. A counter
+    /// goes on counting until both its descriptor and its page are gone. May be called on any
+    /// thread, any number of times.
     pub fn close(&mut self) {
         self.release();
         self.sim.clear();
     }
 
-    /// Does what [`ThreadCounters::close`] does, without touching scripted counters. Writes field by
-    /// field: a whole value on the stack would take most of what the recorder may use.
+    /// Does what [`ThreadCounters::close`] does, except for scripted counters. Writes field by
+    /// field, because a whole value on the stack would take most of the stack that the recorder may
+    /// use.
     fn release(&mut self) {
         // Members are closed before leaders, so that the kernel does not have to split the group.
         for i in (0..MAX_COUNTERS).rev() {

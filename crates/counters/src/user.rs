@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A group is read this way as a whole or not at all, so that values and times cover one interval.
-//! A reading takes tens of nanoseconds instead of hundreds, and no system call. If it does not
-//! work, nothing is lost, so this is neither a loss nor an error.
-//! [`crate::ThreadCounters::user_reads`] says for which groups it is used.
+//! A reading takes tens of nanoseconds instead of hundreds, and no system call. If a group cannot
+//! be read this way, the kernel is asked; nothing is lost, so that is neither a loss nor an error.
+//! [`crate::ThreadCounters::user_reads`] says which groups are read this way.
 //!
 //! # What keeps it correct
 //!
@@ -56,7 +56,8 @@ const MAPPED: usize = 4096;
 pub(crate) struct Table {
     /// Nonzero in the process that created the table.
     alive: usize,
-    /// Null for a counter without a page. A group has either all of its pages or none.
+    /// The address of each counter's page; null for a counter without one. A group has either all
+    /// of its pages or none.
     pages: [*const Page; MAX_COUNTERS],
     /// A mask of the counters whose page is followed by a ring buffer.
     with_ring: u32,
@@ -81,12 +82,12 @@ impl Table {
         }
     }
 
-    /// Whether this is the process that created the table.
+    /// Returns whether this is the process that created the table.
     pub(crate) fn is_alive(&self) -> bool {
         self.alive != 0
     }
 
-    /// Whether the group whose first counter is `first` has pages.
+    /// Returns whether the group whose first counter is `first` has pages.
     pub(crate) fn has(&self, first: usize) -> bool {
         self.pages.get(first).is_some_and(|page| !page.is_null())
     }
@@ -142,7 +143,8 @@ impl Table {
         }
     }
 
-    /// Whether the counter is read from a ring buffer. All counters of a group are, or none.
+    /// Returns whether the counter is read from a ring buffer. Either all counters of a group are,
+    /// or none.
     pub(crate) fn has_ring(&self, counter: usize) -> bool {
         counter < MAX_COUNTERS && self.with_ring >> counter & 1 == 1
     }
@@ -165,7 +167,8 @@ impl Table {
         self.rings.attempt(first, page, &Hardware, block)
     }
 
-    /// Lets the kernel fill in the block of a group of software counters, and keeps what later readings need.
+    /// Lets the kernel fill in the block of a group of software counters, and keeps the numbers
+    /// that later readings need.
     pub(crate) fn ask_for_rings(
         &mut self,
         first: usize,
@@ -215,12 +218,12 @@ impl Table {
     }
 }
 
-/// How a group is read without the kernel.
+/// A way to read a group without the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// From the processor's counters.
+    /// The processor's counters are read.
     Processors,
-    /// From the ring buffers of software counters.
+    /// The ring buffers of software counters are read.
     Rings,
 }
 
@@ -234,8 +237,9 @@ impl Kind {
     }
 }
 
-/// Whether it is worth asking for the pages of a group, and of which kind: all its counters must be hardware
-/// counters of the calling thread, or all of them software counters.
+/// Returns the kind of pages that a group could be read through, or `None` if asking for them is
+/// not worth it. All counters of the group must be hardware counters of the calling thread, or all
+/// of them software counters.
 pub(crate) fn candidate(plan: &Plan, group: Group, target: Target) -> Option<Kind> {
     if target != Target::CALLING_THREAD || !plan.user_reads() {
         return None;
@@ -247,15 +251,15 @@ pub(crate) fn candidate(plan: &Plan, group: Group, target: Target) -> Option<Kin
     (plan.ns_per_tick() != 0 && rings::is_candidate(plan, group)).then_some(Kind::Rings)
 }
 
-/// Whether the counter is not of a kind that the kernel counts itself: software, tracepoint,
-/// breakpoint.
+/// Returns whether a PMU counts this counter. The kernel itself counts software events, tracepoints
+/// and breakpoints.
 fn on_pmu(attr: &PerfAttr) -> bool {
     !matches!(attr.kind, 1 | 2 | 5)
 }
 
 /// Returns the attributes that request user-space reads, where they must be requested. On AArch64,
 /// bit 1 of `config1` does so for the generic, cache and raw kinds. Other PMUs may use that bit for
-/// something else, so for them the user types the `rdpmc` term. Cloning copies no text, because
+/// something else, so for those the user types the `rdpmc` term. The clone copies no text, because
 /// these kinds have none.
 fn asking(attr: &PerfAttr) -> Option<PerfAttr> {
     let core = matches!(attr.kind, 0 | 3 | 4);
@@ -263,7 +267,8 @@ fn asking(attr: &PerfAttr) -> Option<PerfAttr> {
     asks.then(|| PerfAttr { config1: attr.config1 | 2, ..attr.clone() })
 }
 
-/// Opens a counter of a group that is to be read like this. `None` if it must be opened as any other.
+/// Opens a counter of a group that is to be read without the kernel. `None` if it must be opened as
+/// any other.
 pub(crate) fn open(kind: Kind, attr: &PerfAttr, target: Target, leader: i32) -> Option<i32> {
     match kind {
         Kind::Processors => perf::open(&asking(attr)?, target, leader).ok(),

@@ -11,7 +11,7 @@ static PLAN: LazyLock<Plan> = LazyLock::new(|| {
         .expect("one group")
 });
 
-/// Open counters, or `None` where nothing can be counted.
+/// Opens counters, or returns `None` where nothing can be counted.
 fn opened() -> Option<ThreadCounters<'static>> {
     let mut counters = ThreadCounters::closed();
     can_count().then(|| counters.open(&PLAN).expect("they can be counted"))?;
@@ -33,7 +33,7 @@ fn pipe() -> [OwnedFd; 2] {
     }
 }
 
-/// The program takes our number for a file of its own.
+/// Lets the program take our number for a file of its own.
 fn taken(by: &impl AsRawFd, number: i32) -> OwnedFd {
     // SAFETY: dup2 takes numbers only. The test lets `number` belong to the value that this
     // function returns.
@@ -59,7 +59,7 @@ fn a_closed_leader_is_reported_once() {
     counters.close();
 }
 
-/// Closing a member removes it from its group, so the reading has another layout.
+/// A closed member leaves its group, so the reading has another layout.
 #[test]
 fn a_closed_member_is_noticed() {
     let Some(mut counters) = opened() else { return };
@@ -69,7 +69,7 @@ fn a_closed_member_is_noticed() {
     counters.close();
 }
 
-/// The number now refers to a pipe, and the agent checks before it reads: no bytes are taken from
+/// The number refers to a pipe now, and the agent checks before it reads. No bytes are taken from
 /// the pipe, and the pipe survives our close.
 #[test]
 fn verify_spares_the_new_owner_of_a_number() {
@@ -126,7 +126,7 @@ fn a_file_at_its_end_is_not_in_the_error_state() {
     counters.close();
 }
 
-/// Another perf event of the same layout has our number; only the id differs.
+/// Another perf event with the same layout has our number; only its id differs.
 #[test]
 fn another_counter_under_our_number_is_noticed() {
     if !can_count() {

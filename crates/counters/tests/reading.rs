@@ -257,7 +257,8 @@ fn every_member_counts_at_once_whatever_the_order() {
     }
 }
 
-/// How many nanoseconds a tick of the time-stamp counter has, times 2³². 0 where it has no fixed rate.
+/// Returns the nanoseconds in a tick of the time-stamp counter, times 2³², or 0 where the counter
+/// has no fixed rate.
 fn ns_per_tick() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction `rdtsc`.
@@ -272,7 +273,7 @@ fn ns_per_tick() -> u64 {
     0
 }
 
-/// The counts of a ring buffer are those that the kernel returns.
+/// Counts from ring buffers are the same as those that the kernel returns.
 #[test]
 fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
     if !can_count() {
@@ -280,7 +281,7 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
     }
     // Both groups count the same events of the same thread.
     for number in [2, 3, 4, 5, 6] {
-        // The kernel switches threads, so in user mode there is never a switch.
+        // A thread is switched by the kernel, so in user mode there is never a context switch.
         let with_kernel = model::PerfAttr { exclude_kernel: false, ..software(number) };
         let with_kernel = [with_kernel].into_iter().find(|attr| {
             let fd = counters::perf::open(attr, Target::CALLING_THREAD, -1);
@@ -318,8 +319,8 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
                 assert_eq!(counters[i].read(&mut after[i]), ReadStatus::Complete);
             }
             let counts = [0, 1].map(|i| after[i].since(&before[i], 0).unwrap());
-            // What happens between the readings of one and of the other is only a context switch, a migration, or
-            // in the first round a fault of the test's own memory.
+            // Between the two readings, there can only be a context switch, a migration, or in the
+            // first round a fault of the test's own memory.
             if round > 0 && number != 3 && number != 4 {
                 assert_eq!(counts[0], counts[1], "event {number}, round {round}");
             }
@@ -328,14 +329,14 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
             }
             sum += counts[0];
             assert_eq!(after[0].coverage(&before[0], 0), Coverage::Whole);
-            // One of them was read first, both times.
+            // The same reading was taken first both times.
             let enabled =
                 [0, 1].map(|i| after[i].enabled(0).unwrap() - before[i].enabled(0).unwrap());
             differences.push(enabled[0].abs_diff(enabled[1]));
         }
         differences.sort_unstable();
         assert!(differences[differences.len() / 2] < 20_000, "{differences:?} ns");
-        // It slept ten times.
+        // The thread slept ten times.
         assert!(number != 3 || !counts_kernel || sum >= 10, "{sum} context switches");
         // Values of both kinds of readings may be compared.
         let values = [0, 1].map(|i| after[i].value(0).unwrap());
@@ -343,7 +344,7 @@ fn software_counters_read_without_the_kernel_are_those_of_the_kernel() {
     }
 }
 
-/// A forked child has no ring buffers. It does not take its parent's counts for its own.
+/// A forked child has no ring buffers, and does not take its parent's counts for its own.
 #[test]
 fn a_forked_child_does_not_read_its_parents_rings() {
     if !can_count() {
@@ -372,8 +373,8 @@ fn a_forked_child_does_not_read_its_parents_rings() {
     assert_eq!(counters.read(&mut readings), ReadStatus::Complete);
 }
 
-/// Between two context switches, readings of software counters make no system call: with a descriptor that is
-/// closed, the next ones still work. Times do not go backwards.
+/// Between two context switches, readings of software counters make no system call, so they still
+/// work after the descriptors were closed. Times do not go backwards.
 #[test]
 fn software_counters_are_read_without_their_descriptors() {
     if !can_count() {
@@ -424,7 +425,7 @@ fn software_counters_are_read_without_their_descriptors() {
             in_user += 1;
             assert_eq!([0, 1].map(|i| end.since(&begin, i)), [Some(3); 2]);
         } else {
-            // There was a context switch.
+            // A context switch happened in between.
             counters.open(&plan).unwrap();
             assert_eq!(counters.read(&mut begin), ReadStatus::Complete);
         }
@@ -432,8 +433,9 @@ fn software_counters_are_read_without_their_descriptors() {
     assert!(in_user > 10, "{in_user}");
 }
 
-/// More events in a second than the kernel's limit for samples (`kernel.perf_event_max_sample_rate`, usually
-/// 100,000), and hundreds of times what the ring buffer has room for.
+/// Makes more events in a second than the kernel's limit for samples allows
+/// (`kernel.perf_event_max_sample_rate`, usually 100,000), and hundreds of times as many as the
+/// ring buffer has room for.
 #[test]
 fn no_event_is_lost_however_many_there_are() {
     if !can_count() {
@@ -447,8 +449,9 @@ fn no_event_is_lost_however_many_there_are() {
     let mut before = [Readings::new(), Readings::new()];
     let mut after = before.clone();
     for round in 0..3 {
-        // The kernel's interval is around the other one. What is between their ends, such as copies of pages after a
-        // fork in another thread, is only in the kernel's.
+        // The kernel's interval begins before the other one and ends after it. Events between their
+        // ends, such as copies of pages after a fork in another thread, are only in the kernel's
+        // count.
         for i in [1, 0] {
             assert_eq!(counters[i].read(&mut before[i]), ReadStatus::Complete);
         }
@@ -466,7 +469,8 @@ fn no_event_is_lost_however_many_there_are() {
     }
 }
 
-/// A user without rights may lock little memory. When it is used up, the kernel is asked, and counts stay exact.
+/// A user without rights may lock little memory. When that is used up, the kernel makes the
+/// readings, and counts stay exact.
 #[test]
 fn without_locked_memory_the_kernel_is_asked() {
     if !can_count() {
@@ -500,7 +504,8 @@ fn without_locked_memory_the_kernel_is_asked() {
     }
 }
 
-/// Opens counters until one has no ring buffer. 0: there was one, and all counts were right.
+/// Opens counters until one has no ring buffer. Returns 0 if that happened and all counts were
+/// right.
 fn exhausted(plan: &Plan) -> i32 {
     let mut open = Vec::new();
     for _ in 0..400 {
@@ -519,7 +524,7 @@ fn exhausted(plan: &Plan) -> i32 {
             drop(memory);
             found
         };
-        // The first time, memory of this function is touched, too.
+        // In the first round, memory of this function is touched as well.
         count();
         if count() != Some(100) {
             return 1;

@@ -1,5 +1,5 @@
-//! Tests of simulated counters: the same calls, without the kernel. Expected values were computed
-//! on paper.
+//! Tests of simulated counters: the same calls as for real ones, without the kernel. Expected
+//! values were computed on paper.
 
 use counters::{Coverage, Plan, ReadStatus, Readings, ThreadCounters};
 use model::SimReading;
@@ -62,6 +62,6 @@ fn failing_and_multiplexed_readings() {
     assert_eq!([0, 1, 2].map(|i| r[3].value(i)), [None, None, Some(28)]);
     assert_eq!(r[3].missing(), !0b100);
     assert_eq!(r[3].coverage(&r[2], 0), Coverage::Nothing);
-    // The counters continued to count meanwhile.
+    // The counters continued to count during the failed reading.
     assert_eq!([0, 1, 2].map(|i| r[4].since(&r[2], i)), [Some(4), Some(4), Some(14)]);
 }

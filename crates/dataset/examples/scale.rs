@@ -1,14 +1,14 @@
-//! Makes a dataset of many ranks, merges it, and says how long that took. For benchmarks:
+//! Makes a dataset of many ranks, merges it, and prints how long each step took, for benchmarks:
 //!
 //! ```text
 //! cargo run --release -p counterpoint-dataset --example scale -- DIR RANKS CALLS OPS [WITH_CALLS]
 //! ```
 //!
 //! One rank is recorded (200 ops, durations with a heavy tail, two counters) and exported with its
-//! calls to `DIR/one`. The others are this one with their own number, in `DIR/many`: the first WITH_CALLS
-//! of them with their calls, which take 13 bytes each, and the others without. `DIR/merged` is the result,
-//! without calls. Nothing of `DIR` may exist. Each step says its time, and the largest memory of a process
-//! of its own.
+//! calls to `DIR/one`. The others are copies of it with numbers of their own, in `DIR/many`: the
+//! first WITH_CALLS of them with their calls, which take 13 bytes each, and the others without.
+//! `DIR/merged` is the result, without calls. `DIR` must be empty or absent. Each step prints its
+//! time and the largest memory that it needed, in a process of its own.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -129,7 +129,8 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     let mut at = 1_000;
     for i in 0..calls {
         let op = i % ops;
-        // Pareto's distribution above what the op takes, with the exponent 5, and some noise.
+        // The duration is what the op takes at least, plus a time from Pareto's distribution with
+        // the exponent 5, plus some noise.
         let part = (random.next() >> 11) as f64 / (1u64 << 53) as f64;
         let long = (1_000 + 97 * op) as f64 * part.max(1e-9).powf(-0.2);
         let duration = long as u64 + random.below(50);
@@ -143,7 +144,7 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     script
 }
 
-/// A part of `from` with another rank, in `dir`.
+/// Writes a copy of a part of `from` for another rank to `dir`.
 fn again(from: &Path, dir: &Path, first: &Part, rank: u32) {
     let mut part = first.clone();
     part.members[0].rank = rank;

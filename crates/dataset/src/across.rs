@@ -1,5 +1,5 @@
-//! Reads what all ranks of a dataset said, for [`analysis::across`]. Memory holds a sum for each rank and op,
-//! and a histogram for each op; rows are read some thousands at a time.
+//! Reads the rows of all ranks of a dataset, for [`analysis::across`]. Memory has a sum for each
+//! rank and op and a histogram for each op; rows are read some thousands at a time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,15 +19,15 @@ use crate::layout::{Member, Part};
 use crate::open::{Dataset, place};
 use crate::schema::Table;
 
-/// Rows that are read together.
+/// The number of rows that are read together.
 const BATCH: usize = 8192;
 
-/// Which recordings are read.
+/// The recordings to read.
 #[derive(Clone, Debug, Default)]
 pub struct Only {
-    /// Only this run.
+    /// Read only this run, if there is one here.
     pub run: Option<String>,
-    /// Only these ranks, sorted; `None` for all.
+    /// Read only these ranks, which are sorted; `None` for all.
     pub ranks: Option<Vec<u32>>,
 }
 
@@ -42,7 +42,7 @@ impl Only {
     }
 }
 
-/// The ranks of each run beside each other.
+/// Compares the ranks of each run.
 ///
 /// # Errors
 /// A file cannot be read, or has rows of a rank that its part does not have.
@@ -50,7 +50,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     let mut all = Gathered::default();
     for part in &dataset.parts {
         for member in part.members.iter().filter(|of| only.has(&of.run, of.rank)) {
-            // Ranks without any call are also ranks.
+            // Ranks without any call count as well.
             all.place(&member.run, member.rank);
         }
     }
@@ -70,7 +70,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     each(dataset, Table::Losses, &["loss"], only, |rows, run, rank, at| {
         let name = rows.text("loss")?.value(at);
         let known = Loss::ALL.iter().find(|known| known.name() == name);
-        // One that this version does not know may be anything.
+        // A loss that this version does not know may be of any severity.
         if known.is_none_or(|loss| loss.severity() != Severity::Note) {
             all.place(run, rank).losses += 1;
         }
@@ -108,7 +108,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
         all.about(run, rows.text("op_key")?.value(at), about);
         Ok(())
     })?;
-    // The buckets of an op follow each other. There are tens of thousands on each rank.
+    // Rows of the same op follow each other. There are tens of thousands of buckets on each rank.
     let mut of_op = (String::new(), String::new(), Histogram::default());
     each(dataset, Table::Hist, &["op_key", "bucket", "calls"], only, |rows, run, _, at| {
         let bucket = rows.small("bucket")?.value(at);
@@ -130,8 +130,8 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     Ok(found)
 }
 
-/// Begin and end of each call of these ops on each rank of a run, on the rank's own clock and in their order.
-/// Ranks whose calls are not in the dataset have none.
+/// Returns the begin and the end of each call of these ops on each rank of a run, on the rank's own
+/// clock and in the order of the calls. Ranks whose calls are not in the dataset have none.
 ///
 /// # Errors
 /// As for [`across`].
@@ -192,7 +192,8 @@ impl Rows<'_> {
     }
 }
 
-/// Shows the rows of a table, with these columns, to `row`: each with its run, its rank and its place.
+/// Passes each row of a table, with these columns, to `row`, together with its run, its rank and
+/// its place.
 fn each(
     dataset: &Dataset,
     table: Table,
@@ -215,7 +216,7 @@ fn each(
         let wanted = ["run", "rank", "part"].iter().chain(columns).copied();
         let mask = ProjectionMask::columns(builder.parquet_schema(), wanted);
         let reader = builder.with_projection(mask).build().map_err(failed)?;
-        // Rows of a recording follow each other.
+        // The rows of a recording follow each other.
         let mut last: Option<(String, u32, String)> = None;
         for batch in reader {
             let batch = batch.map_err(|e| Error::parquet(&path)(e.into()))?;

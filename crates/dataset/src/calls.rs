@@ -1,8 +1,8 @@
-//! The calls of a profile, one row each.
+//! Writes the calls of a profile, one row for each.
 //!
-//! Rows that follow one another are mostly of the same op, and begin soon after one another: so many
-//! as fit into memory are sorted by op and start, which makes files half as large and lets a query of
-//! one op skip most of them.
+//! Rows that follow one another are mostly of the same op, and begin soon after one another. As
+//! many rows as fit into memory are sorted by op and start, which makes files half as large and
+//! lets a query of one op skip most of them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,9 +18,9 @@ use crate::keys::OpName;
 use crate::layout::Member;
 use crate::rows::{Cell, Rows};
 
-/// Calls that are sorted together, some 100 bytes each.
+/// The number of calls that are sorted together; each takes some 100 bytes.
 const AT_ONCE: usize = 1 << 20;
-/// Rows that become columns together.
+/// The number of rows that become columns together.
 const BATCH: usize = 8192;
 
 struct Call {
@@ -30,7 +30,7 @@ struct Call {
     process: u32,
     thread: u32,
     cpu: u32,
-    /// The call's place among those of `Calls::values`.
+    /// The call's place among the values in `Calls::values`.
     at: u32,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn write(
 impl Calls<'_> {
     fn add(&mut self, profile: &Profile, columns: &Columns, names: &BTreeMap<Key, OpName>) {
         let line = &profile.timeline;
-        // The homes of a process's ops may be other processes, which have the same names for them.
+        // An op's home may be another process, which has the same name for the op.
         let op_of = |export: u32| {
             let op = profile.ops.of(columns.process, export).map(|op| profile.ops.row_of(op));
             let wanted = |key: &Key| match (*key, op) {

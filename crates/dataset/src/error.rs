@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::schema::Table;
 
-/// The result of something that is done with a dataset.
+/// The result of an operation on a dataset.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// An error, with the file that it is about.
@@ -28,16 +28,16 @@ pub enum Error {
     Parquet {
         /// The file.
         path: PathBuf,
-        /// The defect.
+        /// The error of the Parquet library.
         source: Box<parquet::errors::ParquetError>,
     },
-    /// The directory is something else.
+    /// The directory is not a dataset.
     #[error("{} is not a dataset: it has no dataset.json", path.display())]
     NotADataset {
         /// The directory.
         path: PathBuf,
     },
-    /// The directory has files that are not of a dataset, and is not a dataset yet.
+    /// The directory is not a dataset yet, and has files that do not belong to one.
     #[error("{} is not a dataset, and not empty: it has {}", dir.display(), found.display())]
     Foreign {
         /// The directory.
@@ -50,18 +50,18 @@ pub enum Error {
     Unknown {
         /// The file.
         path: PathBuf,
-        /// What the error has, and what was expected.
+        /// What was found in the file, and what was expected.
         why: String,
     },
-    /// A sum has no place in a column.
+    /// A sum is too large for its column.
     #[error("{op}: the sum of {of} has more than 38 digits")]
     TooLarge {
-        /// Whose calls were added up.
+        /// The op whose calls were added up.
         op: String,
-        /// What was added up.
+        /// The value that was added up.
         of: String,
     },
-    /// A table has a column of another type than the others.
+    /// A column of a table has another type in this file than in the others.
     #[error("{}: column {column} of table {table} is {found}, not {expected}", path.display())]
     OtherType {
         /// The file.
@@ -75,7 +75,7 @@ pub enum Error {
         /// The type that the column should have.
         expected: String,
     },
-    /// The profile is of a kind that datasets do not have.
+    /// The profile is of a kind that cannot be put into a dataset.
     #[error("the profile cannot be exported: {0}")]
     Profile(String),
 }

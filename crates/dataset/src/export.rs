@@ -25,7 +25,7 @@ pub struct Options {
     pub part: String,
     /// The number of ranks of the run, if it is known.
     pub world_size: Option<u32>,
-    /// Whether calls are also written.
+    /// Whether to write the calls, too.
     pub calls: bool,
     /// Whether to replace names of ops, programs and machines.
     pub redacted: bool,
@@ -36,15 +36,16 @@ pub struct Options {
 pub enum Exported {
     /// The part was written.
     New,
-    /// The dataset had this part already.
+    /// The dataset already had this part.
     AlreadyThere,
 }
 
-/// Adds the calls of `profile`, which are all of one rank, to the dataset in `dir`. That is made if
-/// it does not exist. Several processes may add to the same dataset at the same time.
+/// Adds the calls of `profile`, which are all of one rank, to the dataset in `dir`, which is made
+/// if it does not exist. Several processes may add to the same dataset at the same time.
 ///
 /// # Errors
-/// It is not a dataset of this version, a file cannot be written, or the profile has several passes.
+/// `dir` is not a dataset of this version, a file cannot be written, or the profile has several
+/// passes.
 pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Exported> {
     if profile.passes() > 0 {
         let why = "it has several passes (run --passes), whose calls are not the same calls";
@@ -58,7 +59,7 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
         true => open::check_version(dir)?,
         false => {
             fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?;
-            // Another process may have begun to add to it.
+            // Another process may have begun to add to the dataset.
             if let Some(found) = own::foreign(dir)? {
                 return Err(Error::Foreign { dir: dir.to_owned(), found });
             }
@@ -132,7 +133,7 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
     if !dir.join(DATASET_NAME).exists() {
         replace(&dir.join(DATASET_NAME), &layout::dataset_json())?;
     }
-    // Nothing lists these files any more.
+    // No part lists these files any more.
     for (table, file) in old.iter().flat_map(|old| &old.files) {
         if !part.files.values().any(|new| new.path == file.path)
             && let Some(path) = open::place(dir, table, file)
@@ -143,7 +144,7 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
     Ok(Exported::New)
 }
 
-/// Writes what a part consists of, as a whole.
+/// Writes the JSON file of a part as a whole.
 pub(crate) fn write_part(place: &Path, part: &Part) -> Result<()> {
     let mut text = serde_json::to_vec_pretty(part).unwrap_or_default();
     text.push(b'\n');

@@ -1,4 +1,4 @@
-//! Writes files that are whole, or not there.
+//! Writes files that either are whole or do not exist.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -18,17 +18,18 @@ use crate::layout;
 use crate::schema::{Column, Kind, Table};
 use crate::steps::step;
 
-/// Rows that are compressed and indexed together. Queries of one op skip the others.
+/// The number of rows that are compressed and indexed together. Queries of one op skip the other
+/// groups.
 const GROUP_ROWS: usize = 65_536;
-/// Rows that are compressed and indexed together in tables with few rows per rank.
+/// The number of rows that are compressed and indexed together in tables with few rows per rank.
 const GROUP_ROWS_OF_MANY: usize = 1 << 20;
 
-/// The first 16 hexadecimal digits of a hash.
+/// Returns the first 16 hexadecimal digits of a hash.
 pub(crate) fn in_digits(hash: &[u8]) -> String {
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A file that has no name yet. It is removed if it gets none.
+/// A file that has no final name yet. Dropping it removes the file, unless it got one.
 pub(crate) struct Fresh {
     out: BufWriter<File>,
     path: PathBuf,
@@ -81,7 +82,7 @@ impl Write for Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
-        // Once the file has its name, nothing is here any more.
+        // After the file got its name, there is no file at this path, and nothing is removed.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -115,13 +116,13 @@ impl TableWriter {
             }))
             .set_created_by(format!("counterpoint {}", env!("CARGO_PKG_VERSION")));
         if table != Table::Calls {
-            // An index of pages would be kilobytes, and there is one page.
+            // An index of pages would take kilobytes, although there is only one page.
             properties = properties
                 .set_statistics_enabled(EnabledStatistics::Chunk)
                 .set_offset_index_disabled(true);
         }
-        // Numbers are rarely equal, and mostly close to their neighbours. A dictionary has each of
-        // them with 8 bytes.
+        // Numbers are rarely equal, but mostly close to their neighbours. A dictionary would need 8
+        // bytes for each of them.
         let is_close = |column: &Column| column.kind == Kind::Whole || column.name == "bucket";
         for column in table.columns().filter(is_close) {
             let column = ColumnPath::from(column.name);
@@ -129,7 +130,8 @@ impl TableWriter {
                 .set_column_dictionary_enabled(column.clone(), false)
                 .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
         }
-        // The types of the columns say everything; a copy of the schema would be a kilobyte.
+        // The types of the columns are sufficient for readers; a copy of the schema would take a
+        // kilobyte.
         let options = ArrowWriterOptions::new()
             .with_properties(properties.build())
             .with_skip_arrow_metadata(true);
@@ -144,8 +146,8 @@ impl TableWriter {
         self.out.write(batch).map_err(Error::parquet(&self.path))
     }
 
-    /// Ends the file, which gets a name made of a hash of its contents, below `directory` in the
-    /// dataset. `None` without rows, and then there is no file.
+    /// Ends the file and gives it a name made of a hash of its contents, below `directory` in the
+    /// dataset. Without rows, makes no file and returns `None`.
     pub fn finish(
         mut self,
         directory: &str,

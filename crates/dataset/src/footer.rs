@@ -1,8 +1,8 @@
-//! Checks what a Parquet file says about itself, before its contents are used.
+//! Checks the footer of a Parquet file before the contents of the file are used.
 //!
-//! A part says which rows a file has and of whom. The footer must say the same: the columns and types of
-//! the table, the number of rows, and, in its statistics, no run, rank or recording that the part does not
-//! have. Pages are not read here.
+//! A part says which rows a file has, and of which members. The footer must agree: on the columns
+//! and types of the table, on the number of rows, and, in its statistics, with no run, rank or
+//! recording that the part does not have. Pages are not read here.
 //!
 //! `counterpoint-query` has a Parquet library of its own version, and includes this file as well.
 
@@ -19,8 +19,8 @@ use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
-/// Why a file of a table does not match the description in its part. A panic of the library counts as such a
-/// reason.
+/// Returns why a file of a table does not match the description in its part. A panic of the library
+/// counts as such a reason.
 pub fn problem(path: &Path, table: Table, file: &layout::File, part: &Part) -> Option<String> {
     let found = catch_unwind(AssertUnwindSafe(|| check(path, table, file, part)));
     match found.unwrap_or_else(|_| Err("its footer cannot be read".to_owned())) {
@@ -52,13 +52,14 @@ fn check(path: &Path, table: Table, file: &layout::File, part: &Part) -> Result<
     whose(found, part)
 }
 
-/// Checks the columns: those of the table, with their types, and the counters of the part in `calls`.
+/// Checks that the file has the columns of the table, with their types, and the part's counters in
+/// `calls`.
 fn columns(found: &ParquetMetaData, table: Table, part: &Part) -> Result<(), String> {
     let all = found.file_metadata().schema_descr().columns();
     let of_name = |name: &str| all.iter().find(|column| column.path().parts() == [name]);
     for column in table.columns() {
         match of_name(column.name) {
-            // Written by an earlier version.
+            // An earlier version of the program wrote this file.
             None if column.nullable => {}
             None => return Err(format!("it has no column {} of table {table}", column.name)),
             Some(own) if !is_of(own, column.kind, column.nullable) => {
@@ -70,7 +71,7 @@ fn columns(found: &ParquetMetaData, table: Table, part: &Part) -> Result<(), Str
     }
     let counters: &[String] = if table == Table::Calls { &part.counters } else { &[] };
     let other = counters.iter().find(|name| {
-        // A rank of a merged part may lack it, and then it is missing.
+        // A rank of a merged part may not have this counter; then its values are missing.
         of_name(name).is_some_and(|own| !is_of(own, Kind::Counter, true))
     });
     match other {
@@ -124,7 +125,8 @@ fn whose(found: &ParquetMetaData, part: &Part) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the texts of a column are in the range. Long ones are cut off in statistics, and then not compared.
+/// Returns whether the texts of a column are in the range. Statistics cut long texts off, and those
+/// are not compared.
 fn texts(column: &ColumnChunkMetaData, range: &RangeInclusive<Vec<u8>>) -> bool {
     let Some(own) = column.statistics() else { return true };
     let low = own.min_bytes_opt().filter(|_| own.min_is_exact());

@@ -1,24 +1,25 @@
-//! The gaps in a dataset, in words. Ranks are counted and named as ranges: a run may lack a million.
+//! Describes the gaps in a dataset in words. Ranks are counted and named as ranges, because a run
+//! may lack a million.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::layout::Member;
 
-/// Ranges of ranks that are named one by one.
+/// The largest number of ranges of ranks that are named.
 const MOST_NAMED: usize = 16;
 
 /// Something that is missing in a dataset, or that would be misread.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// Ranks of a run without any recording, although the run had this many ranks.
+    /// Some ranks of a run have no recording at all, although the run had this many ranks.
     NoPart {
         run: String,
-        /// The number of its ranks.
+        /// The number of ranks of the run.
         size: u32,
         ranks: Ranks,
     },
-    /// Ranks with several recordings in one run: sums over a rank add them up.
+    /// Some ranks have several recordings in one run, which sums over a rank add up.
     Several { run: String, ranks: Ranks },
     /// A part that is left out, because one of its files does not match the part's description.
     Broken {
@@ -26,18 +27,18 @@ pub enum Gap {
         rank: u32,
         /// The id of the recording.
         part: String,
-        /// The file, and what is wrong with it.
+        /// The file, and the way in which it does not match.
         why: String,
     },
     /// A file of the directory of parts that is not a part.
     Unreadable {
-        /// The file, and why.
+        /// The file, and the reason why it is not a part.
         why: String,
     },
 }
 
 impl Gap {
-    /// Whether the dataset has something that cannot be read.
+    /// Returns whether something of the dataset is left out because it cannot be read.
     pub fn is_left_out(&self) -> bool {
         matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
     }
@@ -77,7 +78,7 @@ impl fmt::Display for Gap {
     }
 }
 
-/// Ranks as ranges, each with its first and its last one, in their order.
+/// A list of ranges of ranks, each with its first and its last one, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ranks(pub Vec<(u32, u32)>);
 
@@ -86,7 +87,7 @@ impl Ranks {
         self.0.iter().map(|(first, last)| u64::from(last - first) + 1).sum()
     }
 
-    /// The ranks below `size` that are not among these.
+    /// Returns the ranks below `size` that are not in `there`.
     fn without(size: u32, there: &BTreeSet<u32>) -> Self {
         let mut ranges = Vec::new();
         let mut next = 0;
@@ -102,7 +103,7 @@ impl Ranks {
         Self(ranges)
     }
 
-    /// These ranks, which come in their order.
+    /// Makes ranges of these ranks, which must be in ascending order.
     pub fn of(ranks: impl Iterator<Item = u32>) -> Self {
         let mut ranges: Vec<(u32, u32)> = Vec::new();
         for rank in ranks {
@@ -131,7 +132,8 @@ impl fmt::Display for Ranks {
     }
 }
 
-/// Which ranks are missing, and which are there several times. What is in `named` is not missing.
+/// Finds the ranks that are missing and those that have several recordings. Members of the parts in
+/// `named` do not count as missing.
 pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[Gap]) -> Vec<Gap> {
     #[derive(Default)]
     struct Run {

@@ -1,10 +1,10 @@
-//! Keys of ops: what is the same op in all ranks has the same key.
+//! Makes keys of ops: the same op has the same key in all ranks.
 //!
-//! The numbers of ops are only meaningful within a profile. A key is a hash of what an op is: its name,
-//! library, role, and the types and shapes of its arguments. Its device is not in it, because ranks use
-//! different ones, nor the place in the source, because that is a path on one machine. If two ops of a
-//! process then have the same key, the second and later ones, in the order of the program, get
-//! another one with their number.
+//! The numbers of ops are only meaningful within a profile. A key is a hash of the op's name,
+//! library and role, and of the types and shapes of its arguments. The device is not part of it,
+//! because ranks use different ones, and neither is the place in the source, because that is a path
+//! on one machine. If two ops of a process then have the same key, the second and later ones, in
+//! the order of the program, get another key that includes their number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ use crate::file::in_digits;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct OpName {
-    /// 16 hexadecimal digits.
+    /// The key: 16 hexadecimal digits.
     pub key: String,
     pub name: String,
     pub role: &'static str,
@@ -26,7 +26,8 @@ pub(crate) struct OpName {
     pub source: Option<String>,
 }
 
-/// A hash of texts as 16 hexadecimal digits. No two lists of texts are the same bytes.
+/// Returns a hash of texts as 16 hexadecimal digits. Two different lists of texts are never hashed
+/// as the same bytes.
 pub(crate) fn hash_of(texts: &[&str]) -> String {
     let mut hash = Sha256::new();
     for text in texts {
@@ -36,7 +37,8 @@ pub(crate) fn hash_of(texts: &[&str]) -> String {
     in_digits(&hash.finalize())
 }
 
-/// Gives the op of each of these rows its name. With `redacted`, texts are replaced by what does not tell them.
+/// Names the op of each of these rows. With `redacted`, texts are replaced by words that do not
+/// reveal them.
 pub(crate) fn names(
     profile: &Profile,
     rows: impl Iterator<Item = Key>,

@@ -1,4 +1,4 @@
-//! Names of files, and the parts that say which files belong together.
+//! The names of files, and the parts, which say which files belong together.
 //!
 //! ```text
 //!  DATASET/dataset.json                            version, tables and types
@@ -8,9 +8,9 @@
 //!          TABLE/run=R/part-H.parquet
 //! ```
 //!
-//! `R` is the run and `N` the rank; the columns of the same names say them too, so that no reader
-//! depends on names of directories. `K` is the id of the recording, and `H` a hash of the contents: a
-//! file never changes once it has its name.
+//! `R` is the run and `N` the rank; columns with the same names contain them, too, so that readers
+//! need not parse names of directories. `K` is the id of the recording, and `H` a hash of the
+//! contents: a file never changes once it has its name.
 
 use std::collections::BTreeMap;
 
@@ -22,15 +22,15 @@ use crate::schema::Table;
 pub const DATASET_NAME: &str = "dataset.json";
 /// The directory of the parts.
 pub const PARTS_NAME: &str = "parts";
-/// The version of a dataset.
+/// The version of the format of a dataset.
 pub const DATASET_SCHEMA: &str = "counterpoint.dataset/1";
-/// The version of a part.
+/// The version of the format of a part.
 pub const PART_SCHEMA: &str = "counterpoint.dataset_part/1";
 
-/// The largest number of ranks of a run.
+/// The largest number of ranks that a run may have.
 pub const MOST_RANKS: u32 = 1 << 20;
-/// The largest number of counters of a part: each is a column of `calls`, which is held in memory. A
-/// recording has 32 at most; a merged part has those of all its ranks.
+/// The largest number of counters that a part may have: each is a column of `calls`, which is kept
+/// in memory. A recording has 32 at most; a merged part has those of all its ranks.
 pub const MOST_COUNTERS: usize = 1024;
 
 /// A recording of one rank, or of several ranks in files that they share.
@@ -41,14 +41,14 @@ pub struct Part {
     pub schema: String,
     /// The members whose rows the part has, sorted by run, rank and part.
     pub members: Vec<Member>,
-    /// The counters among the columns of `calls`.
+    /// The counters that are columns of `calls`.
     pub counters: Vec<String>,
-    /// The part's files, by table. Tables without rows have none.
+    /// The part's files, by table. Tables without rows have no file.
     pub files: BTreeMap<String, File>,
 }
 
 impl Part {
-    /// Why no dataset can have such a part.
+    /// Returns a reason why no dataset can have this part, if there is one.
     pub fn problem(&self) -> Option<String> {
         let problem = self.members.iter().find_map(Member::problem);
         if problem.is_some() {
@@ -95,18 +95,18 @@ pub struct Member {
 }
 
 impl Member {
-    /// The identity of the member.
+    /// Returns the run, the rank and the part, which identify the member.
     pub fn id(&self) -> (&str, u32, &str) {
         (&self.run, self.rank, &self.part)
     }
 
-    /// Why no dataset can have such a recording.
+    /// Returns a reason why no dataset can have this recording, if there is one.
     pub fn problem(&self) -> Option<String> {
         if self.world_size.is_some_and(|size| size > MOST_RANKS) {
             let size = self.world_size.unwrap_or(0);
             return Some(format!("run {}: {size} ranks are more than {MOST_RANKS}", self.run));
         }
-        // The column has 32 bits with a sign.
+        // The column is a signed number of 32 bits.
         let most = i32::MAX as u32;
         let rank = self.rank;
         (rank > most).then(|| format!("rank {rank} is larger than {most}, the limit of a dataset"))
@@ -117,7 +117,7 @@ impl Member {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct File {
-    /// Where the file is in the dataset.
+    /// The path of the file inside of the dataset.
     pub path: String,
     pub bytes: u64,
     /// The number of the rows of the file.
@@ -146,8 +146,8 @@ pub fn rank_directory(run: &str, rank: u32) -> String {
     format!("{}/rank={rank}", run_directory(run))
 }
 
-/// A text as the name of a file: letters, digits, `.`, `_` and `-` stay, and others become `%` and
-/// two hexadecimal digits, as engines with such directories expect it.
+/// Turns a text into the name of a file: letters, digits, `.`, `_` and `-` stay, and other bytes
+/// become `%` and two hexadecimal digits, as engines that read such directories expect it.
 pub fn escaped(text: &str) -> String {
     let mut name = String::new();
     for (place, byte) in text.bytes().enumerate() {
@@ -160,7 +160,8 @@ pub fn escaped(text: &str) -> String {
     name
 }
 
-/// The directories and the name of a path inside of a dataset. `None` if it leads elsewhere.
+/// Returns the directories and the name of a path inside of a dataset, or `None` if the path leads
+/// out of the dataset.
 pub(crate) fn components(path: &str) -> Option<Vec<&str>> {
     let parts: Vec<&str> = path.split('/').collect();
     let fine = |part: &&str| !part.is_empty() && !part.starts_with('.') && !part.contains('\0');

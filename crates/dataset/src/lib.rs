@@ -1,4 +1,4 @@
-//! Datasets: what many ranks recorded, as Parquet files that query engines read.
+//! Datasets: the recordings of many ranks, as Parquet files that query engines read.
 //!
 //! ```text
 //!  Profile ─ analysis::summarize, exact ─► rows ─► file ──► DATASET/TABLE/run=R/rank=N/part-K-H.parquet
@@ -24,15 +24,16 @@
 //! | [`steps`] | places at which tests kill a writer |
 //! | [`error`] | the error type |
 //!
-//! Without the feature `write` there is only what a reader needs: `counterpoint-query` has an Arrow of its
-//! own.
+//! Without the feature `write`, the crate contains only what a reader needs, because
+//! `counterpoint-query` has another version of Arrow.
 //!
-//! Invariants. A part is there when its JSON file is, which is written after the Parquet files that it
-//! lists and replaced as a whole. So a writer that is killed leaves the old or the new part, and files
-//! that nobody lists. Nothing outside of a dataset is read, whatever its files say.
+//! Invariants: a part exists if its JSON file exists. That file is written after the Parquet files
+//! that it lists, and replaced as a whole. So a writer that is killed leaves the old or the new
+//! part, and files that no part lists. Nothing outside of a dataset is read, whatever its files
+//! say.
 #![forbid(unsafe_code)]
 
-// `footer` is included by another program too, for which this is another crate.
+// Another program includes `footer` as well, and for that program, `dataset` is another crate.
 #[cfg(feature = "write")]
 extern crate self as dataset;
 

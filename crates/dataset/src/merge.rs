@@ -1,14 +1,14 @@
-//! Unites datasets: each part once, and one file per table and run.
+//! Merges datasets: each part is taken once, and each table of a run becomes one file.
 //!
 //! ```text
 //!  members of all datasets, by run, rank and part ─► of equal ones, the one that has most
 //!    for each run and table: rows of each member, in this order ─► rows of 8,192 ─► one file
 //! ```
 //!
-//! The result depends on the members alone, byte by byte: not on the order of the datasets, nor on
-//! whether they were merged before. Rows are copied and never added up, so that merging what was merged
-//! changes nothing. Memory holds some thousands of rows of each file that has several ranks; files of one
-//! rank are opened one after another.
+//! The result depends on the members alone, byte by byte: neither on the order of the datasets, nor
+//! on whether they were merged before. Rows are copied and never added up, so merging a merged
+//! dataset again changes nothing. Memory has some thousands of rows of each file that has several
+//! ranks; files of one rank are opened one after another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -34,20 +34,20 @@ use crate::open::{Dataset, place};
 use crate::schema::Table;
 use crate::steps::step;
 
-/// Rows that are read and written together.
+/// The number of rows that are read and written together.
 const BATCH: usize = 8192;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// The contents of the result, sorted.
+    /// The members of the result, sorted.
     pub members: Vec<Member>,
     /// The number of members that were found more than once.
     pub repeated: usize,
-    /// The gaps of the datasets, which are therefore missing in the result.
+    /// The gaps of the datasets. What the gaps name is missing in the result.
     pub gaps: Vec<Gap>,
 }
 
-/// Unites these datasets in a directory that exists and is empty.
+/// Merges these datasets into a directory that exists and is empty.
 ///
 /// # Errors
 /// A file cannot be read or written, or does not match the description in its part.
@@ -68,7 +68,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
         }
     }
     merged.gaps.retain(|gap| match gap {
-        // Of all datasets together, below.
+        // These gaps are found below, for all datasets together.
         Gap::NoPart { .. } | Gap::Several { .. } => false,
         Gap::Broken { run, rank, part, .. } => !chosen.contains_key(&(&**run, *rank, &**part)),
         Gap::Unreadable { .. } => true,
@@ -79,7 +79,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     merged.gaps.dedup();
     let all: Vec<(&Member, &Dataset, &Part)> = chosen.into_values().collect();
     for run in all.chunk_by(|a, b| a.0.run == b.0.run) {
-        // A thousand ranks have the same ones.
+        // A thousand ranks may have the same counters.
         let counters: BTreeSet<&String> =
             run.iter().flat_map(|(_, _, part)| &part.counters).collect();
         let counters: Vec<String> = counters.into_iter().cloned().collect();
@@ -112,10 +112,11 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     Ok(merged)
 }
 
-/// Gives the merged directory its place in one step. What was there before is then where it was.
+/// Moves the merged directory to its place in one step. If the place was taken, its directory is
+/// then at the old path.
 ///
 /// # Errors
-/// It cannot be moved.
+/// The directory cannot be moved.
 pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     step();
@@ -124,7 +125,8 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
         Err(rustix::io::Errno::EXIST) => {
             renameat_with(CWD, stage, CWD, out, RenameFlags::EXCHANGE).map_err(failed)?;
         }
-        // A file system that cannot say so: nothing is there, or else this fails.
+        // This file system cannot exchange directories: move it if the place is empty, and
+        // otherwise fail.
         Err(rustix::io::Errno::INVAL) => {
             fs::rename(stage, out).map_err(Error::io("create", out))?
         }
@@ -134,8 +136,8 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether a member has more than another one that is the same recording: calls, then names, then a
-/// later version of the program. The rest makes the choice independent of the order.
+/// Returns whether a member has more than another one of the same recording: calls count most, then
+/// names, then a later version of the program. The rest makes the choice independent of the order.
 fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
     let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
         let hashes: Vec<String> = part.files.values().map(|file| file.path.clone()).collect();
@@ -144,14 +146,14 @@ fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) 
     rank(new) > rank(old)
 }
 
-/// Copies the rows of one table of these members, in their order.
+/// Copies the rows of these members in one table, in the order of the members.
 fn copy(
     run: &[(&Member, &Dataset, &Part)],
     table: Table,
     schema: SchemaRef,
     out: &mut TableWriter,
 ) -> Result<()> {
-    // By the address of the part, which stays while it is borrowed.
+    // The key is the address of the part, which stays the same while the part is borrowed.
     let mut open: BTreeMap<*const Part, Source<'_>> = BTreeMap::new();
     let mut pending = Pending { rows: 0, batches: Vec::new(), schema: schema.clone() };
     for (member, dataset, part) in run {
@@ -180,8 +182,8 @@ fn copy(
     pending.flush(out)
 }
 
-/// Rows that are not written yet. Files do not depend on how the rows came: every batch but the last
-/// has the same number of them.
+/// Rows that are not written yet. Files do not depend on how the rows arrived: every batch but the
+/// last has the same number of rows.
 struct Pending {
     rows: usize,
     batches: Vec<RecordBatch>,
@@ -222,9 +224,9 @@ struct Source<'a> {
     /// For each column of the result, its place in the file.
     places: Vec<Option<usize>>,
     schema: SchemaRef,
-    /// The rest of the batch that was read last.
+    /// The rows of the last batch that are not used yet.
     rest: Option<RecordBatch>,
-    /// The members of the file's part whose rows may follow.
+    /// The members of the file's part whose rows may still follow.
     members: &'a [Member],
 }
 
@@ -264,7 +266,7 @@ impl<'a> Source<'a> {
         Ok(Self { path, reader, places, schema, rest: None, members: &part.members })
     }
 
-    /// The next rows; `None` at the end.
+    /// Returns the next rows, or `None` at the end.
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         if let Some(rest) = self.rest.take().filter(|rest| rest.num_rows() > 0) {
             return Ok(Some(rest));
@@ -284,8 +286,8 @@ impl<'a> Source<'a> {
         Ok(Some(batch))
     }
 
-    /// Checks that each row is of a member of the part, in the order of the members. So no row is skipped
-    /// that somebody would miss.
+    /// Checks that each row is of a member of the part, in the order of the members, so that no row
+    /// is skipped that a caller would miss.
     fn check(&mut self, batch: &RecordBatch) -> Result<()> {
         let id = ids(batch);
         for row in 0..batch.num_rows() {
@@ -304,13 +306,14 @@ impl<'a> Source<'a> {
         Ok(())
     }
 
-    /// Reads the remaining rows, which no caller needs, so that they are checked as well.
+    /// Reads the remaining rows, which no caller needs, so that they are checked, too.
     fn finish(mut self) -> Result<()> {
         while self.next()?.is_some() {}
         Ok(())
     }
 
-    /// Hands over the rows of a member. Rows of earlier members, which nobody wants, are skipped.
+    /// Hands over the rows of a member. Rows of earlier members, which no caller needs, are
+    /// skipped.
     fn each(
         &mut self,
         member: &Member,
@@ -335,7 +338,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The member that each row belongs to.
+/// Returns a function that tells the member of a row.
 fn ids<'a>(batch: &'a RecordBatch) -> impl Fn(usize) -> (&'a str, i64, &'a str) {
     let (run, rank, part) = (
         batch.column(0).as_string::<i32>(),

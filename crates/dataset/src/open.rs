@@ -12,7 +12,7 @@ use crate::layout::{
 };
 use crate::schema::Table;
 
-/// The largest size of a JSON file that is read, in bytes. 10⁵ members take 30 MB.
+/// The largest size of a JSON file that is read, in bytes. With 10⁵ members, a file has 30 MB.
 const MOST_BYTES: u64 = 1 << 28;
 
 #[derive(Clone, Debug, Default)]
@@ -25,15 +25,15 @@ pub struct Dataset {
     pub gaps: Vec<Gap>,
 }
 
-/// Says why a file of a table does not match the description in its part. The file has the size that the part
-/// says.
+/// A function that says why a file of a table does not match the description in its part. The file
+/// has the size that the part says.
 pub type Check<'a> = &'a dyn Fn(&Path, Table, &File, &Part) -> Option<String>;
 
 impl Dataset {
-    /// Opens a dataset. Nothing is changed.
+    /// Opens a dataset. Changes nothing.
     ///
     /// # Errors
-    /// It is not a dataset, or of another version.
+    /// The directory is not a dataset, or one of another version.
     #[cfg(feature = "write")]
     pub fn open(dir: &Path) -> Result<Self> {
         Self::open_with(dir, &crate::footer::problem)
@@ -42,7 +42,7 @@ impl Dataset {
     /// Opens a dataset with another Parquet library.
     ///
     /// # Errors
-    /// It is not a dataset, or of another version.
+    /// The directory is not a dataset, or one of another version.
     pub fn open_with(dir: &Path, check: Check<'_>) -> Result<Self> {
         check_version(dir)?;
         let mut found = Self { dir: dir.to_owned(), ..Self::default() };
@@ -105,7 +105,7 @@ fn owned(member: &Member) -> (String, u32, String) {
     (member.run.clone(), member.rank, member.part.clone())
 }
 
-/// Whether a directory says that it is a dataset, of any version.
+/// Returns whether a directory says that it is a dataset, of any version.
 pub fn is_dataset(dir: &Path) -> bool {
     dir.join(DATASET_NAME).symlink_metadata().is_ok()
 }
@@ -143,7 +143,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 
-/// Reads what a part consists of.
+/// Reads the JSON file of a part.
 pub(crate) fn read_part(path: &Path) -> Result<Part> {
     let text = read(path).map_err(Error::io("read", path))?;
     let unknown = |why: String| Error::Unknown { path: path.to_owned(), why };
@@ -161,8 +161,8 @@ pub(crate) fn read_part(path: &Path) -> Result<Part> {
     Ok(part)
 }
 
-/// Finds the JSON files below the directory of parts, which are at most two directories deep. What is
-/// neither a file nor a directory is not read, and named.
+/// Finds the JSON files below the directory of parts, which are at most two directories deep.
+/// Anything that is neither a file nor a directory is not read, but named as a gap.
 fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<Gap>) -> Result<()> {
     let not_read =
         |path: &Path| Gap::Unreadable { why: format!("{}: not a regular file", path.display()) };
@@ -190,13 +190,13 @@ fn find_parts(dir: &Path, depth: u32, found: &mut Vec<PathBuf>, gaps: &mut Vec<G
     Ok(())
 }
 
-/// Whether a file is there with the size that its part says.
+/// Returns whether a file exists with the size that its part says.
 #[cfg(feature = "write")]
 pub(crate) fn is_there(dir: &Path, table: &str, file: &File) -> bool {
     problem(dir, table, file).is_none()
 }
 
-/// Why a file does not match the description in its part.
+/// Returns why a file does not match the description in its part, or `None` if it does.
 fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     let Some(path) = place(dir, table, file) else {
         return Some(format!("{:?} is not a place inside of the dataset's {table}", file.path));
@@ -211,13 +211,14 @@ fn problem(dir: &Path, table: &str, file: &File) -> Option<String> {
     }
 }
 
-/// Where a file of a table is; `None` if that is outside of the table's directory, or behind a link.
+/// Returns the path of a file of a table, or `None` if that is outside of the table's directory or
+/// reached through a link.
 pub(crate) fn place(dir: &Path, table: &str, file: &File) -> Option<PathBuf> {
     let mut path = dir.to_owned();
     let names = components(&file.path)?;
     let is_of_table = names.len() > 1 && names.first() == Some(&table);
     for name in Some(names).filter(|_| is_of_table && file.path.ends_with(".parquet"))? {
-        // Of the last one, the caller finds out what it is.
+        // The caller checks the last component of the path.
         if path != dir && path.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Which files are a dataset's own. Others are somebody else's, and nothing here replaces or removes them.
+//! Tells a dataset's own files from others, which nothing here replaces or removes.
 
 use std::fs;
 use std::io;
@@ -8,8 +8,9 @@ use crate::error::{Error, Result};
 use crate::layout::{DATASET_NAME, PARTS_NAME};
 use crate::schema::Table;
 
-/// The first thing in a directory that is not a dataset's own, as a path inside of it. A dataset's own
-/// are the files of [`crate::layout`], whether a part lists them or not, and unfinished ones.
+/// Returns the first thing in a directory that is not a dataset's own, as a path inside of the
+/// directory. A dataset owns the files of [`crate::layout`], whether a part lists them or not, and
+/// unfinished ones.
 ///
 /// # Errors
 /// A directory cannot be read.

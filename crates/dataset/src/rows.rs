@@ -1,5 +1,5 @@
-//! The rows of a profile. Every number is made by `analysis`, as those of `counterpoint report` are;
-//! here, times become whole numbers of ns.
+//! Makes the rows of a profile. Every number comes from `analysis`, as those of `counterpoint
+//! report` do; here, times become whole numbers of ns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -34,7 +34,7 @@ impl Cell<'_> {
         number.map_or(Self::Missing, Self::Whole)
     }
 
-    /// A text that may be missing.
+    /// Makes a cell of a text that may be missing.
     fn text(text: &Option<String>) -> Cell<'_> {
         text.as_deref().map_or(Cell::Missing, Cell::Text)
     }
@@ -46,7 +46,7 @@ impl From<u64> for Cell<'_> {
     }
 }
 
-/// Rows that become columns.
+/// Rows that will become columns.
 pub(crate) struct Rows {
     schema: SchemaRef,
     columns: Vec<Builder>,
@@ -74,7 +74,7 @@ impl Builder {
         }
     }
 
-    /// Appends a cell; one of another type counts as missing.
+    /// Appends a cell. A cell of another type than the column counts as missing.
     fn push(&mut self, cell: Cell<'_>) {
         match (self, cell) {
             (Self::Text(all), Cell::Text(text)) => all.append_value(text),
@@ -102,7 +102,7 @@ impl Builder {
 }
 
 impl Rows {
-    /// The rows of a table, with these counters in `calls`.
+    /// Makes an empty set of rows for a table, with these counters in `calls`.
     pub fn new(table: Table, counters: &[String]) -> Self {
         let kinds = table.columns().map(|column| column.kind);
         let counters_of = counters.iter().filter(|_| table == Table::Calls).map(|_| Kind::Counter);
@@ -131,7 +131,7 @@ impl Rows {
         self.rows += 1;
     }
 
-    /// The rows so far.
+    /// Returns the rows so far as columns, and starts over.
     pub fn take(&mut self, path: &Path) -> Result<RecordBatch> {
         self.rows = 0;
         let columns = self.columns.iter_mut().map(Builder::finish).collect();
@@ -140,13 +140,13 @@ impl Rows {
     }
 }
 
-/// A number of ns as a whole number; missing if it is none.
+/// Returns a number of ns as a whole number. A number that is infinite or not a number is missing.
 fn whole(ns: f64) -> Option<i64> {
     // The limits are the nearest doubles inside of the range.
     (ns.abs() < 9.2e18).then(|| ns.round() as i64)
 }
 
-/// A number as one of up to 38 digits.
+/// Makes a cell of a number that may have up to 38 digits.
 fn wide(value: f64) -> Cell<'static> {
     match value.abs() < 1e38 {
         true => Cell::Wide(value.round() as i128),
@@ -154,7 +154,7 @@ fn wide(value: f64) -> Cell<'static> {
     }
 }
 
-/// How the times of a row are known.
+/// Returns the word for how the times of a row are known: measured, estimated, or only counted.
 fn known(row: &Row) -> &'static str {
     match &row.sampled {
         None => "measured",
@@ -164,7 +164,8 @@ fn known(row: &Row) -> &'static str {
     }
 }
 
-/// Between which numbers the number of calls is; both are the number itself if it is exact.
+/// Returns the limits between which the number of calls is. If that is exact, both are the number
+/// itself.
 fn calls_within(row: &Row) -> [Option<i64>; 2] {
     let exact = |calls: u64| [whole(calls as f64); 2];
     let Some(sampled) = row.sampled.as_deref() else { return exact(row.calls) };
@@ -177,7 +178,7 @@ fn calls_within(row: &Row) -> [Option<i64>; 2] {
     }
 }
 
-/// A profile, and what was made of it.
+/// A profile, and the results that `analysis` made of it.
 pub(crate) struct Made<'a> {
     pub profile: &'a Profile,
     pub member: &'a Member,
@@ -249,7 +250,7 @@ impl Made<'_> {
         }
     }
 
-    /// Counters of each op. A sum that has no place is an error.
+    /// Adds the counters of each op. Fails if a sum is too large for its column.
     pub fn counters(&self, out: &mut Rows) -> Result<()> {
         for (process, op, row) in self.rows() {
             let exact = self.exact.rows.get(&row.key);
@@ -296,7 +297,7 @@ impl Made<'_> {
         Ok(())
     }
 
-    /// Buckets of durations.
+    /// Adds the buckets of durations.
     pub fn hist(&self, out: &mut Rows) {
         for (process, op, row) in self.rows() {
             let Some(exact) = self.exact.rows.get(&row.key) else { continue };
@@ -307,7 +308,7 @@ impl Made<'_> {
         }
     }
 
-    /// The identity of each op.
+    /// Adds the identity of each op.
     pub fn ops(&self, out: &mut Rows) {
         let mut seen = BTreeSet::new();
         for (process, op, _) in self.rows() {
@@ -369,7 +370,7 @@ impl Made<'_> {
         }
     }
 
-    /// The losses of the recording, and of each process.
+    /// Adds the losses of the recording and of each process.
     pub fn losses(&self, out: &mut Rows) {
         let mut add = |process: Option<usize>, losses: &[LossCount]| {
             for loss in losses.iter().filter(|loss| loss.count > 0) {

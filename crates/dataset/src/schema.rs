@@ -1,8 +1,8 @@
 //! The tables of a dataset. docs/datasets.md describes the columns.
 //!
-//! Every file of a table has the same columns, but for those of counters in `calls`. Types are those
-//! that query engines share: whole numbers, texts, and decimals of 38 digits for sums that 64 bits
-//! cannot hold. There are no floats, whose sums would depend on the order.
+//! Every file of a table has the same columns, except for the counters in `calls`. The types are
+//! those that query engines have in common: whole numbers, texts, and decimals of 38 digits for
+//! sums that 64 bits cannot hold. There are no floats, whose sums would depend on the order.
 
 use std::fmt;
 #[cfg(feature = "write")]
@@ -14,19 +14,19 @@ use serde::Serialize;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// One row per process and op: calls and times.
+    /// One row per process and op, with the number of calls and times.
     Stats,
     /// One row per process, op and counter.
     Counters,
     /// One row per process, op and bucket of durations.
     Hist,
-    /// One row per process and op: what it is.
+    /// One row per process and op, with the op's identity.
     Ops,
     /// One row per process.
     Processes,
     /// One row per loss that is not zero.
     Losses,
-    /// One row per call, if they were asked for.
+    /// One row per call, if calls were exported.
     Calls,
 }
 
@@ -35,11 +35,11 @@ pub enum Table {
 pub enum Kind {
     /// Text in UTF-8.
     Text,
-    /// A number of 32 bits with a sign.
+    /// A signed number of 32 bits.
     Small,
-    /// A number of 64 bits with a sign.
+    /// A signed number of 64 bits.
     Whole,
-    /// A number of 64 bits without a sign: a counter's value.
+    /// An unsigned number of 64 bits: a counter's value.
     Counter,
     /// A whole number of up to 38 digits.
     Wide,
@@ -51,7 +51,7 @@ pub struct Column {
     /// The type of the values.
     #[serde(rename = "type")]
     pub kind: Kind,
-    /// Whether values may be missing.
+    /// Whether values of the column may be missing.
     pub nullable: bool,
 }
 
@@ -67,7 +67,7 @@ impl Kind {
         }
     }
 
-    /// The type in memory.
+    /// Returns the type in memory.
     #[cfg(feature = "write")]
     pub fn data_type(self) -> DataType {
         match self {
@@ -86,12 +86,12 @@ impl Serialize for Kind {
     }
 }
 
-/// A column whose values are always there.
+/// Makes a column whose values are always there.
 const fn is(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, nullable: false }
 }
 
-/// A column whose values may be missing.
+/// Makes a column whose values may be missing.
 const fn may(name: &'static str, kind: Kind) -> Column {
     Column { name, kind, nullable: true }
 }
@@ -203,12 +203,12 @@ impl Table {
         }
     }
 
-    /// The table of this name.
+    /// Returns the table with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|table| table.name() == name)
     }
 
-    /// The table's columns, but for those of counters in `calls`.
+    /// Returns the table's columns, without the counters in `calls`.
     pub fn columns(self) -> impl Iterator<Item = Column> + Clone {
         let own = match self {
             Self::Stats => STATS,

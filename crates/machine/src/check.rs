@@ -1,5 +1,5 @@
-//! Whether counters work on this machine, and why those that do not work fail. Counters are opened
-//! in the same way as the agent opens them.
+//! Checks whether counters work on this machine, and finds out why those that do not work fail.
+//! Counters are opened in the same way as the agent opens them.
 //!
 //! ```text
 //!  each counter alone ──► does it open and count?       ──► Problem { message, cause }
@@ -23,12 +23,13 @@ use counters::plan::{Plan, by_scope};
 use counters::readings::{Coverage, Readings};
 use counters::thread::{ReadStatus, ThreadCounters};
 
-/// Why a counter or a set of counters does not work here.
+/// The reason why a counter or a set of counters does not work here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The whole message: `open cycles on this thread: ENOENT (no PMU in this virtual machine)`.
+    /// The whole message, such as `open cycles on this thread: ENOENT (no PMU in this virtual
+    /// machine)`.
     pub message: String,
-    /// The reason without the counter's name. Empty if the error number says it all.
+    /// The reason without the counter's name; empty if the error number says everything.
     pub why: String,
     /// The reason as a value, from which the command line makes advice.
     pub cause: Cause,
@@ -36,18 +37,18 @@ pub struct Problem {
     pub error: Option<OpenError>,
 }
 
-/// What [`check`] found.
+/// The result of [`check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// The result for each counter when it is opened alone.
     pub counters: Vec<Result<(), Problem>>,
-    /// The result for all of them in their groups. `Ok` if it was not tried, because a counter does
-    /// not work alone.
+    /// The result for all counters in their groups. `Ok` if that was not tried, because a counter
+    /// does not work alone.
     pub together: Result<(), Problem>,
 }
 
 impl Report {
-    /// The first problem; `None` if the counters can be used.
+    /// Returns the first problem, or `None` if the counters can be used.
     pub fn problem(&self) -> Option<&Problem> {
         let alone = self.counters.iter().find_map(|c| c.as_ref().err());
         alone.or(self.together.as_ref().err())
@@ -69,9 +70,9 @@ pub fn check(counters: &[Counter], machine: &Machine) -> Report {
     Report { counters: alone, together }
 }
 
-/// Whether all counters open and count together. Each of them then also works alone, and need not be
-/// tried: opening a counter can be slow, because the first one of a kind of software counter makes
-/// the kernel change its own code, for which it stops every processor.
+/// Returns whether all counters open and count together. If they do, each of them also works alone
+/// and need not be tried. Opening a counter can be slow, because the first one of a kind of
+/// software counter makes the kernel change its own code, for which it stops every processor.
 pub fn all_at_once(counters: &[Counter]) -> bool {
     let (threads, packages) = by_scope(counters.to_vec());
     !counters.iter().any(is_always_zero)
@@ -79,11 +80,11 @@ pub fn all_at_once(counters: &[Counter]) -> bool {
         && Plan::new(threads).is_ok_and(|plan| probe_at_once(&plan).is_ok())
 }
 
-/// Whether the calling thread has the right to open this counter. Nothing is opened, so this costs
-/// one system call that fails: the kernel looks at rights before it looks at the group to join, and
-/// the group's descriptor that it is given does not exist (`EBADF`; Linux 4.14 to 6.18, from its
-/// source). Whether the machine has such a counter is not asked; of the kernel's own software
-/// counters every kernel with perf has all.
+/// Returns whether the calling thread has the right to open this counter. Nothing is opened, so
+/// this costs one system call that fails: the kernel looks at rights before it looks at the group
+/// to join, and the descriptor of the group that is passed does not exist (`EBADF`; Linux 4.14 to
+/// 6.18, from its source). This does not tell whether the machine has such a counter; every kernel
+/// with perf has all of its own software counters.
 pub fn is_allowed(counter: &Counter) -> bool {
     let Source::Perf(attr) = &counter.source else { return true };
     let no_group = i32::MAX;
@@ -92,9 +93,10 @@ pub fn is_allowed(counter: &Counter) -> bool {
             .is_err_and(|error| error.errno == libc::EBADF)
 }
 
-/// Cuts counters of threads into sets each of which works at once, in their order and as few as
-/// that order allows: each set takes counters until one more does not fit. `most` also limits how
-/// many are in a set. The counters of a set form one group, as far as they have one kind of source.
+/// Cuts a list of counters of threads into sets, each of which can be counted at once. The order is
+/// kept, and there are as few sets as the order allows: each set takes counters until one more does
+/// not fit. `most` is the largest number of counters in a set. The counters of a set form one
+/// group, as far as they have one kind of source.
 ///
 /// # Errors
 /// The first counter that does not work even alone.
@@ -117,8 +119,8 @@ pub fn sets(
     Ok(sets)
 }
 
-/// The set with one more counter. It joins the last group if that has the same kind of source, and
-/// otherwise begins a group. `None` if they cannot be counted at once.
+/// Returns the set with one more counter, or `None` if they cannot be counted at once. The counter
+/// joins the last group if that has the same kind of source, and otherwise begins a group.
 pub fn with(set: &[Counter], counter: &Counter, machine: &Machine) -> Option<Vec<Counter>> {
     let kind = |c: &Counter| matches!(c.source, Source::Sim(_));
     let pinned = matches!(&counter.source, Source::Perf(attr) if attr.pinned);
@@ -180,7 +182,8 @@ fn check_together(counters: &[Counter], machine: &Machine) -> Result<(), Problem
     Err(too_many(message, fits, refused, error))
 }
 
-/// The counters `fits` can be counted at once, but not together with `refused`.
+/// Makes the problem that the counters `fits` can be counted at once, but not together with
+/// `refused`.
 fn too_many(message: String, fits: &[Counter], refused: &Counter, error: OpenError) -> Problem {
     let cause = Cause::TooMany {
         fits: list(fits),
@@ -261,7 +264,7 @@ fn probe(plan: &Plan) -> Result<(), Failure> {
     probe_with(plan, counts)
 }
 
-/// [`probe`], which also fails if a group waits while another one counts.
+/// Does what [`probe`] does, and also fails if a group has to wait while another one counts.
 fn probe_at_once(plan: &Plan) -> Result<(), Failure> {
     probe_with(plan, |counters, plan| counts(counters, plan).and_then(|()| at_once(counters, plan)))
 }
@@ -279,7 +282,7 @@ fn probe_with(
     result
 }
 
-/// Fails if not all groups count for a whole tenth of a millisecond, as happens if they do not fit
+/// Checks that all groups count for a whole tenth of a millisecond. They do not if they do not fit
 /// the PMU together.
 fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure> {
     if is_scripted(plan) {
@@ -301,8 +304,8 @@ fn at_once(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure
     }
 }
 
-/// Does for counters that are open what [`check`] does for others: finds out whether they count,
-/// and all of them at once.
+/// Does for counters that are already open what [`check`] does for others: finds out whether they
+/// count, and count all at once.
 pub fn count_at_once(open: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Problem> {
     let groups = plan.groups().len();
     let result = counts(open, plan);
@@ -317,8 +320,8 @@ fn is_scripted(plan: &Plan) -> bool {
     plan.counters().iter().any(|c| matches!(c.source, Source::Sim(_)))
 }
 
-/// The problem of groups that open but do not all fit the PMU. `waits` is a counter of a group that
-/// had to wait.
+/// Makes the problem that groups can be opened, but do not all fit the PMU. `waits` is a counter of
+/// a group that had to wait.
 fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     let (waiting, others): (Vec<Counter>, Vec<Counter>) =
         counters.iter().cloned().partition(|c| c.group == counters[waits].group);
@@ -333,8 +336,8 @@ fn take_turns(counters: &[Counter], waits: usize) -> Problem {
     Problem { message, why, cause, error: None }
 }
 
-/// The same counters in groups that the PMU can count one after another, so that they can take
-/// turns. Each group is split only where the machine refuses the next counter.
+/// Divides the same counters into groups that the PMU can count one after another, so that they can
+/// take turns. A group is divided only where the machine refuses the next counter.
 ///
 /// # Errors
 /// The first counter that does not work alone, or that cannot take turns.
@@ -399,7 +402,7 @@ fn counts(counters: &mut ThreadCounters<'_>, plan: &Plan) -> Result<(), Failure>
     }
 }
 
-/// Whether a counter opens and counts here.
+/// The answer to the question whether a counter opens and counts here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Opens {
     /// The counter works as it was typed.
@@ -410,7 +413,7 @@ pub enum Opens {
     No(Problem),
 }
 
-/// Whether a counter opens and counts here. If not, it is tried again with `:u`.
+/// Finds out whether a counter opens and counts here. If it does not, it is tried again with `:u`.
 pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
     match check_one(counter, machine) {
         Ok(()) => Opens::Yes,
@@ -422,25 +425,25 @@ pub fn opens(counter: &Counter, machine: &Machine) -> Opens {
 }
 
 model::named! {
-    /// Who may open a counter of some kind.
+    /// The privilege that a user needs to open a counter.
     pub enum Privilege {
         /// Anyone, on every machine: a simulated counter.
         Anyone = "anyone",
-        /// With `:u` any user if `perf_event_paranoid` is at most 2. In all modes it must be at most 1,
-        /// or the user needs CAP_PERFMON.
+        /// With `:u`, any user can open it if `perf_event_paranoid` is at most 2. In all modes,
+        /// `perf_event_paranoid` must be at most 1, or the user needs CAP_PERFMON.
         User = "user",
-        /// Any user if `perf_event_paranoid` is at most 1, or with CAP_PERFMON, because it also counts
-        /// the kernel. For tracepoints the user must be able to read tracefs, too.
+        /// Any user can open it if `perf_event_paranoid` is at most 1, or with CAP_PERFMON, because
+        /// it also counts the kernel. For tracepoints, the user must be able to read tracefs, too.
         Kernel = "kernel",
-        /// Any user if `perf_event_paranoid` is at most 0, or with CAP_PERFMON, because it counts all
-        /// processes.
+        /// Any user can open it if `perf_event_paranoid` is at most 0, or with CAP_PERFMON, because
+        /// it counts all processes.
         System = "system",
-        /// Only a user with CAP_PERFMON, which root has.
+        /// Only a user with CAP_PERFMON can open it. Root has that capability.
         PerfMon = "perfmon",
     }
 }
 
-/// Who may open `counter`.
+/// Returns the privilege that a user needs to open `counter`.
 pub fn needs(counter: &Counter, machine: &Machine) -> Privilege {
     let Source::Perf(attr) = &counter.source else { return Privilege::Anyone };
     let is_core = |kind| machine.core_types().iter().any(|&(_, core)| core == kind);
@@ -466,9 +469,9 @@ fn has_filter(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.filter.is_some())
 }
 
-/// Whether this is a software counter of what the kernel does with a thread: context switches,
-/// migrations, cgroup switches (linux/perf_event.h). They happen in kernel mode. Without counting
-/// in the kernel they would always be 0, which looks like a true 0.
+/// Returns whether this is a software counter of what the kernel does with a thread: context
+/// switches, migrations, cgroup switches (linux/perf_event.h). These happen in kernel mode. Without
+/// counting in the kernel, the counter would always be 0, which looks like a true 0.
 fn in_kernel_only(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.kind == 1 && matches!(attr.config, 3 | 4 | 11))
 }

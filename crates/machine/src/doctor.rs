@@ -1,4 +1,5 @@
-//! Everything about this machine that matters to counting and recording, and what each finding prevents.
+//! Examines everything about this machine that matters to counting and recording, and what each
+//! finding prevents.
 
 mod facts;
 mod limit;
@@ -16,7 +17,7 @@ use counters::perf::Target;
 pub use limit::Limit;
 
 model::named! {
-    /// How much a finding matters.
+    /// The importance of a finding.
     pub enum Level {
         /// The machine is as it should be.
         Ok = "ok",
@@ -33,7 +34,7 @@ pub struct Finding {
     /// The name of the fact. Schemas use it as a key.
     pub name: &'static str,
     pub state: String,
-    /// How much the finding matters.
+    /// The importance of the finding.
     pub level: Level,
     /// What the finding prevents or limits; `None` at [`Level::Ok`].
     pub prevents: Option<String>,
@@ -51,20 +52,20 @@ impl Finding {
     }
 }
 
-/// Which counters the kernel lets us open. It is found out by opening `page-faults`.
+/// The counters that the kernel lets us open, found out by opening `page-faults`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
-    /// Counters of our own threads in user mode.
+    /// Whether counters of our own threads in user mode may be opened.
     pub user: bool,
-    /// Counters of our own threads that also count the kernel.
+    /// Whether counters of our own threads that also count the kernel may be opened.
     pub kernel: bool,
-    /// Counters of all threads of a processor.
+    /// Whether counters of all threads of a processor may be opened.
     pub system: bool,
 }
 
 impl Allowed {
-    /// Tries to open the counters. `None` if the answer does not come from the kernel's rules: there is a
-    /// seccomp filter, or the kernel has no perf.
+    /// Tries to open the counters. Returns `None` if the answer does not come from the kernel's
+    /// rules, because there is a seccomp filter or the kernel has no perf.
     pub fn here(machine: &Machine) -> Option<Self> {
         killer::reaches_the_kernel().ok()?;
         let opens = |user_only: bool, target: Target| {
@@ -86,14 +87,15 @@ impl Allowed {
     }
 }
 
-/// All findings, in the order in which they are shown. `library` is the path at which the agent
-/// should be.
+/// Returns all findings, in the order in which they are shown. `library` is the path at which the
+/// agent should be.
 pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
     let allowed = if machine.is_here() { Allowed::here(machine) } else { None };
     examine_allowed(machine, library, allowed)
 }
 
-/// [`examine`] for a machine on which `allowed` is allowed; `None` if that is not known.
+/// Does what [`examine`] does, for a machine on which `allowed` may be opened; `None` if that is
+/// not known.
 pub fn examine_allowed(
     machine: &Machine,
     library: Option<&Path>,
@@ -183,8 +185,8 @@ fn nmi_watchdog(machine: &Machine) -> Option<Finding> {
     Some(Finding::ok(name, "on").at(Level::Note, prevents, Limit::NmiWatchdog))
 }
 
-/// Whether programs may read hardware counters without a system call. On x86 this is the file
-/// `rdpmc` of the core's PMU in sysfs (arch/x86/events/core.c), on Arm a sysctl
+/// Finds out whether programs may read hardware counters without a system call. On x86 the file
+/// `rdpmc` of the core's PMU in sysfs says so (arch/x86/events/core.c), on Arm a sysctl
 /// (Documentation/arch/arm64/perf.rst).
 fn user_reads(machine: &Machine) -> Option<Finding> {
     let name = "user-space reads";
@@ -219,16 +221,17 @@ fn user_reads(machine: &Machine) -> Option<Finding> {
 const CAP_SYS_ADMIN: u32 = 21;
 const CAP_PERFMON: u32 = 38;
 
-/// Whether we have a right to count that does not depend on `perf_event_paranoid`.
+/// Returns whether we have a right to count that does not depend on `perf_event_paranoid`.
 fn may_everything(machine: &Machine) -> bool {
     let caps = machine.capabilities().unwrap_or(0);
     let capable = caps >> CAP_PERFMON & 1 == 1 || caps >> CAP_SYS_ADMIN & 1 == 1;
     capable && !machine.in_user_namespace()
 }
 
-/// What `perf_event_paranoid` forbids us. The number does not tell: above 2 it forbids users every
-/// counter in kernels with a patch of Debian, Ubuntu or Android, and means the same as 2 in all
-/// others; and capabilities and security modules also matter. So it is tried.
+/// Finds out what `perf_event_paranoid` forbids us. The number alone does not tell: above 2, it
+/// forbids users every counter in kernels with a patch of Debian, Ubuntu or Android, and means the
+/// same as 2 in all others. Capabilities and security modules also matter. So opening counters was
+/// tried.
 fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
     let name = "perf_event_paranoid";
     let Some(level) = machine.paranoid() else {
@@ -238,7 +241,7 @@ fn paranoid(machine: &Machine, allowed: Option<Allowed>) -> Finding {
             Limit::ParanoidUnknown,
         );
     };
-    // If nothing could be tried, use the strict meaning of the level.
+    // If nothing could be tried, the strict meaning of the level is assumed.
     let allowed = allowed.unwrap_or_else(|| match may_everything(machine) {
         true => Allowed { user: true, kernel: true, system: true },
         false => Allowed { user: level <= 2, kernel: level <= 1, system: level <= 0 },
@@ -325,7 +328,7 @@ fn container(machine: &Machine) -> Finding {
     }
 }
 
-/// Whether the simplest software counters work in user mode. They are opened to find out.
+/// Finds out whether the simplest software counters work in user mode, by opening them.
 fn software(machine: &Machine) -> Finding {
     let name = "counting";
     // `PERF_COUNT_SW_PAGE_FAULTS` and `PERF_COUNT_SW_TASK_CLOCK` (linux/perf_event.h).
@@ -383,7 +386,7 @@ fn clock(machine: &Machine) -> Finding {
     }
 }
 
-/// A tracepoint that exists in every kernel with tracepoints.
+/// A tracepoint that every kernel with tracepoints has.
 const A_TRACEPOINT: &str = "sched/sched_switch";
 
 fn tracefs(machine: &Machine) -> Finding {

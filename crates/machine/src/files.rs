@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 
 /// A machine, described by the files below its root.
 ///
-/// For the machine we run on, files that are needed often and do not change while a command runs
-/// are read once: those about the processor, about this process, and the list of PMUs. Clones share
-/// them; another [`Machine::here`] reads them again.
+/// For the machine on which this program runs, files that are needed often and do not change while
+/// a command runs are read once: those about the processor, about this process, and the list of
+/// PMUs. Clones share these contents; another [`Machine::here`] reads the files again.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -32,11 +32,13 @@ pub const TRACEFS: [&str; 2] = ["sys/kernel/tracing", "sys/kernel/debug/tracing"
 
 const CPUINFO: &str = "proc/cpuinfo";
 const STATUS: &str = "proc/self/status";
-/// At most this many bytes of `/proc/cpuinfo` are read. Only the first processor is needed, so reading stops
-/// at the empty line after it: the kernel writes the text while it is read, may interrupt each processor to
-/// get its frequency, and takes milliseconds for hundreds of processors.
+/// The number of bytes of `/proc/cpuinfo` that are read at most. Only the first processor is
+/// needed, so reading stops at the empty line after it: the kernel writes the text while it is
+/// read, may interrupt each processor to get its frequency, and takes milliseconds for hundreds of
+/// processors.
 const CPUINFO_BYTES: usize = 16 * 1024;
-/// Bytes of `/proc/cpuinfo` that one read asks for: less than the text of one processor.
+/// The number of bytes of `/proc/cpuinfo` that one read asks for: less than the text of one
+/// processor.
 const CPUINFO_STEP: usize = 1024;
 
 impl Default for Machine {
@@ -46,24 +48,25 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// The machine we run on.
+    /// Returns the machine on which this program runs.
     pub fn here() -> Self {
         Self { root: "/".into(), known: Some(Arc::default()) }
     }
 
-    /// A machine whose files are below `root` and not below `/`, for tests. Facts that are not in
-    /// files (CPUID, sizes of file systems, whether a counter opens) are those of the machine we
-    /// run on, or not known.
+    /// Returns a machine whose files are below `root` and not below `/`, for tests. Facts that are
+    /// not in files (CPUID, sizes of file systems, whether a counter opens) are those of the
+    /// machine on which this program runs, or are not known.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), known: None }
     }
 
-    /// Whether this is the machine we run on, so that the processor can be asked.
+    /// Returns whether this is the machine on which this program runs, so that the processor can be
+    /// asked.
     pub fn is_here(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Whether a seccomp filter is active for this process.
+    /// Returns whether a seccomp filter is active for this process.
     pub fn is_filtered(&self) -> bool {
         if self.known.is_some() {
             // SAFETY: this command of prctl takes no pointer. It says the same as the file, in a
@@ -73,22 +76,24 @@ impl Machine {
         self.field(STATUS, "Seccomp").is_some_and(|mode| mode == "2")
     }
 
-    /// The path of a file of this machine. `path` has no leading slash.
+    /// Returns the path of a file of this machine. `path` has no leading slash.
     pub fn path(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
 
-    /// The content of a small file.
+    /// Returns the content of a small file.
     pub fn read(&self, path: &str) -> io::Result<String> {
         fs::read_to_string(self.path(path))
     }
 
-    /// The content of a small file without white space at its ends; `None` if it cannot be read.
+    /// Returns the content of a small file without white space at its ends, or `None` if it cannot
+    /// be read.
     pub fn read_trimmed(&self, path: &str) -> Option<String> {
         Some(self.read(path).ok()?.trim().to_owned())
     }
 
-    /// The value after `key:` in a file with such lines (`/proc/self/status`, `/proc/cpuinfo`).
+    /// Returns the value after `key:` in a file with such lines (`/proc/self/status`,
+    /// `/proc/cpuinfo`).
     pub fn field(&self, path: &str, key: &str) -> Option<String> {
         let find = |text: &str| {
             let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -105,8 +110,8 @@ impl Machine {
         }
     }
 
-    /// The content of a file. Of `/proc/cpuinfo`, only the first processor and the bytes that were read with
-    /// it.
+    /// Returns the content of a file; of `/proc/cpuinfo`, only the first processor and the bytes
+    /// that were read with it.
     fn start_of(&self, path: &str) -> Option<String> {
         let mut file = fs::File::open(self.path(path)).ok()?;
         let mut text = Vec::with_capacity(4 * CPUINFO_STEP);
@@ -126,12 +131,12 @@ impl Machine {
         Some(String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// Whether the path exists and we may see it.
+    /// Returns whether the path exists and this user may see it.
     pub fn exists(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
-    /// The names in a directory, sorted; empty if it cannot be read.
+    /// Returns the names in a directory, sorted, or nothing if the directory cannot be read.
     pub fn list(&self, path: &str) -> Vec<String> {
         match &self.known {
             Some(known) if path == DEVICES => {
@@ -149,24 +154,24 @@ impl Machine {
         names
     }
 
-    /// The logical CPUs that are online; CPU 0 if the kernel does not say.
+    /// Returns the logical CPUs that are online, or CPU 0 if the kernel does not say.
     pub fn online_cpus(&self) -> Vec<u32> {
         let list = self.read_trimmed("sys/devices/system/cpu/online").unwrap_or_default();
         parse_cpus(&list).unwrap_or_else(|| vec![0])
     }
 
-    /// The value of `kernel.perf_event_paranoid`; `None` if it cannot be read.
+    /// Returns the value of `kernel.perf_event_paranoid`, or `None` if it cannot be read.
     pub fn paranoid(&self) -> Option<i32> {
         self.read_trimmed("proc/sys/kernel/perf_event_paranoid")?.parse().ok()
     }
 
-    /// The effective capabilities of this process, one bit each.
+    /// Returns the effective capabilities of this process, one bit each.
     pub fn capabilities(&self) -> Option<u64> {
         u64::from_str_radix(&self.field("proc/self/status", "CapEff")?, 16).ok()
     }
 
-    /// Whether we are in a user namespace. Capabilities of a user namespace do not allow counting,
-    /// because the kernel checks them in the initial namespace (`perfmon_capable`).
+    /// Returns whether this process is in a user namespace. Capabilities of a user namespace do not
+    /// allow counting, because the kernel checks them in the initial namespace (`perfmon_capable`).
     pub fn in_user_namespace(&self) -> bool {
         // The initial namespace maps every id to itself (user_namespaces(7)).
         self.read("proc/self/uid_map").is_ok_and(|map| {
@@ -175,7 +180,7 @@ impl Machine {
         })
     }
 
-    /// The sign by which this looks like a container; `None` if there is no such sign.
+    /// Returns the sign by which this looks like a container, or `None` if there is no such sign.
     pub fn container(&self) -> Option<String> {
         if self.exists(".dockerenv") {
             return Some("/.dockerenv exists".into());
@@ -193,7 +198,7 @@ impl Machine {
             .map(|sign| format!("control group of process 1 names {sign}"))
     }
 
-    /// The hypervisor of which this is a guest; `None` if there is no sign of one.
+    /// Returns the hypervisor of which this is a guest, or `None` if there is no sign of one.
     pub fn virtualisation(&self) -> Option<String> {
         match &self.known {
             Some(known) => known.virtualisation.get_or_init(|| self.hypervisor()).clone(),
@@ -231,8 +236,8 @@ impl Machine {
         }
     }
 
-    /// The PMUs of [`Machine::core_pmus`] with their types. There are several if there are several
-    /// kinds of cores.
+    /// Returns the PMUs of [`Machine::core_pmus`] with their types. There are several if there are
+    /// several kinds of cores.
     pub fn core_types(&self) -> Vec<(String, u32)> {
         let pmus = self.core_pmus().into_iter();
         let typed = pmus.filter_map(|pmu| {
@@ -243,8 +248,8 @@ impl Machine {
         typed.collect()
     }
 
-    /// The names in sysfs of the PMUs of the processor's cores: `cpu`, `cpu_core`, `armv8_pmuv3_0`,
-    /// …
+    /// Returns the names in sysfs of the PMUs of the processor's cores: `cpu`, `cpu_core`,
+    /// `armv8_pmuv3_0`, …
     pub fn core_pmus(&self) -> Vec<String> {
         let mut pmus = self.list(DEVICES);
         pmus.retain(|p| {
@@ -255,10 +260,10 @@ impl Machine {
     }
 }
 
-/// The processors of a list as the kernel writes it (`0,18-19`); `None` if it has none or is
-/// damaged.
+/// Returns the processors of a list as the kernel writes it (`0,18-19`), or `None` if the list is
+/// empty or damaged.
 pub fn parse_cpus(text: &str) -> Option<Vec<u32>> {
-    /// Limits what a damaged file can make us allocate.
+    /// Limits the memory that a damaged file can make us allocate.
     const MOST: u32 = 65_536;
     let mut cpus = Vec::new();
     for range in text.split(',') {

@@ -1,11 +1,11 @@
-//! Whether a seccomp filter kills the process that calls `perf_event_open`.
+//! Finds out whether a seccomp filter kills the process that calls `perf_event_open`.
 //!
 //! Most filters make the call fail, and then we can report what is forbidden. A filter that kills
 //! would end the whole command. So all code outside of the recorded program calls [`survivable`]
 //! (or another function of this module) before it opens a counter. If a filter is active, a child
-//! process makes the call, once per process. The child shares nothing with us (`clone` without
-//! flags, so that no handler of `pthread_atfork` runs and no SIGCHLD is sent) and makes only system
-//! calls.
+//! process makes the call, once per process. The child shares nothing with us (it is made by
+//! `clone` without flags, so that no handler of `pthread_atfork` runs and no SIGCHLD is sent) and
+//! makes only system calls.
 //!
 //! The agent does not do this, because a fork inside of somebody else's program could do more harm
 //! than such a filter.
@@ -33,20 +33,20 @@ pub fn survivable() -> Result<(), OpenError> {
     }
 }
 
-/// [`perf::reaches_the_kernel`], which cannot kill this process.
+/// Does what [`perf::reaches_the_kernel`] does, without the risk that a filter kills this process.
 ///
 /// # Errors
-/// As [`survivable`] and [`perf::reaches_the_kernel`].
+/// As for [`survivable`] and [`perf::reaches_the_kernel`].
 pub fn reaches_the_kernel() -> Result<(), OpenError> {
     survivable()?;
     perf::reaches_the_kernel()
 }
 
 /// Checks that this process survives opening `plan`. It always does if the kernel counts nothing of
-/// it.
+/// the plan.
 ///
 /// # Errors
-/// As [`survivable`], with the first counter that the kernel would open.
+/// As for [`survivable`], with the first counter that the kernel would open.
 pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
     match plan.groups().iter().find(|group| group.kind == SourceKind::Perf) {
         Some(group) => {
@@ -56,10 +56,10 @@ pub fn may_open(plan: &Plan) -> Result<(), OpenFailure> {
     }
 }
 
-/// Opens a counter and closes it again, to find out whether it opens.
+/// Opens a counter and closes it again, to find out whether it can be opened.
 ///
 /// # Errors
-/// As [`survivable`], or the error of the kernel.
+/// As for [`survivable`], or the error of the kernel.
 pub fn try_open(attr: &PerfAttr, target: Target) -> Result<(), OpenError> {
     survivable()?;
     let fd = perf::open(attr, target, -1)?;
@@ -68,8 +68,8 @@ pub fn try_open(attr: &PerfAttr, target: Target) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Makes the call in a child, and returns whether that killed it. False if there can be no child,
-/// because then nothing is known.
+/// Calls `perf_event_open` in a child, and returns whether that killed the child. Returns false if
+/// there can be no child, because then nothing is known.
 fn a_child_dies() -> bool {
     // SAFETY: `clone` without flags and without a stack is `fork`: the child goes on here with a
     // copy of everything. The child is the only thread of its process and makes only system calls.
@@ -80,7 +80,7 @@ fn a_child_dies() -> bool {
         // SAFETY: `none` outlives the call, and the kernel accepts a null pointer for the old
         // limit.
         unsafe { libc::syscall(libc::SYS_prlimit64, 0, libc::RLIMIT_CORE, &raw const none, 0) };
-        // Opens nothing, because no attributes are passed.
+        // The call opens nothing, because no attributes are passed.
         let _ = perf::reaches_the_kernel();
         loop {
             // SAFETY: exit_group takes a number only, and ends the child.

@@ -1,4 +1,5 @@
-//! What this machine lets us count and record. Not used inside other people's programs.
+//! Finds out what this machine lets us count and record. This crate is not used inside other
+//! people's programs.
 //!
 //! | module | what |
 //! |---|---|

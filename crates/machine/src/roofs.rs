@@ -9,14 +9,15 @@
 //!           that fits the cache                ┘
 //! ```
 //!
-//! **Rounds.** One round measures every roof once, for some milliseconds, and there are many rounds. So
-//! the repetitions of one roof are spread over all of the measurement, and a program that disturbs some
-//! of them does not disturb all. The best repetition is the roof: whatever else runs can only make a
-//! machine slower. The median and the slowest repetition show how quiet the machine was.
+//! **Rounds.** One round measures every roof once, for some milliseconds, and there are many
+//! rounds. So the repetitions of one roof are spread over all of the measurement, and a program
+//! that disturbs some of them does not disturb all. The best repetition is the roof, because other
+//! programs can only make a machine slower. The median and the slowest repetition show how quiet
+//! the machine was.
 //!
-//! **Assembly.** The loops are written as instructions, so that a measurement is of that instruction
-//! whatever the compiler and its options are: a compiler makes one vector of several scalar chains, and
-//! a loop that copies becomes a call of `memcpy`.
+//! **Assembly.** The loops are written as instructions, so that the measurement is about that
+//! instruction, whatever the compiler and its options are: a compiler makes one vector of several
+//! scalar chains, and turns a loop that copies into a call of `memcpy`.
 
 mod compute;
 mod cpus;
@@ -31,18 +32,19 @@ use crate::Machine;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roofs {
-    /// Operations per second, from slow to fast instructions: for each, one core and all cores.
+    /// Operations per second, from slow to fast instructions; for each instruction, with one core
+    /// and with all cores.
     pub compute: Vec<Compute>,
     /// Bytes per second from levels of memory, from the nearest to the farthest.
     pub memory: Vec<Memory>,
 }
 
-/// Floating-point operations.
+/// A rate of floating-point operations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compute {
     /// Bits of one operand: 64 to 512. For a scalar instruction, the size of its number.
     pub bits: u32,
-    /// Whether the operand is one number.
+    /// Whether the operand is a single number, not a vector.
     pub scalar: bool,
     /// Bits of one number: 32 or 64.
     pub number: u32,
@@ -51,7 +53,7 @@ pub struct Compute {
     pub fused: bool,
     /// Number of cores that worked.
     pub cores: u32,
-    /// Operations per second. One that multiplies and adds counts as two.
+    /// Operations per second. An instruction that multiplies and adds counts as two.
     pub rate: Rate,
 }
 
@@ -60,24 +62,24 @@ pub struct Compute {
 pub struct Memory {
     /// The cache (1, 2, 3, …), or `None` for memory.
     pub level: Option<u32>,
-    /// How the bytes were moved.
+    /// The loop that moved the bytes.
     pub kernel: Kernel,
     /// Number of cores that worked.
     pub cores: u32,
-    /// Bytes that each core goes over.
+    /// Number of bytes that each core goes over.
     pub block: u64,
-    /// Bytes per second, as STREAM counts them: what was read and written by instructions.
+    /// Bytes per second as STREAM counts them: those that instructions read and wrote.
     pub rate: Rate,
 }
 
 model::named! {
     /// A loop that moves bytes.
     pub enum Kernel {
-        /// Reads a block.
+        /// The loop reads a block.
         Read = "read",
-        /// Copies one half to the other: `a[i] = b[i]`.
+        /// The loop copies one half of a block to the other: `a[i] = b[i]`.
         Copy = "copy",
-        /// `a[i] = b[i] + s * c[i]`, each a third of the block.
+        /// The loop computes `a[i] = b[i] + s * c[i]`, where each array is a third of the block.
         Triad = "triad",
     }
 }
@@ -94,12 +96,12 @@ pub struct Rate {
     /// The fastest repetition.
     pub best: f64,
     pub median: f64,
-    /// The slowest.
+    /// The slowest repetition.
     pub worst: f64,
 }
 
 impl Rate {
-    /// `None` without repetitions.
+    /// Returns the rates, or `None` without repetitions.
     fn of(mut found: Vec<f64>) -> Option<Self> {
         found.sort_by(f64::total_cmp);
         let median = *found.get(found.len() / 2)?;
@@ -107,13 +109,13 @@ impl Rate {
     }
 }
 
-/// Why the roofs could not be measured.
+/// The reason why the roofs could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum RoofError {
     /// The loops are not written for this processor.
     #[error("roofs are measured on x86-64 and AArch64 only")]
     Architecture,
-    /// Memory for the blocks could not be had.
+    /// There is no memory for the blocks.
     #[error("{0} bytes of memory: {1}")]
     Memory(u64, std::io::Error),
     /// A thread could not be started.
@@ -127,14 +129,14 @@ enum Part {
     Memory(Option<u32>, Kernel),
 }
 
-/// The fewest rounds, however long they take.
+/// The smallest number of rounds, however long they take.
 const FEWEST: u32 = 5;
-/// Memory is measured only in every round with a number divisible by this, because going over memory takes
-/// ten times as long.
+/// Memory is measured only in rounds whose number is divisible by this, because going over memory
+/// takes ten times as long as the rest.
 const MEMORY_EACH: u32 = 3;
 
-/// Measures everything, in rounds, for about as long as `time`. Threads are pinned to the first processor
-/// of each core of `cpus`; all other threads of this process go on.
+/// Measures everything, in rounds, for about as long as `time`. Threads are pinned to the first
+/// processor of each core of `cpus`; all other threads of this process go on.
 ///
 /// # Errors
 /// See [`RoofError`].

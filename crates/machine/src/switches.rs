@@ -14,10 +14,10 @@ use crate::killer;
 use counters::plan::{Plan, SourceKind};
 use counters::thread::ThreadCounters;
 
-/// How many batches there are of each kind. The median ignores the few that something else
+/// The number of batches of each kind. The median ignores the few batches that other programs
 /// disturbed.
 const BATCHES: usize = 7;
-/// How many times each thread wakes the other one in a batch.
+/// The number of times that each thread wakes the other one in a batch.
 const TURNS: u32 = 60;
 
 /// The result, in ns of processor time.
@@ -27,14 +27,14 @@ pub struct Switches {
     pub switches: u64,
     /// Time of a switch without counters: the median of the batches.
     pub bare_ns: f64,
-    /// What counters add to a switch: the median of the batches, at least 0.
+    /// Time that counters add to a switch: the median of the batches, at least 0.
     pub added_ns: f64,
-    /// The least and the most that counters added in a batch.
+    /// The smallest and the largest time that counters added in a batch.
     pub added_range_ns: [f64; 2],
 }
 
-/// Measures with the counters of `plan`. `None` if the kernel counts no switches for a thread, if
-/// threads cannot be kept on one CPU, or if the counters do not open.
+/// Measures with the counters of `plan`. Returns `None` if the kernel counts no switches for a
+/// thread, if threads cannot be kept on one CPU, or if the counters cannot be opened.
 pub fn measure(plan: &Plan) -> Option<Switches> {
     if !plan.groups().iter().any(|group| group.kind == SourceKind::Perf) {
         return None;
@@ -68,14 +68,15 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 
 /// Two threads that take turns.
 struct Pair {
-    /// Number of turns so far. The first thread has the even ones. [`GIVEN_UP`]: a thread failed.
+    /// Number of turns so far. The first thread takes the even ones. [`GIVEN_UP`] if a thread
+    /// failed.
     turn: AtomicU32,
     threads: [OnceLock<Thread>; 2],
 }
 
 const GIVEN_UP: u32 = u32::MAX;
 
-/// What one thread, or both threads, used in a batch.
+/// The time and the switches of one thread, or of both threads, in a batch.
 #[derive(Clone, Copy)]
 struct Batch {
     cpu_ns: u64,
@@ -87,7 +88,8 @@ impl Batch {
         self.cpu_ns as f64 / self.switches as f64
     }
 
-    /// The sum of both threads. `None` if they hardly switched, because they were not on one CPU.
+    /// Returns the sum of both threads, or `None` if they hardly switched, because they were not on
+    /// one CPU.
     fn and(self, other: Self) -> Option<Self> {
         let switches = self.switches + other.switches;
         (switches >= u64::from(TURNS))
@@ -149,7 +151,7 @@ impl Pair {
     }
 }
 
-/// What the calling thread has used so far.
+/// Returns what the calling thread has used so far.
 fn used() -> Option<Batch> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `rusage` consists of integers, for which zeros are values.

@@ -1,5 +1,5 @@
-//! Each error with which the kernel refuses a counter has its kind. Errors that this machine does
-//! not give are made by a seccomp filter in a child, as in a container.
+//! Tests that each error with which the kernel refuses a counter has its kind. Errors that do not
+//! occur on this machine are made by a seccomp filter in a child, as in a container.
 
 use counters::{OpenError, OpenErrorKind, Target, perf};
 use machine::Machine;
@@ -74,7 +74,7 @@ fn every_number_has_its_kind() {
         (libc::EOPNOTSUPP, OpenErrorKind::Unsupported),
         (libc::ENODEV, OpenErrorKind::NoDevice),
         (libc::EBUSY, OpenErrorKind::Busy),
-        // This is also how trying smaller attributes ends.
+        // Trying smaller and smaller attributes also ends with this error.
         (libc::E2BIG, OpenErrorKind::TooBig),
         (libc::ESRCH, OpenErrorKind::NoSuchThread),
         (libc::EIO, OpenErrorKind::Other),
@@ -132,8 +132,9 @@ fn a_filter_is_explained() {
     }
 }
 
-/// Asking for the right to a software counter gives the same answer as opening it, and opens nothing:
-/// as whoever runs the tests, as a user without rights, and under a filter.
+/// Asking for the right to a software counter gives the same answer as opening it, and opens
+/// nothing. This is tried as the user that runs the tests, as a user without rights, and under a
+/// filter.
 #[test]
 fn a_right_is_asked_for_without_opening() {
     let agree = || {
@@ -161,7 +162,8 @@ fn a_right_is_asked_for_without_opening() {
     assert_eq!(code, 0, "under a filter");
 }
 
-/// What happens in the kernel alone is 0 without the kernel's part: refused, and never advised.
+/// A counter of what happens only in the kernel would be 0 without the kernel's part, so it is
+/// refused, and never advised.
 #[test]
 fn switches_are_not_counted_in_user_mode() {
     let machine = Machine::here();

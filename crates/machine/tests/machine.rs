@@ -1,4 +1,4 @@
-//! The doctor and the files of a machine, on made-up trees of files.
+//! Tests of the doctor and of the files of a machine, on made-up trees of files.
 
 use machine::Machine;
 use machine::doctor::{Allowed, Finding, Level, Limit, examine, examine_allowed};
@@ -71,7 +71,7 @@ fn a_good_machine_has_nothing_to_say() {
     }
 }
 
-/// One change to the good machine, and the finding that must follow.
+/// Makes one change to the good machine, and expects the finding that must follow.
 #[test]
 fn each_trouble_is_found() {
     type Change = fn(&Tree);
@@ -111,14 +111,14 @@ fn each_trouble_is_found() {
             "user-space reads", "perf_user_access=0", Level::Note, Some(Limit::NoUserAccess)),
         (|t| { t.remove("sys/bus/event_source/devices/cpu"); t.file("proc/sys/kernel/perf_user_access", "1\n") },
             "user-space reads", "perf_user_access=1", Level::Ok, None),
-        // All capabilities of a user namespace, which do not allow counting.
+        // The process has all capabilities of a user namespace, which do not allow counting.
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "perf_event_paranoid", "2", Level::Note, Some(Limit::KernelForbidden)),
         (|t| { t.file("proc/sys/kernel/perf_event_paranoid", "2\n"); t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, but only in a user namespace", Level::Note, Some(Limit::NamespaceCapabilities)),
         (|t| { t.file("proc/self/status", &status("000001ffffffffff", "0")); t.file("proc/self/uid_map", "0 1000 1\n") },
             "capabilities", "CAP_PERFMON, CAP_SYS_ADMIN, but only in a user namespace", Level::Ok, None),
-        // 16 pages, and 5 times 16: 96 counters.
+        // There is room for 16 pages, and 5 times 16 more: 96 counters.
         (|t| { t.file("proc/self/limits", "Max locked memory  65536 65536 bytes\n"); t.file("proc/sys/kernel/perf_event_mlock_kb", "64\n") },
             "locked memory", "RLIMIT_MEMLOCK 64 KiB, perf_event_mlock_kb 64 × 5 CPUs", Level::Note, Some(Limit::LittleLockedMemory)),
         (|t| t.remove("dev"),
@@ -144,7 +144,7 @@ fn each_trouble_is_found() {
     }
 }
 
-/// What a level forbids is found out by trying, because kernels differ above 2 (Debian has a
+/// Opening counters shows what a level forbids, because kernels differ above 2 (Debian has a
 /// patch), and because users have different rights.
 #[test]
 fn a_level_forbids_what_was_refused() {
@@ -177,8 +177,8 @@ fn a_level_forbids_what_was_refused() {
     }
 }
 
-/// For a user without rights, at the level of this machine: the finding agrees with what happens
-/// when counters are opened by a plain system call.
+/// For a user without rights, at the level of this machine, the finding agrees with the result of
+/// opening counters by a plain system call.
 #[test]
 fn what_is_said_is_what_happens() {
     let machine = Machine::here();
@@ -229,7 +229,7 @@ fn room_for_mapped_counters() {
     assert!(all.iter().all(|f| f.name != "user-space reads" && f.name != "nmi watchdog"));
 }
 
-/// A tracefs that is mounted, but that we may not read.
+/// tracefs is mounted, but this user may not read it.
 #[test]
 fn a_tracefs_that_may_not_be_read() {
     use std::os::unix::fs::PermissionsExt;
@@ -270,7 +270,7 @@ fn the_library() {
     assert_eq!(of(Some(missing.as_path())).level, Level::Problem);
 }
 
-/// Only the first processor is looked at, however far its lines reach.
+/// Only the first processor is read, however long its lines are.
 #[test]
 fn the_first_processor_speaks_for_all() {
     let tree = Tree::new("cpuinfo");
@@ -305,7 +305,7 @@ fn signs_of_virtualisation() {
     assert_eq!(of(&[("sys/hypervisor/type", "xen\n")]).as_deref(), Some("xen"));
 }
 
-/// On the real machine nothing panics, and every finding is there once.
+/// On the real machine, nothing panics, and every finding occurs once.
 #[test]
 fn this_machine() {
     let all = examine(&Machine::here(), None);

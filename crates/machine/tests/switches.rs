@@ -1,5 +1,5 @@
-//! The measurement of context switches. Only properties that every measurement must have are
-//! tested.
+//! Tests of the measurement of context switches. Only properties that every measurement must have
+//! are tested.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,8 +20,8 @@ fn two_threads_take_turns_with_and_without_counters() {
     let Some(found) = switches::measure(&plan) else {
         return skip("threads cannot be kept on one CPU");
     };
-    // Seven batches of 60 turns for each of two threads. A turn needs no switch if the other thread
-    // is still awake.
+    // There are seven batches of 60 turns for each of two threads. A turn needs no switch if the
+    // other thread is still awake.
     assert!(found.switches > 7 * 60, "{found:?}");
     assert!(found.bare_ns > 0.0 && found.added_ns >= 0.0, "{found:?}");
     let [least, most] = found.added_range_ns;
@@ -31,7 +31,7 @@ fn two_threads_take_turns_with_and_without_counters() {
     assert_eq!(cpus, std::thread::available_parallelism().unwrap());
 }
 
-/// If the counters do not open in a thread, both threads end at once.
+/// If the counters cannot be opened in a thread, both threads end at once.
 #[test]
 fn nothing_to_measure() {
     let plan = |counters: Vec<Counter>| Plan::new(counters).unwrap();

@@ -83,7 +83,7 @@ const ATTEMPTS: usize = 8;
 const NEEDED: u64 = CAP_USER_READ | CAP_USER_TIME;
 
 impl Page {
-    /// Whether the counter and the times can be read in user mode at all.
+    /// Returns whether the counter and the times can be read in user mode at all.
     pub(crate) fn allows(&self) -> bool {
         self.capabilities.load(Ordering::Relaxed) & NEEDED == NEEDED
     }
@@ -157,18 +157,18 @@ pub(crate) fn read_group<'p, P: Pmu>(
     false
 }
 
-/// The outcome of one attempt.
+/// The outcome of one attempt to read a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// Values and times are of one interval.
+    /// All values and times are of one interval.
     Read,
     /// Reading in user mode is impossible, at least now.
     AskTheKernel,
-    /// The kernel wrote a page meanwhile.
+    /// The kernel wrote to a page during the attempt.
     Changed,
 }
 
-/// Does what [`read_group`] does, without retrying: for the shortest path.
+/// Does what [`read_group`] does, but only once, for the shortest path.
 ///
 /// All counters belong to one interval without a context switch. Every switch writes the page of
 /// every counter, and the leader's page is checked last. An overflow only writes its own counter's
@@ -221,7 +221,8 @@ impl Page {
         lock
     }
 
-    /// Whether the kernel has written this page since [`Page::begin`], or was writing it then.
+    /// Returns whether the kernel has written to this page since [`Page::begin`], or was writing to
+    /// it then.
     #[inline(always)]
     pub(crate) fn changed(&self, before: u32) -> bool {
         compiler_fence(Ordering::SeqCst);

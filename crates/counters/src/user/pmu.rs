@@ -1,5 +1,5 @@
-//! The instructions that read a counter and the time, for each architecture. This is the only part
-//! of user-space reads that tests replace.
+//! The instructions that read a counter and the time, for each architecture. Tests replace only
+//! this part of user-space reads.
 
 /// A source of counters and time.
 pub(crate) trait Pmu {
@@ -56,9 +56,9 @@ macro_rules! system_register {
 #[cfg(target_arch = "aarch64")]
 impl Pmu for Hardware {
     /// The register number is part of the instruction (Arm ARM, D19), so there is one instruction
-    /// for each counter. The code jumps into a table of entries of two instructions; the first
-    /// entry is for no counter. A `match` does the same with a table of addresses, and takes four
-    /// instructions more.
+    /// for each counter. The code jumps into a table whose entries have two instructions; the first
+    /// entry stands for no counter. A `match` would do the same with a table of addresses, and take
+    /// four instructions more.
     ///
     /// The jump would fault in code that is guarded by BTI, but no stable compiler generates such
     /// code.

@@ -1,4 +1,5 @@
-//! Software counters that are read without the kernel, from how far a ring buffer has been written.
+//! Reads software counters without the kernel, from the number of bytes that were written to a ring
+//! buffer.
 //!
 //! The kernel shows programs the values of hardware counters only. But it can also write a *sample* of an event
 //! to a ring buffer that the program maps, and it publishes how many bytes it has written so far. If each
@@ -15,15 +16,15 @@
 //!  └──────────────┴─────────────┴────────┘      └────────┴────────┴────────┴──
 //! ```
 //!
-//! Why the value is exact (kernel/events/core.c and ring_buffer.c of Linux 6.12; a test compares it with
-//! `read`):
+//! The value is exact for these reasons (kernel/events/core.c and ring_buffer.c of Linux 6.12; a
+//! test compares it with `read`):
 //!
 //! - The kernel counts a software event and writes its sample in one place (`perf_swevent_event`), under the
 //!   same conditions, before the thread continues.
 //! - Events with period 1 are never throttled: only the second sample of one event of the kernel could be.
 //! - A ring buffer that is mapped read-only is overwritten. So no sample is ever lost for want of room, and
 //!   `data_head` never stands still.
-//! - Nobody is woken up, because no process waits for records.
+//! - No process is woken up, because none waits for records.
 //!
 //! The time for which the group was enabled is the thread's time on a processor. The kernel writes page 0 each
 //! time that it schedules the thread in (`perf_swevent_add`). While `lock` is unchanged, the thread has stayed
@@ -36,10 +37,10 @@
 //!     └──► ticks, data_head of each counter ─► lock still the same? ── no ──► read(2)
 //! ```
 //!
-//! What it costs: two pages of memory that the kernel counts as locked (`kernel.perf_event_mlock_kb`, and
-//! `RLIMIT_MEMLOCK` above it) for each counter of each thread, and a sample for each event, which is lost in
-//! the noise of what a page fault takes (measured). If the buffer cannot be mapped, each reading is the
-//! kernel's. That is not a loss.
+//! The cost is two pages of memory, which the kernel counts as locked
+//! (`kernel.perf_event_mlock_kb`, and `RLIMIT_MEMLOCK` above it), for each counter of each thread,
+//! and a sample for each event. The sample's time cannot be seen beside that of a page fault
+//! (measured). If the buffer cannot be mapped, the kernel makes each reading. That is not a loss.
 
 use core::sync::atomic::Ordering;
 
@@ -58,8 +59,9 @@ const TRACEPOINT: u32 = 2;
 /// Size of a sample without any content: a `struct perf_event_header`.
 const SAMPLE: u64 = 8;
 
-/// Whether all counters of a group are of this kind. Beside a tracepoint, which may count system calls, each
-/// reading is the kernel's: then it is known how many of them are ours.
+/// Returns whether all counters of a group are software counters of this kind. A group with a
+/// tracepoint, which may count system calls, is not: the kernel makes each of its readings, so that
+/// it is known how many of the system calls are ours.
 pub(crate) fn is_candidate(plan: &Plan, group: Group) -> bool {
     let counted = |counter: &Counter| match &counter.source {
         Source::Perf(attr) => is_counted(attr),
@@ -81,7 +83,7 @@ pub(crate) fn mapped() -> usize {
     2 * sys::page_size()
 }
 
-/// Whether a ring buffer follows the page.
+/// Returns whether a ring buffer follows the page.
 pub(crate) fn is_ring(page: &Page) -> bool {
     page.data_size.load(Ordering::Relaxed) != 0
 }
@@ -96,29 +98,31 @@ fn written(page: &Page) -> u64 {
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Last {
-    /// The leader's lock at that time. An odd number, which no page has while its thread runs, stands for none.
+    /// The leader's lock at that time. An odd number, which no page has while its thread runs,
+    /// means that there was no reading.
     lock: u32,
-    /// Ticks at that time.
+    /// The ticks at that time.
     ticks: u64,
-    /// Nanoseconds for which the group was enabled until then, which is as long as it ran.
+    /// The nanoseconds for which the group was enabled until then, which is also the time for which
+    /// it ran.
     enabled: u64,
-    /// The last time that a reading returned: times do not go backwards.
+    /// The last time that a reading returned, because times must not go backwards.
     returned: u64,
 }
 
-/// The groups with ring buffers of one thread.
+/// The state of one thread's groups that have ring buffers.
 #[repr(C)]
 pub(crate) struct Rings {
     /// Nanoseconds in a tick, times 2³².
     rate: u64,
-    /// By the group's first counter.
+    /// The last readings, at the index of each group's first counter.
     last: [Last; MAX_COUNTERS],
     /// For each counter, its value when nothing had been written to its buffer.
     bases: [u64; MAX_COUNTERS],
 }
 
 impl Rings {
-    /// A group has got its buffers.
+    /// Prepares a group that has just got its ring buffers.
     pub(crate) fn begin(&mut self, first: usize, rate: u64) {
         self.rate = rate;
         if let Some(last) = self.last.get_mut(first) {
@@ -126,8 +130,9 @@ impl Rings {
         }
     }
 
-    /// Makes one attempt to read the group that starts at `first` into its block. `pages` returns the group's
-    /// pages by their position in it; the first `None` ends it. Returns false if the kernel must be asked.
+    /// Makes one attempt to read the group that starts at `first` into its block. `pages` returns
+    /// the group's pages by their position in the group; the first `None` ends it. Returns false if
+    /// the kernel must be asked.
     #[inline(always)]
     pub(crate) fn attempt<'p, P: Pmu>(
         &mut self,
@@ -163,8 +168,8 @@ impl Rings {
         true
     }
 
-    /// Lets the kernel fill in the block of the group that starts at `first` with `ask`, which returns the number
-    /// of bytes, and notes what later readings need.
+    /// Lets the kernel fill in the block of the group that starts at `first`, by a call of `ask`,
+    /// which returns the number of bytes. Notes the numbers that later readings need.
     pub(crate) fn ask<'p, P: Pmu>(
         &mut self,
         first: usize,
@@ -191,7 +196,7 @@ impl Rings {
             return got;
         };
         let is_still = counters().zip(bases.iter()).all(|(page, base)| written(page) == *base);
-        // A group of such counters runs whenever it is enabled.
+        // A group that consists only of such counters runs whenever it is enabled.
         if is_still && enabled == running && !leader.changed(lock) {
             *last = Last {
                 lock,

@@ -63,8 +63,7 @@ fn sign_extension_at_the_edges_of_every_width() {
     }
 }
 
-/// The kernel arms a counter like this: it starts at minus half of its range, and `offset` holds
-/// the rest.
+/// The kernel starts a counter at minus half of its range, and puts the rest into `offset`.
 #[test]
 fn a_counter_armed_at_half_its_range_counts_through_every_edge() {
     for width in [32u16, 40, 47, 48, 64] {
@@ -142,7 +141,7 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
     assert_eq!(read([&good()], &pmu).map(|b| b[3]), Some(11));
     // The counter is not on the CPU.
     assert_eq!(read([&page(0, 48, 10)], &pmu), None);
-    // This version cannot read such a counter.
+    // This implementation cannot read a counter with this index.
     assert_eq!(read([&page(5, 48, 10)], &pmu), None);
     for lacks in [CAP_USER_READ, CAP_USER_TIME] {
         let page = good();
@@ -158,13 +157,13 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
     assert_eq!(read([], &pmu), None);
 }
 
-/// A processor on which the kernel writes a page in the middle of a reading.
+/// A processor on which the kernel writes to a page in the middle of a reading.
 struct Interrupted<'p> {
     page: &'p Page,
-    /// Number of counter reads until it happens, and the number of times that it happens.
+    /// Number of counter reads until the write, and the number of writes.
     after: Cell<u32>,
     times: Cell<u32>,
-    /// The counter's value. Each time, it decreases by 100 and the offset increases by 100.
+    /// The counter's value. Each write decreases it by 100 and increases the offset by 100.
     counter: Cell<u64>,
 }
 
@@ -208,15 +207,15 @@ fn a_reading_is_retried_after_a_change_and_given_up_if_changes_do_not_stop() {
         }
     }
     assert_eq!(read([&leader], &pmu(&leader, 0, u32::MAX)), None);
-    // The page is being written, for as long as anybody looks.
+    // The page is being written for as long as the test runs.
     leader.lock.store(7, Ordering::Relaxed);
     assert_eq!(read([&leader], &pmu(&leader, 0, 0)), None);
 }
 
-/// The counter of a page that another thread rewrites all the time. `offset` + counter is always a
-/// multiple of three, and the times have the same value, so a torn reading is visible. Real pages
-/// are written on the reader's own CPU. A writer on another CPU can imitate that only where CPUs
-/// see each other's stores in order.
+/// Reads the counter of a page to which another thread writes all the time. `offset` + counter is
+/// always a multiple of three, and the times have the same value, so a torn reading is visible.
+/// Real pages are written on the reader's own CPU. A writer on another CPU can imitate that only
+/// where CPUs see each other's stores in order.
 #[test]
 #[cfg_attr(not(target_arch = "x86_64"), ignore = "the imitation needs ordered stores")]
 fn a_page_that_another_thread_writes_is_never_read_torn() {
@@ -247,7 +246,8 @@ fn a_page_that_another_thread_writes_is_never_read_torn() {
             let mut total = 0u64;
             while !stop.load(Ordering::Relaxed) {
                 total += 3;
-                // The locks are odd while anything changes, in the order of a seqlock's writer.
+                // The locks are odd while a field changes, and are written in the order of a
+                // seqlock's writer.
                 leader.lock.fetch_add(1, Ordering::AcqRel);
                 member.lock.fetch_add(1, Ordering::AcqRel);
                 let counter = total % 1_000;

@@ -1,4 +1,4 @@
-//! Profiles to export.
+//! Makes profiles to export.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,8 +8,8 @@ use dataset::{Options, export};
 use profile::Profile;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// A profile of a rank: some calls of three ops, one of which is inside of another one. Ranks have
-/// different counters.
+/// Makes a profile of a rank with some calls of three ops, one of which runs inside of another one.
+/// Ranks have different counters.
 pub fn script(rank: u32) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter(if rank.is_multiple_of(2) { "instructions:u" } else { "cycles:u" }, 0);
@@ -32,7 +32,7 @@ pub fn add(dir: &Path, rank: u32, calls: bool) -> Scratch {
     scratch
 }
 
-/// As what a rank is exported.
+/// Returns the options with which a rank is exported.
 pub fn options(rank: u32, calls: bool) -> Options {
     Options {
         run: "train 7".to_owned(),
@@ -44,7 +44,7 @@ pub fn options(rank: u32, calls: bool) -> Options {
     }
 }
 
-/// All files with their contents, by their paths.
+/// Reads all files, and returns their contents by their paths.
 pub fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     let mut left = vec![dir.to_owned()];
@@ -62,7 +62,7 @@ pub fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-/// Writes files as [`files`] has read them.
+/// Writes the files that [`files`] has read.
 pub fn write(dir: &Path, files: &BTreeMap<PathBuf, Vec<u8>>) {
     for (path, bytes) in files {
         let path = dir.join(path);

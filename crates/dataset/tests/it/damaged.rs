@@ -1,4 +1,4 @@
-//! Parts that say something else than their files, and files of others.
+//! Tests of parts that do not match their files, and of files that do not belong to a dataset.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,12 +12,12 @@ use testkit::Scratch;
 
 use super::common::{add, files, options, script};
 
-/// The JSON of the part of a rank.
+/// Returns the path of the JSON file of a rank's part.
 fn json_of(dir: &Path, rank: u32) -> PathBuf {
     dir.join(format!("parts/run=train%207/rank={rank}/part-{rank:032x}.json"))
 }
 
-/// Changes the JSON of a part.
+/// Changes the JSON file of a part.
 fn edit(dir: &Path, rank: u32, change: impl FnOnce(&mut Value)) {
     let path = json_of(dir, rank);
     let mut part = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -30,7 +30,8 @@ fn part(dir: &Path, rank: u32) -> Part {
     found.parts.into_iter().find(|part| part.members[0].rank == rank).unwrap()
 }
 
-/// Opens the dataset, in which rank 1 is damaged, and returns what is said of it. Rank 0 stays.
+/// Opens the dataset, in which rank 1 is damaged, and returns the words about the damage. Rank 0
+/// must be there.
 fn said(dir: &Path) -> String {
     let found = Dataset::open(dir).unwrap();
     let ranks: Vec<u32> = found.members().iter().map(|member| member.rank).collect();
@@ -107,7 +108,7 @@ fn a_file_of_another_table_or_rank_is_named_and_left_out() {
     check(hist, rows, "has no column op of table stats");
     let (others, rows) = of(&zero, "stats");
     check(others, rows, "it has rows of a rank that its part does not have");
-    // The right size, and a footer of ones.
+    // The file has the right size, and its footer consists of ones.
     let (mut bytes, rows) = of(&one, "stats");
     let size = bytes.len();
     bytes[size - 200..size - 8].fill(0xff);
@@ -125,7 +126,7 @@ fn rows_that_no_member_has_are_an_error_of_the_merge() {
         fs::create_dir(dir).unwrap();
     }
     merge(&[Dataset::open(&a).unwrap()], &b).unwrap();
-    // Rank 1 is between the others, where statistics do not show it.
+    // Rank 1 is between the others, where statistics do not show that it is missing.
     let directory = b.join("parts/run=train%207");
     let json = fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     let mut part: Part = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
@@ -164,7 +165,7 @@ fn a_directory_of_somebody_else_is_no_dataset() {
     let error = dataset::export(&profile, &mine, &options(0, false)).unwrap_err().to_string();
     assert!(error.ends_with("is not a dataset, and not empty: it has src"), "{error}");
     assert!(files(&mine) == before);
-    // The profile itself.
+    // Use the profile itself as the directory.
     let error = dataset::export(&profile, &path, &options(0, false)).unwrap_err().to_string();
     assert!(error.contains("is not a dataset, and not empty"), "{error}");
     let too_large = dataset::export(&profile, &scratch.join("a"), &options(1 << 31, false));

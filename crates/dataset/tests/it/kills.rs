@@ -10,10 +10,10 @@ use testkit::Scratch;
 
 use super::common::{add, files, write};
 
-/// For the child: what it does, where, and at which step it kills itself.
+/// The variable that tells the child what to do, where, and at which step to kill itself.
 const VARIABLE: &str = "COUNTERPOINT_TEST_DATASET_CHILD";
 
-/// What a child does, if this process is one. Otherwise, this tests nothing.
+/// Does the work of a child, if this process is one. Otherwise, this tests nothing.
 #[test]
 fn child() {
     let Ok(text) = std::env::var(VARIABLE) else { return };
@@ -75,7 +75,7 @@ fn an_export_that_is_killed_adds_all_or_nothing() {
         assert!(ranks == [0] || ranks == [0, 1], "step {step}: {ranks:?}");
         let after = files(&dir);
         assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)), "step {step}");
-        // The next one completes it, whatever the first one has left.
+        // The next writer completes the dataset, whatever the killed one has left.
         assert!(!is_killed("export", &dir, 0));
         assert_eq!(Dataset::open(&dir).unwrap().members().len(), 2, "step {step}");
         if !killed {
@@ -84,7 +84,7 @@ fn an_export_that_is_killed_adds_all_or_nothing() {
         }
         step += 1;
     }
-    // Three steps for each table with rows, and for the part.
+    // There are three steps for each table with rows, and for the part.
     assert!(step > 3 * 7, "only {step} steps");
 }
 

@@ -1,4 +1,4 @@
-//! Datasets on disk.
+//! Tests of datasets on disk.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! Merging: any order, any tree, any number of times.
+//! Tests of merging: in any order, in any tree, and any number of times.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ fn any_order_and_tree_gives_the_same_files() {
     let found = merged(&all, &expected);
     assert_eq!(found.members.len(), 5);
     let expected = files(&expected);
-    // One file of each table but that of losses, which are none; one part; and dataset.json.
+    // There is one file of each table except for losses, of which there are none; one part; and
+    // dataset.json.
     assert_eq!(expected.len(), 8, "{:?}", expected.keys());
     let mut random = Random(77);
     for round in 0..8 {
@@ -97,7 +98,7 @@ fn what_is_missing_is_named_and_the_rest_is_merged() {
         }
     }
     assert_eq!(missing, ["2, 4, 7"]);
-    // Another dataset has what was broken.
+    // Another dataset has the part that is broken in this one.
     let b = scratch.join("b");
     add(&b, 5, false);
     let found = merged(&[&a, &b], &scratch.join("again"));

@@ -1,21 +1,21 @@
 //! Causes of a [`Problem`](super::Problem), with the facts that advice needs. This crate gives no
 //! advice: `crates/cli/src/advice` says what to do about each cause.
 
-/// Why a counter or a set of counters does not work. A new variant needs advice in the command
-/// line; the enum is exhaustive so that the compiler asks for it.
+/// The reason why a counter or a set of counters does not work. A new variant needs advice in the
+/// command line; the enum is exhaustive so that the compiler asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// Only what the message says is known.
+    /// Nothing is known except for the message.
     Unknown,
     /// The counter counts only the kernel's work, and it was asked to leave out the kernel.
     AlwaysZero,
-    /// The machine cannot count all of them at once.
+    /// The machine cannot count all of these counters at once.
     TooMany {
         /// Names of counters that can be counted at once.
         fits: Vec<String>,
         /// Names of counters that cannot be counted together with `fits`.
         refused: Vec<String>,
-        /// Whether the kernel can let them take turns. Breakpoints cannot.
+        /// Whether the kernel can let the counters take turns. Breakpoints cannot.
         can_take_turns: bool,
     },
     /// The counters fit the PMU, but something else uses it for part of the time.
@@ -35,13 +35,13 @@ pub enum Cause {
     NoSuchCounter,
     /// Counting in the kernel is forbidden.
     KernelForbidden {
-        /// The counter in user mode only, which works.
+        /// The name of the counter in user mode only, which works.
         user_only: String,
     },
     /// The counter is forbidden to this user.
     Forbidden {
-        /// The highest `perf_event_paranoid` at which every user may open it. `None`: no level is
-        /// enough, only CAP_PERFMON is.
+        /// The highest `perf_event_paranoid` at which every user may open the counter. `None`:
+        /// there is no such level, and the user needs CAP_PERFMON.
         paranoid: Option<i32>,
     },
     /// The kernel is built without perf.

@@ -7,7 +7,7 @@ use crate::files::Machine;
 use crate::killer;
 use counters::perf::{OpenError, OpenErrorKind};
 
-/// The problem that the kernel's error stands for on this machine.
+/// Returns the problem that the kernel's error means on this machine.
 pub(super) fn explain(counter: &Counter, error: OpenError, machine: &Machine) -> Problem {
     let (why, cause) = why(counter, error, machine);
     let place = match &counter.scope {
@@ -21,7 +21,7 @@ pub(super) fn explain(counter: &Counter, error: OpenError, machine: &Machine) ->
     Problem { message, why, cause, error: Some(error) }
 }
 
-/// No hardware counter works, because there is no PMU.
+/// Explains that no hardware counter works because there is no PMU.
 fn no_pmu(machine: &Machine) -> (String, Cause) {
     let is_virtual = machine.virtualisation().is_some();
     let why = match is_virtual {
@@ -53,8 +53,8 @@ fn why(counter: &Counter, error: OpenError, machine: &Machine) -> (String, Cause
         OpenErrorKind::AccessDenied | OpenErrorKind::NotPermitted => {
             let level = machine.paranoid();
             let why = level.map_or_else(String::new, |l| format!("perf_event_paranoid={l}"));
-            // The kernel checks permissions before it looks for a PMU. With more rights the user
-            // would only get the other error.
+            // The kernel checks permissions before it looks for a PMU. With more rights, the user
+            // would only get the error about the PMU.
             if hardware && !has_pmu {
                 let (missing, cause) = no_pmu(machine);
                 return (format!("{why}; and {missing}"), cause);

@@ -1,4 +1,4 @@
-//! Facts about the machine: from system calls, from the processor, and from small files.
+//! Collects facts about the machine: from system calls, from the processor, and from small files.
 
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::files::Machine;
 
-/// A soft limit of `/proc/self/limits`. `Some(None)` means unlimited; `None`: the file does not
-/// have it.
+/// Returns a soft limit of `/proc/self/limits`, `Some(None)` if it is unlimited, or `None` if the
+/// file does not contain it.
 pub(super) fn soft_limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
     let text = machine.read("proc/self/limits").ok()?;
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;
@@ -17,7 +17,7 @@ pub(super) fn soft_limit(machine: &Machine, name: &str) -> Option<Option<u64>> {
     }
 }
 
-/// The size of the file system at `path`, and how much of it is free for us, in bytes.
+/// Returns the size of the file system at `path`, and how much of it is free for us, in bytes.
 pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     let mut stat = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
@@ -33,7 +33,7 @@ pub(super) fn file_system(path: &Path) -> Option<(u64, u64)> {
     Some((stat.f_blocks as u64 * block, stat.f_bavail as u64 * block))
 }
 
-/// The version of the C library; `None` if it is not glibc.
+/// Returns the version of the C library, or `None` if that is not glibc.
 #[cfg(target_env = "gnu")]
 pub(super) fn glibc() -> Option<String> {
     // SAFETY: `gnu_get_libc_version` returns a C string that lives for ever.
@@ -47,7 +47,7 @@ pub(super) fn glibc() -> Option<String> {
     None
 }
 
-/// Whether the processor's time-stamp counter has the same rate in all power states: CPUID
+/// Returns whether the processor's time-stamp counter has the same rate in all power states: CPUID
 /// 8000_0007h, EDX bit 8 (manuals of Intel and AMD). On AArch64 it always has.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn invariant_counter() -> Option<bool> {
@@ -62,7 +62,7 @@ pub(super) fn invariant_counter() -> Option<bool> {
     Some(true)
 }
 
-/// How many general-purpose hardware counters a core has, from CPUID: leaf 0Ah (Intel SDM),
+/// Returns how many general-purpose hardware counters a core has, from CPUID: leaf 0Ah (Intel SDM),
 /// 8000_0022h or the PerfCtrExtCore bit of 8000_0001h (AMD APM).
 #[cfg(target_arch = "x86_64")]
 pub(super) fn hardware_counters() -> Option<u32> {

@@ -1,4 +1,4 @@
-//! What limits counting or recording, with the facts that advice needs. `crates/cli/src/advice`
+//! The limits of counting and recording, with the facts that advice needs. `crates/cli/src/advice`
 //! says what to do about each.
 
 use crate::check::Cause;
@@ -35,7 +35,7 @@ pub enum Limit {
     NamespaceCapabilities,
     /// A seccomp filter is active, and it forbids or may forbid counting.
     Filter {
-        /// Counting was tried, and the limit does forbid it.
+        /// Whether counting was tried and the filter does forbid it.
         forbids: bool,
     },
     /// This is a container, whose limits may forbid counting.

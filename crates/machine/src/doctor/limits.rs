@@ -1,10 +1,11 @@
-//! What the machine allows a program to use: shared memory, descriptors, file sizes, locked memory.
+//! Examines what the machine allows a program to use: shared memory, descriptors, file sizes,
+//! locked memory.
 
 use super::facts;
 use super::{Finding, Level, Limit};
 use crate::files::Machine;
 
-/// All findings of this module, in the order in which they are shown.
+/// Returns all findings of this module, in the order in which they are shown.
 pub(super) fn examine(machine: &Machine) -> Vec<Finding> {
     let mut all = vec![shared_memory(machine), open_files(machine), file_size(machine)];
     all.extend(locked_memory(machine));
@@ -61,13 +62,13 @@ fn file_size(machine: &Machine) -> Finding {
     }
 }
 
-/// How many bytes the kernel counts for each counter that is mapped for reading in user mode.
+/// The bytes that the kernel counts for each counter that is mapped for reading in user mode.
 const PAGE: u64 = 4096;
-/// This many mapped counters are enough: eight for each of 64 threads.
+/// A sufficient number of mapped counters: eight for each of 64 threads.
 const PLENTY: u64 = 512;
 
-/// How many counters can be mapped. All processes of a user share `perf_event_mlock_kb` for each
-/// processor; beyond that, each process has its `RLIMIT_MEMLOCK` (kernel/events/core.c,
+/// Finds out how many counters can be mapped. All processes of a user share `perf_event_mlock_kb`
+/// for each processor; in addition, each process has its `RLIMIT_MEMLOCK` (kernel/events/core.c,
 /// `perf_mmap`, Linux 6.12).
 fn locked_memory(machine: &Machine) -> Option<Finding> {
     let name = "locked memory";

@@ -11,12 +11,12 @@ pub struct Loop {
     pub scalar: bool,
     pub number: u32,
     pub fused: bool,
-    /// Operations of one iteration.
+    /// Number of operations in one iteration.
     work: u32,
     body: fn(u64, &Operands),
 }
 
-/// Iterations of one step: some microseconds.
+/// Number of iterations in one step, which takes some microseconds.
 const ITERATIONS: u64 = 4_000;
 
 impl Loop {
@@ -27,8 +27,8 @@ impl Loop {
     }
 }
 
-/// What the loops multiply with and add, in each place of the widest vector. A chain that adds the
-/// product of both grows by 0.5 each time.
+/// The numbers with which the loops multiply and which they add, in each place of the widest
+/// vector. A chain that adds the product of both grows by 0.5 each time.
 #[repr(C, align(64))]
 struct Operands {
     /// 1.0, then 0.5, as 16 numbers of 32 bits each.
@@ -40,8 +40,8 @@ struct Operands {
 static OPERANDS: Operands =
     Operands { singles: [[1.0; 16], [0.5; 16]], doubles: [[1.0; 8], [0.5; 8]] };
 
-/// The loops that this processor can run, from slow to fast. Empty on architectures for which there
-/// are none.
+/// Returns the loops that this processor can run, from slow to fast. There are none on
+/// architectures for which no loops are written.
 pub fn loops() -> Vec<Loop> {
     arch::loops()
 }
@@ -52,9 +52,9 @@ mod arch {
 
     use super::{Loop, Operands};
 
-    /// A loop with 12 chains in registers 0 to 11, and operands in 14 and 15. `$of` is the field of
-    /// [`Operands`] that is loaded with `$load`; `$r` begins the names of the registers, and `$form` says
-    /// how the instructions of even and odd chains name theirs.
+    /// Makes a loop with 12 chains in registers 0 to 11, and operands in 14 and 15. `$of` is the
+    /// field of [`Operands`] that is loaded with `$load`; `$r` begins the names of the registers,
+    /// and `$form` says how the instructions of even and odd chains name theirs.
     macro_rules! chains {
         ($name:ident, $of:ident, $load:literal, $r:literal, $form:ident, $even:literal, $odd:literal, $end:literal) => {
             fn $name(iterations: u64, operands: &Operands) {
@@ -138,7 +138,7 @@ mod arch {
     fused!(fma_512_ps, singles, "zmm", "vfmadd231ps");
     fused!(fma_512_pd, doubles, "zmm", "vfmadd231pd");
 
-    /// 24 instructions in an iteration.
+    /// Describes a loop with 24 instructions in an iteration.
     fn of(bits: u32, number: u32, fused: bool, body: fn(u64, &Operands)) -> Loop {
         let scalar = bits == number;
         let each = if fused { 2 } else { 1 };
@@ -179,7 +179,7 @@ mod arch {
 
     use super::{Loop, Operands};
 
-    /// A loop with 24 chains in registers 0 to 23, and operands in 30 and 31.
+    /// Makes a loop with 24 chains in registers 0 to 23, and operands in 30 and 31.
     macro_rules! chains {
         ($name:ident, $of:ident, $instruction:literal, $r:literal, $shape:literal, $adds:ident) => {
             fn $name(iterations: u64, operands: &Operands) {

@@ -6,7 +6,7 @@ use crate::files::parse_cpus;
 /// Cores and the caches that they share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpus {
-    /// The model, as the kernel names it; empty if it does not.
+    /// The name that the kernel gives to the model; empty if it gives none.
     pub model: String,
     /// The version of the microcode; empty if it is not known.
     pub microcode: String,
@@ -27,19 +27,19 @@ pub struct Core {
 /// A level of caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// 1, 2, 3, …
+    /// Number of the level: 1 is nearest to the core.
     pub level: u32,
     pub bytes: u64,
-    /// The number of usable cores that share one.
+    /// Number of usable cores that share one of these caches.
     pub shared_by: u32,
-    /// The number of such caches that usable cores have.
+    /// Number of these caches that usable cores have.
     pub instances: u32,
 }
 
 const CPU: &str = "sys/devices/system/cpu";
 
 impl Cpus {
-    /// The processors of this machine that the calling thread may use.
+    /// Returns the processors of this machine that the calling thread may use.
     pub fn of(machine: &Machine) -> Self {
         let allowed = match machine.is_here() {
             true => affinity().unwrap_or_else(|| machine.online_cpus()),
@@ -70,7 +70,7 @@ impl Cpus {
     }
 }
 
-/// The caches of the first core; the others are taken to be like it.
+/// Returns the caches of the first core; the other cores are assumed to have the same.
 fn caches(machine: &Machine, cores: &[Core]) -> Vec<Cache> {
     let Some(first) = cores.first() else { return Vec::new() };
     let folder = format!("{CPU}/cpu{}/cache", first.cpu);
@@ -95,7 +95,7 @@ fn caches(machine: &Machine, cores: &[Core]) -> Vec<Cache> {
     found
 }
 
-/// `32K`, `1024K`, `32M`.
+/// Parses a size such as `32K`, `1024K` or `32M`.
 fn bytes(text: &str) -> Option<u64> {
     let (digits, factor) = match text.strip_suffix('K') {
         Some(digits) => (digits, 1 << 10),
@@ -107,9 +107,10 @@ fn bytes(text: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(factor).filter(|bytes| *bytes >= 4096)
 }
 
-/// The processors that the calling thread may use; `None` if the kernel does not say.
+/// Returns the processors that the calling thread may use, or `None` if the kernel does not say.
 fn affinity() -> Option<Vec<u32>> {
-    // More than the 1,024 of `cpu_set_t`: the kernel refuses a set that is smaller than its own.
+    // This has more bits than the 1,024 of `cpu_set_t`, because the kernel refuses a set that is
+    // smaller than its own.
     let mut set = [0u64; 1024];
     // SAFETY: the kernel writes at most the size that it is told into `set`.
     let bytes = unsafe {
@@ -131,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// Two cores with two threads each, a second-level cache for each core and a third for both.
+    /// There are two cores with two threads each, a second-level cache for each core, and a
+    /// third-level cache for both.
     #[test]
     fn threads_of_a_core_are_one_core() {
         let dir = testkit::Scratch::new();

@@ -1,8 +1,8 @@
-//! Loops that move bytes, and the blocks that they go over.
+//! Loops that move bytes, and the blocks of memory over which they go.
 //!
-//! Each core has a block of its own, which it has written first, so that its memory is near it. For a
-//! cache, the block is half of what the core has of it, so that it stays there; for memory, all blocks
-//! together are four times the last caches, as STREAM demands.
+//! Each core has a block of its own, which it has written first, so that the block's memory is near
+//! the core. For a cache, the block is half of the core's share of it, so that the block stays
+//! there; for memory, all blocks together are four times the last caches, as STREAM demands.
 //!
 //! Instructions load and store the widest vectors of the processor, and stores go through the caches.
 //! Bytes are counted as STREAM does: a line that is read only because it is about to be written is not.
@@ -13,18 +13,19 @@ use std::time::Duration;
 use super::{Cache, Core, Cpus, Kernel, RoofError, team};
 use crate::Machine;
 
-/// How long a measurement of memory takes. Going over memory once takes milliseconds.
+/// The duration of a measurement of memory. Going over memory once takes milliseconds.
 const LONG: Duration = Duration::from_millis(10);
-/// Size of all blocks in memory if the machine reports no caches; also the smallest size.
+/// The size of all blocks together in memory if the machine reports no caches; also the smallest
+/// size.
 const LEAST: u64 = 64 << 20;
 /// The largest size of all blocks together.
 const MOST: u64 = 4 << 30;
-/// A step goes over at least this many bytes, so that reading the clock takes no noticeable part of it.
+/// The least number of bytes in a step, so that reading the clock takes no noticeable part of it.
 const STEP: u64 = 1 << 20;
-/// Blocks are multiples of this, which each loop divides.
+/// The size of a block is a multiple of this, which each loop divides.
 const GRAIN: u64 = 3 * 512;
-/// Distance between the arrays of a block, besides their size: without it, stores would have the same
-/// low address bits as the loads after them, for which some processors wait.
+/// The distance from the end of an array of a block to the next array. Without it, stores would
+/// have the same low address bits as the loads after them, for which some processors wait.
 const APART: u64 = 1024 + 64;
 
 /// The blocks of the cores: for each level and number of cores, the bytes of one core.
@@ -43,7 +44,7 @@ impl Blocks {
                 Some((Some(cache.level), *team, of_cache(&cpus.caches, cache, *team)?))
             }));
         }
-        // If only one core could be measured in a level, the level would look slow for all cores.
+        // If only one core could be measured in a level, that level would look slow for all cores.
         let whole = |level| sizes.iter().filter(|(of, ..)| *of == level).count() == teams.len();
         let sizes: Vec<_> = sizes.iter().copied().filter(|(level, ..)| whole(*level)).collect();
         let last = cpus.caches.last().map_or(0, |c| c.bytes * u64::from(c.instances));
@@ -64,20 +65,20 @@ impl Blocks {
         Ok(Self { sizes: all, memory })
     }
 
-    /// The levels that are measured, the nearest first.
+    /// Returns the levels that are measured, the nearest first.
     pub fn levels(&self) -> Vec<Option<u32>> {
         let mut levels: Vec<_> = self.sizes.iter().map(|(level, ..)| *level).collect();
         levels.dedup();
         levels
     }
 
-    /// Bytes that each core goes over, if this many cores work.
+    /// Returns the bytes that each core goes over, if this many cores work.
     pub fn block(&self, level: Option<u32>, cores: u32) -> u64 {
         let found = self.sizes.iter().find(|(of, team, _)| *of == level && *team == cores);
         found.map_or(0, |(.., bytes)| *bytes)
     }
 
-    /// Bytes per second of these cores together.
+    /// Measures the bytes per second of these cores together.
     pub fn rate(
         &self,
         level: Option<u32>,
@@ -94,7 +95,8 @@ impl Blocks {
     }
 }
 
-/// The block of each core for a cache; `None` if it would fit into the cache before it.
+/// Returns the size of each core's block for a cache, or `None` if the block would fit into the
+/// next smaller cache.
 fn of_cache(caches: &[Cache], cache: &Cache, team: u32) -> Option<u64> {
     let sharing = u64::from(team.min(cache.shared_by).max(1));
     let block = grains(cache.bytes / 2 / sharing);
@@ -108,13 +110,13 @@ fn grains(bytes: u64) -> u64 {
     bytes / GRAIN * GRAIN
 }
 
-/// The memory that can be taken without harm to other programs.
+/// Returns how much memory can be taken without harm to other programs.
 fn available(machine: &Machine) -> Option<u64> {
     let text = machine.field("proc/meminfo", "MemAvailable")?;
     text.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Memory of our own.
+/// Memory that only this measurement uses.
 struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -150,7 +152,7 @@ impl Mapping {
         Ok(Self { start, bytes: size })
     }
 
-    /// Writes ordinary numbers everywhere, so that each page is there.
+    /// Writes ordinary numbers everywhere, so that every page is present.
     fn write(&self) {
         let count = self.bytes / size_of::<f64>();
         let start = self.start.as_ptr().cast::<f64>();
@@ -161,7 +163,7 @@ impl Mapping {
         }
     }
 
-    /// Moves `block` bytes, a multiple of [`GRAIN`], `times` times.
+    /// Goes over `block` bytes, a multiple of [`GRAIN`], `times` times.
     fn go_over(&self, kernel: Kernel, block: u64, times: u64) {
         let arrays: u64 = match kernel {
             Kernel::Read => 1,
@@ -206,8 +208,9 @@ mod arch {
 
     static SCALE: [f64; 8] = [0.5; 8];
 
-    /// `$r` begins the names of registers of `$w` bytes, `$mov` loads and stores them. The arrays end
-    /// after `bytes`, which is a multiple of 512; `{at}` counts from `-bytes` to 0, this many times.
+    /// Makes the loops. `$r` begins the names of registers of `$w` bytes, and `$mov` loads and
+    /// stores them. The arrays end after `bytes`, which is a multiple of 512; `{at}` counts from
+    /// `-bytes` to 0, `times` times.
     macro_rules! moves {
         ($read:ident, $copy:ident, $triad:ident, $mov:literal, $r:literal, $w:literal, $scaled:ident, $end:literal) => {
             fn $read(from: *const u8, bytes: u64, times: u64) {
@@ -313,14 +316,14 @@ mod arch {
                 }
             }
         };
-        // c * s + b
+        // Computes c * s + b.
         (fused $mov:literal, $r:literal, $n:literal, $($off:literal),+) => {
             concat!(
                 $mov, " ", $r, $n, ", [{c} + {at} + ", $($off,)+ "]\n",
                 "vfmadd213pd ", $r, $n, ", ", $r, "15, [{b} + {at} + ", $($off,)+ "]"
             )
         };
-        // Without aligned operands, which these instructions need.
+        // Does not use operands in memory, because these instructions need aligned ones.
         (two $mov:literal, $r:literal, $n:literal, $($off:literal),+) => {
             concat!(
                 $mov, " ", $r, $n, ", [{c} + {at} + ", $($off,)+ "]\n",

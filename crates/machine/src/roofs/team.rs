@@ -5,16 +5,17 @@ use std::time::{Duration, Instant};
 
 use super::{Core, RoofError};
 
-/// How long a measurement takes if one step of the work takes microseconds: less than the time after
-/// which the kernel gives the processor to another program.
+/// The duration of a measurement if one step of the work takes microseconds. It is shorter than the
+/// time after which the kernel gives the processor to another program.
 pub const SHORT: Duration = Duration::from_millis(2);
 
-/// Before a measurement, each thread works unmeasured, for the measurement's time divided by
-/// this. Its core then runs at the frequency of such work, and the data is in its cache.
+/// Before a measurement, each thread works for the measurement's time divided by this, without
+/// being measured. Its core then runs at the frequency of such work, and the data is in its cache.
 const WARM: u32 = 4;
 
-/// Does `step` on all of these cores at once, again and again for this time, and returns the sum of
-/// what each does in a second. `step` gets the index of the core and returns how much work it was.
+/// Calls `step` on all of these cores at once, again and again for this time, and returns the sum
+/// of the work of all cores in a second. `step` gets the index of the core and returns how much
+/// work it did.
 pub fn rate(
     cores: &[Core],
     time: Duration,
@@ -40,7 +41,7 @@ pub fn rate(
             thread.spawn_scoped(scope, move || one(at))
         };
         let threads: Vec<_> = (0..cores.len()).map(start).collect();
-        // If one could not start, the others wait for a second and end.
+        // If a thread could not start, the others wait for a second and end.
         let mut sum = 0.0;
         for thread in threads {
             let thread = thread.map_err(|error| RoofError::Thread(error.to_string()))?;
@@ -50,7 +51,7 @@ pub fn rate(
     })
 }
 
-/// Work per second, of at least one step.
+/// Measures the work per second, of at least one step.
 fn work(time: Duration, step: impl Fn() -> f64) -> f64 {
     let start = Instant::now();
     let mut done = 0.0;
@@ -63,7 +64,7 @@ fn work(time: Duration, step: impl Fn() -> f64) -> f64 {
     }
 }
 
-/// Runs something on a core, in a thread of its own.
+/// Runs `what` on a core, in a thread of its own.
 pub fn on<T: Send>(core: Core, what: impl FnOnce() -> T + Send) -> Result<T, RoofError> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("roofline".into());
@@ -77,7 +78,7 @@ pub fn on<T: Send>(core: Core, what: impl FnOnce() -> T + Send) -> Result<T, Roo
 }
 
 /// Lets the calling thread run on this core only. If the kernel refuses (a sandbox may), the thread
-/// runs where it is, and the measurement is of that.
+/// runs where it is, and the measurement is about that core.
 fn pin(core: Core) {
     let mut set = [0u64; 1024];
     if let Some(word) = set.get_mut(core.cpu as usize / 64) {
