@@ -132,8 +132,8 @@ impl fmt::Display for Ranks {
     }
 }
 
-/// Finds the ranks that are missing and those that have several recordings. Members of the parts in
-/// `named` do not count as missing.
+/// Finds the ranks of each run that are missing, and those that have several recordings. A rank
+/// whose part is broken, as `named` says, does not count as missing.
 pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[Gap]) -> Vec<Gap> {
     #[derive(Default)]
     struct Run {

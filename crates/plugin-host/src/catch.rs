@@ -1,11 +1,11 @@
-//! Calls of a plugin's functions that nothing but a return value leaves: a C++ exception, another
+//! Calls functions of a plugin so that only a return value leaves them: a C++ exception, another
 //! language's exception, and `pthread_exit` end the call and become a [`Left`].
 //!
-//! Rust cannot do this itself. Its `catch_unwind` ends the process when it meets an exception that is
-//! not a Rust panic, and the personality function of Rust's frames calls the unwinder that is linked
-//! with us, which need not be the one that the exception came with: the agent brings its own, and a
-//! plugin may bring another. So the call goes through a function in assembly with a personality
-//! function that asks the unwinder for nothing:
+//! Rust cannot do this itself. Its `catch_unwind` ends the process when it meets an exception that
+//! is not a Rust panic, and the personality function of Rust's frames calls the unwinder that is
+//! linked with us, which need not be the one that the exception came with: the agent brings its
+//! own, and a plugin may bring another. So the call goes through a function in assembly, whose
+//! personality function does not call the unwinder:
 //!
 //! ```text
 //!  call ──► trampoline ──► the plugin's function ──► throw
@@ -36,14 +36,15 @@ use std::fmt;
 #[cfg(target_os = "linux")]
 pub(crate) use call::call;
 
-/// How a plugin's function ended, if it did not return.
+/// The way in which a plugin's function ended, if it did not return.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Left {
-    /// By an exception: its type, and what it says, as far as that can be found out.
+    /// An exception ended it: the type of the exception and its message, as far as these can be
+    /// found out.
     Exception(String),
-    /// By `pthread_exit`. The thread lives on.
+    /// `pthread_exit` ended it. The thread lives on.
     ThreadExit,
-    /// By a fault or `abort`, with this signal. What the plugin holds is in an unknown state.
+    /// A fault or `abort` ended it, with this signal. The state of the plugin is unknown.
     Fault(c_int),
 }
 
@@ -65,10 +66,11 @@ struct RawException {
     cleanup: Option<unsafe extern "C" fn(c_int, *mut RawException)>,
 }
 
-/// Elsewhere a call is a plain call: on such systems, a plugin's exception ends the process.
+/// Calls the function directly. On systems without the trampoline, a plugin's exception ends the
+/// process.
 ///
 /// # Safety
-/// `function` is a C function that takes these arguments.
+/// `function` must be a C function that takes these arguments.
 #[cfg(not(target_os = "linux"))]
 pub(crate) unsafe fn call(
     function: *const c_void,
@@ -83,13 +85,14 @@ pub(crate) unsafe fn call(
     })
 }
 
-/// [`call`] for a function with one argument and a result as the plugin interface has them.
+/// Does what [`call`] does, for a function with one argument and a result as the plugin interface
+/// has them.
 ///
 /// # Safety
 /// As for [`call`].
 ///
 /// # Errors
-/// As [`call`].
+/// As for [`call`].
 pub(crate) unsafe fn call_one<P>(
     function: unsafe extern "C" fn(*mut P) -> c_int,
     argument: *mut P,
@@ -100,10 +103,10 @@ pub(crate) unsafe fn call_one<P>(
         .map(|value| value as c_int)
 }
 
-/// `dlopen`, whose constructors may throw.
+/// Calls `dlopen`, whose constructors may throw.
 ///
 /// # Safety
-/// As for `dlopen`: what constructors do is up to the file.
+/// As for `dlopen`: the file decides what its constructors do.
 ///
 /// # Errors
 /// A constructor did not return.

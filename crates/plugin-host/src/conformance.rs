@@ -1,13 +1,13 @@
 //! A conformance suite: drives a plugin through every call order, size and null case of the
-//! interface and says what it does wrong.
+//! interface, and reports the mistakes that it finds.
 //!
-//! Each [`Probe`] is to run in a process of its own, because a plugin may crash in it: the caller
-//! does that, and knows by the probe's name what the plugin was asked.
+//! Each [`Probe`] must run in a process of its own, because a plugin may crash in it. The caller
+//! makes that process, and knows from the probe's name what the plugin was doing.
 //!
-//! A finding rests on a [`Clause`] of the interface. What contradicts the published header, or what the
-//! published host refuses or reports as an error, is a violation. Everything else is advice: a probe may
-//! do what no host of the published interface does ([`Probe::is_published`] is false), and a plugin that
-//! does not survive that, or does not notice it, is still a valid one.
+//! A finding is based on a [`Clause`] of the interface. A contradiction to the published header, or
+//! anything that the published host refuses or reports as an error, is a violation. Everything else
+//! is advice: a probe may do what no host of the published interface does ([`Probe::is_published`]
+//! is false), and a plugin that does not survive that, or does not notice it, is still valid.
 
 mod calls;
 mod clauses;
@@ -28,7 +28,7 @@ pub use self::clauses::{CLAUSES, Clause, Source};
 use crate::catch::{self, Left, call_one};
 use crate::platform::Library;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Nothing is lost, but it could be better.
@@ -52,20 +52,20 @@ impl Level {
         }
     }
 
-    /// The level with this name.
+    /// Returns the level with this name.
     pub fn of(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.name() == name)
     }
 }
 
-/// Something that a plugin does wrong.
+/// A mistake of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad the finding is.
+    /// The severity of the finding.
     pub level: Level,
-    /// The basis of the finding.
+    /// The clause on which the finding is based.
     pub clause: &'static Clause,
-    /// What the plugin did.
+    /// A description of what the plugin did.
     pub what: String,
 }
 
@@ -90,12 +90,13 @@ impl Findings {
         self.add(Level::Style, clause, what);
     }
 
-    /// No finding so far is worse than this: what was asked is nothing that the published host asks.
+    /// Limits the level of all findings so far, because no published host makes the calls of this
+    /// probe.
     fn at_most(&mut self, level: Level) {
         self.0.iter_mut().for_each(|finding| finding.level = finding.level.min(level));
     }
 
-    /// A violation unless `is` is true.
+    /// Adds a violation unless `is` is true.
     fn check(&mut self, is: bool, clause: &'static Clause, what: impl FnOnce() -> String) {
         if !is {
             self.violation(clause, what());
@@ -103,16 +104,17 @@ impl Findings {
     }
 }
 
-/// One thing that is asked of a plugin.
+/// One test of a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
-    /// The question, as a sentence goes on after "while".
+    /// The name of the test, as a sentence goes on after "while".
     pub name: &'static str,
-    /// The clause that a plugin violates, or that advises against it, if it does not survive this.
+    /// The clause that a plugin violates, or that advises against it, if the plugin does not
+    /// survive the test.
     pub clause: &'static Clause,
     /// Whether the published host makes these calls, so that a valid plugin has to survive them.
     pub is_published: bool,
-    /// Whether this is to be asked only if a plugin does not survive, or fails, a recording.
+    /// Whether to run this test only if a plugin crashes or fails in a recording.
     pub only_after_failure: bool,
     run: fn(&mut Plugin, &mut Findings),
 }
@@ -134,13 +136,13 @@ impl Probe {
         Self { is_published: false, ..Self::published(name, clause, run) }
     }
 
-    /// How bad it is if the plugin does not survive this question.
+    /// Returns the severity of a crash during this test.
     pub fn level_of_crash(&self) -> Level {
         if self.is_published { Level::Violation } else { Level::Fragile }
     }
 
-    /// Asks the question. Crashes if the plugin does. `is_json` tells whether bytes are a value of JSON: this
-    /// crate has no parser.
+    /// Runs the test. Crashes if the plugin does. `is_json` tells whether bytes are a value of
+    /// JSON, because this crate has no parser.
     pub fn run(&self, file: &Path, is_json: fn(&[u8]) -> bool) -> Findings {
         let mut findings = Findings::default();
         match Library::open(file) {
@@ -157,17 +159,17 @@ impl Probe {
     }
 }
 
-/// All probes, in the order in which they make sense to read. The first one says whether anything else
-/// can be asked.
+/// Returns all probes, in the order in which they make sense to read. The first one shows whether
+/// anything else can be tried.
 pub fn probes() -> Vec<Probe> {
     [loading::PROBES, calls::PROBES, events::PROBES, sizes::PROBES, older::PROBES].concat()
 }
 
-/// What calls did instead of returning: no exception may leave a function of the interface. These
-/// are of this process, which asks one thing at a time.
+/// The ways in which calls ended that did not return; no exception may leave a function of the
+/// interface. The list is for the whole process, which runs one test at a time.
 static ENDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// The result of a call: any number of an error, if it did not return.
+/// Returns the result of a call, or the number of an error if the call did not return.
 fn returned(end: Result<i32, Left>) -> i32 {
     end.unwrap_or_else(|how| {
         let mut ends = ENDS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,16 +181,16 @@ fn returned(end: Result<i32, Left>) -> i32 {
     })
 }
 
-/// The plugin, in the raw.
+/// A plugin whose functions are called directly.
 struct Plugin {
     library: Library,
     interfaces: Vec<ProfilerInterface>,
-    /// The size of a table that is too small, or of none: 0.
+    /// The size of a table that is too small; 0 if there was no table.
     small: Option<usize>,
     is_json: fn(&[u8]) -> bool,
 }
 
-/// The registrations of a plugin.
+/// The registrations that a plugin made.
 #[derive(Default)]
 struct Kept {
     interfaces: Vec<ProfilerInterface>,
@@ -217,7 +219,8 @@ unsafe extern "C" fn keep(
 }
 
 impl Plugin {
-    /// Calls `KinetoPlugin_register` with a table of this size. `None`: it is not exported.
+    /// Calls `KinetoPlugin_register` with a registry of this size. Returns `None` if the function
+    /// is not exported.
     fn register(&mut self, size: usize) -> Option<i32> {
         let register = self.library.symbol(abi::kineto::REGISTER_SYMBOL)?;
         let mut kept = Kept::default();
@@ -235,7 +238,8 @@ impl Plugin {
         Some(returned(end.map(|code| code as i32)))
     }
 
-    /// The plugin's profilers, registered as a host does it; only those with all functions.
+    /// Returns the plugin's profilers, registered as a host does it; only those that have all
+    /// functions.
     fn profilers(&mut self) -> Vec<ProfilerInterface> {
         if self.interfaces.is_empty() {
             self.register(Registry::SIZE);
@@ -252,10 +256,10 @@ impl Plugin {
     }
 }
 
-/// Types that one query may return.
+/// The number of types that one query may return.
 const ROOM: usize = 25;
 
-/// The types that a profiler says it supports; empty if its query fails.
+/// Returns the types that a profiler says it supports, or nothing if its query fails.
 fn supported(interface: &ProfilerInterface) -> Vec<u32> {
     let mut name = [0_u8; 64];
     let mut types = [0_u32; ROOM + 1];
@@ -273,7 +277,7 @@ fn supported(interface: &ProfilerInterface) -> Vec<u32> {
     types.into_iter().take_while(|number| *number != 0).collect()
 }
 
-/// Calls a function of the plugin, if it has it.
+/// Calls a function of the plugin, if the plugin has it.
 fn call<P>(function: Function<P>, params: &mut P) -> Option<i32> {
     // SAFETY: `function` is a function of the plugin that takes a pointer to this type; `params`
     // lives during the call.
@@ -286,15 +290,15 @@ fn call_null<P>(function: Function<P>) -> Option<i32> {
     function.map(|function| returned(unsafe { call_one(function, std::ptr::null_mut()) }))
 }
 
-/// A recording, driven by hand.
+/// A recording whose functions are called one by one.
 struct Raw<'i> {
     interface: &'i ProfilerInterface,
     handle: *mut std::ffi::c_void,
 }
 
 impl<'i> Raw<'i> {
-    /// Creates one for all that the profiler supports. The list and the arguments are overwritten
-    /// afterwards, because a host's memory is its own.
+    /// Creates a recording of all types that the profiler supports. The list and the arguments are
+    /// overwritten afterwards, because they belong to the host.
     fn create(interface: &'i ProfilerInterface) -> Result<Self, i32> {
         Self::create_for(interface, &mut supported(interface))
     }

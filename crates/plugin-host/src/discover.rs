@@ -1,11 +1,11 @@
-//! Which files are plugins.
+//! Finds the files that are plugins.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The plugins that `path` names: the file itself, whatever its name, or each file of the directory
-/// whose name ends in `.so`, in the order of their names as bytes. Directories below it are not
-/// looked at.
+/// Returns the plugins that `path` names: the file itself, whatever its name, or each file of the
+/// directory whose name ends in `.so`, in the order of their names as bytes. Directories below that
+/// directory are not searched.
 ///
 /// # Errors
 /// The path does not exist or cannot be read.
@@ -16,7 +16,7 @@ pub fn discover(path: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in path.read_dir()? {
         let file = entry?.path();
-        // Through links: a directory of plugins is often made of links.
+        // Links are followed, because a directory of plugins is often made of links.
         let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
         if is_file && file.extension().is_some_and(|extension| extension == "so") {
             files.push(file);

@@ -1,11 +1,12 @@
-//! An event of a trace as trace files have it, for profilers that write whole traces: PyTorch's.
+//! An event of a trace in the form that trace files have, for profilers that write whole traces,
+//! such as PyTorch's.
 
 /// The id of a process or of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id<'a> {
-    /// A number; the operating system's for real processes and threads.
+    /// A number; for real processes and threads, that of the operating system.
     Number(i64),
-    /// A text, as Kineto has for rows of its own.
+    /// A text, which Kineto uses for rows of its own.
     Text(&'a [u8]),
 }
 
@@ -13,9 +14,9 @@ pub enum Id<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     Integer(i64),
-    /// An integer without a sign.
+    /// An unsigned integer.
     Unsigned(u64),
-    /// A text: any bytes.
+    /// A text, which may have any bytes.
     Text(&'a [u8]),
     /// One JSON value, which was not checked yet.
     Json(&'a [u8]),
@@ -31,20 +32,20 @@ pub struct Argument<'a> {
 /// One event. Fields that an event of its phase does not have are `None`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// What the event is: `X` a slice, `i` a moment, `C` values of a counter, `M` about a row, `s` and `f`
-    /// the ends of an arrow.
+    /// The kind of the event: `X` a slice, `i` a moment, `C` values of a counter, `M` a fact about
+    /// a row, `s` and `f` the ends of an arrow.
     pub phase: u8,
     pub name: &'a [u8],
     pub category: Option<&'a [u8]>,
     pub process: Id<'a>,
     pub thread: Id<'a>,
-    /// When the event happened or began, ns since 1970 UTC.
+    /// Time at which the event happened or began, ns since 1970 UTC.
     pub time_ns: i64,
-    /// How long a slice took, ns.
+    /// Duration of a slice, ns.
     pub duration_ns: Option<u64>,
-    /// The number of an arrow.
+    /// Id of an arrow, which is the same at both ends.
     pub id: Option<i64>,
-    /// How far a moment reaches: `t` its thread, `p` its process, `g` everything.
+    /// Scope of a moment: `t` its thread, `p` its process, `g` everything.
     pub scope: Option<u8>,
     pub arguments: &'a [Argument<'a>],
 }

@@ -1,11 +1,11 @@
-//! The functions that a plugin hands its events to. Each checks what it is given: null pointers, sizes,
-//! types, and whether it may be called now.
+//! The functions by which a plugin hands over its events. Each checks its arguments: null pointers,
+//! sizes, types, and whether it may be called at this time.
 //!
-//! A plugin may call them with any arguments, from any thread, and after the call that they were
-//! valid for. So neither a builder nor the struct with its functions is ever freed (there is one of
-//! each per profiler), a handle is looked up among those that exist, everything in a builder is behind
-//! one lock, and it knows whether it is open. The event that the plugin is completing is kept here
-//! and goes to the sink when the next one begins.
+//! A plugin may call these functions with any arguments, from any thread, and after the call for
+//! which they were valid. So neither a builder nor the struct with its functions is ever freed
+//! (there is one of each per profiler), a handle is looked up among those that exist, everything in
+//! a builder is protected by one lock, and the builder knows whether it is open. The event that the
+//! plugin is completing is kept here and goes to the sink when the next one begins.
 
 mod lock;
 
@@ -28,7 +28,7 @@ use crate::sink::{Counter, Event, Flow, Metadata, Sink};
 const DONE: c_int = 0;
 const FAILED: c_int = -1;
 
-/// Which types a recording asked for.
+/// The types for which a recording was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     published: u32,
@@ -63,7 +63,7 @@ static BUILDERS: Known<Builder> = Known::new();
 #[derive(Debug)]
 pub struct Builder {
     state: Lock<State>,
-    /// The functions, as the plugin sees them.
+    /// The struct with the functions, which the plugin sees.
     raw: NonNull<TraceBuilder>,
     problems: Arc<Problems>,
     /// One more than the number of the last type that a plugin declared.
@@ -72,12 +72,12 @@ pub struct Builder {
 
 #[derive(Default)]
 struct State {
-    /// Set while the builder is valid.
+    /// The sink while the builder is valid.
     sink: Option<NonNull<dyn Sink>>,
     asked: Asked,
-    /// The event in the making; `None` also after one that was left out.
+    /// The event that is being made; `None` also after one that was left out.
     last: Option<Event>,
-    /// There was an event in this call, kept or left out.
+    /// Whether there was an event in this call, kept or left out.
     any: bool,
     name: Vec<u8>,
     named: bool,
@@ -100,7 +100,7 @@ unsafe impl Send for Builder {}
 unsafe impl Sync for Builder {}
 
 impl Builder {
-    /// A builder that lives as long as the process.
+    /// Makes a builder that lives as long as the process.
     pub fn leak(problems: Arc<Problems>, own_end: &'static AtomicU32) -> &'static Self {
         let raw = Box::leak(Box::new(TraceBuilder {
             size: 0,
@@ -170,7 +170,7 @@ impl Builder {
         result
     }
 
-    /// Hands the event in the making to the sink.
+    /// Hands the event that is being made to the sink.
     fn finish(&self, state: &mut State) {
         let Some(event) = state.last.take() else { return };
         if !state.named {
@@ -184,7 +184,7 @@ impl Builder {
     }
 }
 
-/// Runs a function of the builder: with the lock, if the builder is open.
+/// Runs a function of the builder with the lock, if the builder is open.
 fn enter(
     handle: *mut c_void,
     call: &'static str,
@@ -213,7 +213,7 @@ fn enter(
     }
 }
 
-/// A struct of the plugin's, if it is there and as large as it must be.
+/// Returns a copy of the plugin's struct, if there is one and it is as large as it must be.
 fn checked<T: Copy>(
     pointer: *const T,
     call: &'static str,
@@ -237,7 +237,7 @@ fn checked<T: Copy>(
     }
 }
 
-/// The bytes of a C string, if there is one.
+/// Returns the bytes of a C string, or `None` if the pointer is null.
 fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
     // SAFETY: the plugin passes a C string, which is valid during the call.
     (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) }.to_bytes())
@@ -246,7 +246,7 @@ fn text<'a>(pointer: *const c_char) -> Option<&'a [u8]> {
 unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     const CALL: &str = "addEvent";
     enter(handle, CALL, |builder, state| {
-        // Later calls are about this event, even if it is refused.
+        // The next calls are about this event, even if it is refused.
         builder.finish(state);
         state.any = true;
         state.name.clear();
@@ -280,7 +280,7 @@ unsafe extern "C" fn add_event(handle: *mut c_void, event: *const ProfileEvent) 
     })
 }
 
-/// Fails if there was no event at all; the last one may have been left out, which is not an error.
+/// Fails if there was no event at all. If the last event was left out, this is not an error.
 fn needs_event(state: &State, call: &'static str) -> Result<(), Option<Problem>> {
     if state.any { Ok(()) } else { Err(Some(Problem::NoEvent { call })) }
 }
@@ -303,7 +303,7 @@ unsafe extern "C" fn set_last_flow(handle: *mut c_void, flow: *const ProfileEven
         needs_event(state, CALL)?;
         let raw = checked(flow, CALL, ProfileEventFlow::SIZE)?;
         if ![FLOW_FWD_BWD, FLOW_ASYNC_CPU_GPU].contains(&raw.flow_type) {
-            // The published host accepts it and writes no arrow.
+            // The published host accepts such a flow and writes no arrow.
             builder.problems.add(Problem::UnknownFlow(raw.flow_type));
             return Ok(());
         }
@@ -337,7 +337,7 @@ unsafe extern "C" fn add_last_metadata(
     })
 }
 
-/// The sink of an open builder.
+/// Returns the sink of an open builder.
 fn sink(state: &mut State) -> Result<&mut dyn Sink, Option<Problem>> {
     match &mut state.sink {
         // SAFETY: while the builder is open, `with` has the sink borrowed, and the caller has the
@@ -366,7 +366,7 @@ unsafe extern "C" fn add_resource(handle: *mut c_void, info: *const ProfileResou
     })
 }
 
-/// `addCounter` of the extension.
+/// The function `addCounter` of the extension.
 pub(crate) unsafe extern "C" fn add_counter(
     handle: *mut c_void,
     counter: *const RawCounter,
@@ -380,7 +380,7 @@ pub(crate) unsafe extern "C" fn add_counter(
         if !raw.value.is_finite() {
             return Err(Some(Problem::NotFinite));
         }
-        // Values that were added before stay before.
+        // Hand over the event before this value, so that both stay in their order.
         builder.finish(state);
         sink(state)?.counter(&Counter {
             time_ns: raw.time_ns,
@@ -394,7 +394,7 @@ pub(crate) unsafe extern "C" fn add_counter(
     })
 }
 
-/// `setThreadName` of the extension.
+/// The function `setThreadName` of the extension.
 pub(crate) unsafe extern "C" fn set_thread_name(
     handle: *mut c_void,
     process: i32,
@@ -409,7 +409,7 @@ pub(crate) unsafe extern "C" fn set_thread_name(
     })
 }
 
-/// `addMissing` of the extension.
+/// The function `addMissing` of the extension.
 pub(crate) unsafe extern "C" fn add_missing(handle: *mut c_void, what: u32, count: u64) -> c_int {
     const CALL: &str = "addMissing";
     enter(handle, CALL, |_, state| {

@@ -1,19 +1,19 @@
-//! Whether a file may be loaded at all. A file that is not a plain one may block whoever opens it
-//! (a FIFO) or have other effects (a device). And what root loads runs with root's rights: nobody
-//! should be able to change it by surprise, neither the file nor a directory on the way to it.
+//! Checks whether a file may be loaded at all. Opening a file that is not a plain one may block (a
+//! FIFO) or have other effects (a device). And a file that root loads runs with root's rights:
+//! other users should not be able to change it, neither the file nor a directory on the way to it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What others can change about a plugin that root loads.
+/// Something about a plugin of root that other users can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exposed {
-    /// What they can change.
+    /// The file or directory that they can change.
     pub place: PathBuf,
-    /// Who can, and why.
+    /// The users who can change it, and the reason.
     pub why: String,
-    /// Whoever likes can change it, so root does not load it. Otherwise it belongs to one other
-    /// user, which is usual where root works on a user's files (sudo, containers).
+    /// Whether any user can change it, so that root does not load the plugin. Otherwise it belongs
+    /// to one other user, which is usual where root works on a user's files (sudo, containers).
     pub is_refused: bool,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Display for Exposed {
 /// Checks that a path, through links, is a plain file.
 ///
 /// # Errors
-/// It cannot be examined, or it is something else, which the error names.
+/// The path cannot be examined, or leads to something else, which the error names.
 pub fn plain(path: &Path) -> io::Result<()> {
     let kind = path.metadata()?.file_type();
     if kind.is_file() {
@@ -53,16 +53,17 @@ fn special(kind: std::fs::FileType) -> &'static str {
     if kind.is_dir() { "a directory" } else { "something else" }
 }
 
-/// If this process is root's, returns what other users could change to have it load another file
-/// than `file`. `of_directory`: the file was found in its directory, so whoever can add a file
-/// there can add a plugin.
+/// If this process is root's, returns what other users could change to make it load another file
+/// than `file`. `of_directory` says that the file was found in its directory, so a user who can add
+/// a file to that directory can add a plugin.
 #[cfg(unix)]
 pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
     // SAFETY: `geteuid` has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return None;
     }
-    // Both the path as it was written, whose links could be changed, and where it leads.
+    // Check both the path as it was written, whose links could be changed, and the path to which it
+    // leads.
     let written = std::path::absolute(file).ok()?;
     let real = file.canonicalize().ok()?;
     let (one, other) = (exposed(&real, of_directory), exposed(&written, of_directory));
@@ -73,7 +74,7 @@ pub fn exposed_to_others(file: &Path, of_directory: bool) -> Option<Exposed> {
     }
 }
 
-/// Elsewhere there is no root.
+/// On other systems, there is no root, so this returns `None`.
 #[cfg(not(unix))]
 pub fn exposed_to_others(_file: &Path, _of_directory: bool) -> Option<Exposed> {
     None
@@ -90,7 +91,8 @@ fn exposed(file: &Path, of_directory: bool) -> Option<Exposed> {
             |is_refused, why: String| Some(Exposed { place: place.to_owned(), why, is_refused });
         let by_group = found.mode() & 0o020 != 0 && found.gid() != 0;
         let by_all = found.mode() & 0o002 != 0;
-        // In a sticky directory, only the owner of a file can replace it, but all can add one.
+        // In a sticky directory, only the owner of a file can replace it, but every user can add
+        // one.
         let is_kept = found.is_dir() && found.mode() & STICKY != 0 && !(of_directory && depth == 1);
         if (by_group || by_all) && !is_kept {
             let who =

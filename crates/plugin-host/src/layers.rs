@@ -1,6 +1,6 @@
-//! Plugins that see a program's work because another loader brings them in, too: layers of the OpenCL
-//! ICD loader, and the library that CUDA's driver loads when a program initialises CUDA. Whoever starts
-//! a program with plugins sets the variable by which that loader finds them.
+//! Plugins that see a program's work because another loader loads them, too: layers of the OpenCL
+//! ICD loader, and the library that CUDA's driver loads when a program initialises CUDA. Code that
+//! starts a program with plugins sets the variable by which that loader finds them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -15,7 +15,7 @@ pub const CUDA_INJECTION: &str = "CUDA_INJECTION64_PATH";
 /// The variable with the file that NVTX loads when a program marks its first range.
 pub const NVTX_INJECTION: &str = "NVTX_INJECTION64_PATH";
 
-/// The name of the function that a layer exports, as in its table of names.
+/// The names of the functions that a layer exports, as its table of names contains them.
 const LAYER: &[&[u8]] = &[b"\0clInitLayer\0", b"\0clGetLayerInfo\0"];
 
 /// The function that CUDA's driver calls in the file that it loads.
@@ -24,12 +24,14 @@ const INJECTION: &[&[u8]] = &[b"\0InitializeInjection\0"];
 /// The function that NVTX calls in the file that it loads.
 const NVTX: &[&[u8]] = &[b"\0InitializeInjectionNvtx2\0"];
 
-/// The value of [`OPENCL_LAYERS`] with which a program loads those of `files` that are layers, besides
-/// those of the value `before`. `None`: none of them is a layer, so the variable stays as it is.
+/// Returns the value of [`OPENCL_LAYERS`] with which a program loads those of `files` that are
+/// layers, in addition to those of the value `before`. Returns `None` if none of them is a layer,
+/// so that the variable stays as it is.
 ///
-/// A file is a layer if it has the names of a layer's functions. It is not loaded for that, because its
-/// constructors would run here. A file whose path has a colon cannot be named in the variable, and one
-/// that cannot be read is left out, because loading it as a plugin reports why.
+/// A file is a layer if it contains the names of a layer's functions. The file is not loaded to
+/// find that out, because its constructors would run here. A file whose path has a colon cannot be
+/// named in the variable, and one that cannot be read is left out, because loading it as a plugin
+/// reports the reason.
 pub fn opencl_layers<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,
@@ -37,7 +39,7 @@ pub fn opencl_layers<'a>(
     let mut value = before.unwrap_or_default().to_owned();
     let mut has_new = false;
     for file in files {
-        // A loader looks for a relative path where the program is, not where we are.
+        // A loader resolves a relative path in the program's directory, not in ours.
         let Ok(file) = std::path::absolute(file) else { continue };
         let is_named = |value: &OsStr| {
             value
@@ -60,9 +62,9 @@ pub fn opencl_layers<'a>(
     has_new.then_some(value)
 }
 
-/// The value of [`CUDA_INJECTION`] with which CUDA's driver loads the first of `files` that is made for
-/// it. `None`: there is none, or the variable names another file already, which the user wants: the
-/// driver loads one.
+/// Returns the value of [`CUDA_INJECTION`] with which CUDA's driver loads the first of `files` that
+/// is made for it. Returns `None` if there is no such file, or if the user has set the variable to
+/// another file, because the driver loads only one.
 pub fn cuda_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,
@@ -70,7 +72,7 @@ pub fn cuda_injection<'a>(
     injected(files, before, INJECTION)
 }
 
-/// The same for [`NVTX_INJECTION`].
+/// Does what [`cuda_injection`] does, for [`NVTX_INJECTION`].
 pub fn nvtx_injection<'a>(
     files: impl IntoIterator<Item = &'a Path>,
     before: Option<&OsStr>,

@@ -26,8 +26,8 @@
 //! | [`problem`] | everything that a plugin can do wrong, in messages with its name |
 //!
 //! A plugin is somebody else's code in our process. Every pointer and size that it gives is checked
-//! before it is used, as far as that is possible: a size that lies about readable memory, or a wild
-//! pointer, cannot be detected. What is wrong becomes a [`Problem`] and the rest goes on.
+//! before it is used, as far as that is possible: a size that exceeds the readable memory, or a
+//! wild pointer, cannot be detected. A mistake becomes a [`Problem`], and the recording goes on.
 
 pub mod catch;
 pub mod conformance;

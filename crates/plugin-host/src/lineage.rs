@@ -1,6 +1,6 @@
-//! Which process this is, seen from its ancestors: a forked child has the memory of its parent, but
-//! not the threads that the plugins have started there. So a child must not use the sessions that
-//! its parent made.
+//! Tells a process from its ancestors: a forked child has the memory of its parent, but not the
+//! threads that the plugins have started there. So a child must not use the sessions that its
+//! parent made.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ pub fn process_number() -> u32 {
     if number != 0 {
         return number;
     }
-    // A child's copy of LAST continues with what its parent counted.
+    // A child's copy of LAST continues to count where its parent was.
     let fresh = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1).max(1);
     match word.compare_exchange(0, fresh, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => fresh,
@@ -23,7 +23,7 @@ pub fn process_number() -> u32 {
     }
 }
 
-/// A word in memory that a forked child finds zeroed.
+/// Returns a word in memory that a forked child finds zeroed.
 #[cfg(target_os = "linux")]
 fn wiped_word() -> Option<&'static AtomicU32> {
     use std::sync::atomic::AtomicPtr;

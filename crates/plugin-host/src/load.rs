@@ -1,4 +1,5 @@
-//! A plugin: opened, extended, registered and queried, once.
+//! Loads a plugin: opens the file, lets the plugin extend its host and register, and queries its
+//! profilers.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
@@ -16,39 +17,39 @@ use crate::known::Known;
 use crate::platform::Library;
 use crate::problem::{Problem, Problems};
 
-/// Messages of plugins for the user: level (as KINETO_LOG_LEVEL has them), text.
+/// A function that shows messages of plugins to the user. `level` is as in KINETO_LOG_LEVEL.
 pub type Say = fn(level: u32, text: &str);
 
-/// Where a host's lines go.
+/// The function that shows a host's messages.
 #[derive(Clone, Copy, Debug)]
 enum Says {
     Anybody(Say),
-    /// With a number that the user of this crate has chosen.
+    /// A function that also gets a number, which the user of this crate has chosen.
     Numbered(u32, fn(number: u32, level: u32, text: &str)),
 }
 
-/// Types of events that plugins may declare.
+/// The largest number of types of events that plugins may declare.
 const MOST_OWN_TYPES: usize = 1024;
 
 /// All hosts of this process.
 static HOSTS: Known<Host> = Known::new();
 
-/// The interface that plugins get from their host. It lives as long as the process. Plugins may share one, or
-/// have one each.
+/// The interface that plugins get from their host. It lives as long as the process. Plugins may
+/// share one host, or have one each.
 #[derive(Debug)]
 pub struct Host {
     types: Mutex<Vec<(String, u32)>>,
     /// One more than the number of the last declared type.
     own_end: AtomicU32,
     says: Says,
-    /// Takes events when a plugin asks for it: a [`TakeEvents`], or null.
+    /// The function that takes events when a plugin asks for it: a [`TakeEvents`], or null.
     takes: AtomicPtr<()>,
     raw: abi::kineto::Host,
 }
 
-/// Has a recording hand over its events, because the plugin with this number asks for it on the
-/// calling thread. The pointer is what create made; it is compared, never followed. Returns whether
-/// it was done.
+/// A function that makes a recording hand over its events, because the plugin with this number asks
+/// for it on the calling thread. The pointer is the result of the plugin's `create`; it is
+/// compared, never dereferenced. Returns whether the events were handed over.
 pub type TakeEvents = fn(number: u32, session: *mut c_void) -> bool;
 
 // SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.
@@ -57,13 +58,13 @@ unsafe impl Send for Host {}
 unsafe impl Sync for Host {}
 
 impl Host {
-    /// The host. `say` receives what plugins log.
+    /// Makes a host. `say` shows the messages of plugins.
     pub fn leak(say: Say) -> &'static Self {
         Self::leak_with(Says::Anybody(say))
     }
 
-    /// A host for one plugin of several. `say` also receives the number, so that it knows which
-    /// plugin logs.
+    /// Makes a host for one plugin of several. `say` also receives the number, so that it knows
+    /// which plugin logs.
     pub fn leak_numbered(
         number: u32,
         say: fn(number: u32, level: u32, text: &str),
@@ -95,19 +96,19 @@ impl Host {
         host
     }
 
-    /// Has `take` called when a plugin of this host, which has a number, wants to hand over events.
-    /// Without it, such requests fail.
+    /// Lets `take` be called when a plugin of this host, which has a number, wants to hand over
+    /// events. Without this, such requests fail.
     pub fn take_events_with(&self, take: TakeEvents) {
         self.takes.store(take as *mut (), Ordering::Release);
     }
 
-    /// The types that plugins declared, with the published type that each is most like. The first
-    /// has the number [`FIRST_OWN_TYPE`].
+    /// Returns the types that plugins declared, each with the published type that is most like it.
+    /// The first one has the number [`FIRST_OWN_TYPE`].
     pub fn types(&self) -> Vec<(String, u32)> {
         self.types.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether a type with this number is published or declared.
+    /// Returns whether a type with this number is published or declared.
     pub fn knows(&self, number: u32) -> bool {
         abi::kineto::event_type(number).is_some()
             || (FIRST_OWN_TYPE..self.own_end.load(Ordering::Acquire)).contains(&number)
@@ -161,13 +162,13 @@ unsafe extern "C" fn request_flush(handle: *mut c_void, session: *mut c_void) ->
 /// A file that was loaded.
 #[derive(Debug)]
 pub struct Plugin {
-    /// Where the plugin is.
+    /// The path of the plugin.
     pub file: PathBuf,
-    /// What the plugin did wrong so far.
+    /// The mistakes of the plugin so far.
     pub problems: Arc<Problems>,
     pub profilers: Vec<Profiler>,
-    /// What the plugin was given to register with. It is never freed, because the plugin may use it
-    /// at any time; a checker for leaks finds it here.
+    /// The registry with which the plugin registered. It is never freed, because the plugin may use
+    /// it at any time; through this pointer, a checker for leaks finds it.
     registry: *const Registry,
 }
 
@@ -183,9 +184,9 @@ unsafe impl Sync for Plugin {}
 pub struct Profiler {
     /// The profiler's name, or the file's if it has none.
     pub name: String,
-    /// The types that the profiler supports, each once, in its own order.
+    /// The types that the profiler supports, each once, in the profiler's order.
     pub types: Vec<u32>,
-    /// Bytes of the profiler's interface, as it states them.
+    /// Size of the profiler's interface as the profiler states it, in bytes.
     pub interface_bytes: usize,
     /// The functions of the extension that the profiler uses.
     pub extension: Option<Extension>,
@@ -205,7 +206,7 @@ unsafe impl Sync for Profiler {}
 /// The objects that handles of registries stand for.
 static REGISTRIES: Known<Mutex<Collecting>> = Known::new();
 
-/// What `registerProfiler` collects during one call of `KinetoPlugin_register`.
+/// The registrations that `registerProfiler` collects during one call of `KinetoPlugin_register`.
 #[derive(Debug)]
 struct Collecting {
     open: bool,
@@ -239,8 +240,8 @@ unsafe extern "C" fn register_profiler(
 }
 
 impl Plugin {
-    /// Loads a file and lets it register. What is wrong with it is in `problems`; a file that cannot
-    /// be used has no profilers.
+    /// Loads a file and lets it register. Mistakes are in `problems`; a file that cannot be used
+    /// has no profilers.
     pub fn load(file: &Path, host: &'static Host) -> Self {
         let problems = Arc::new(Problems::of(file));
         let mut plugin = Self {
@@ -262,16 +263,17 @@ impl Plugin {
             unsafe { library.close() };
             return plugin;
         };
-        // From here on the file stays loaded: it may have started threads or given out addresses.
+        // From here on, the file stays loaded, because it may have started threads or given out
+        // addresses.
         let extend = library.symbol(abi::kineto::EXTEND_SYMBOL);
         plugin.register(register.as_ptr(), extend.map(|extend| extend.as_ptr().cast_const()), host);
         plugin
     }
 
-    /// A plugin that is linked into this program, under this name.
+    /// Makes a plugin of functions that are linked into this program, under this name.
     ///
     /// # Safety
-    /// The functions are those of a plugin, and all that it gives out stays valid.
+    /// The functions must be those of a plugin, and all pointers that it gives out must stay valid.
     pub unsafe fn linked(
         name: &Path,
         register: Register,
@@ -305,7 +307,7 @@ impl Plugin {
             problems: Arc::clone(&problems),
         })));
         REGISTRIES.add(collecting);
-        // Never freed, because the plugin may look at it at any time.
+        // The registry is never freed, because the plugin may use it at any time.
         let registry: &'static mut Registry = Box::leak(Box::new(Registry {
             size: Registry::SIZE,
             handle: std::ptr::from_ref(collecting).cast_mut().cast(),
@@ -345,10 +347,10 @@ impl Plugin {
 }
 
 impl Plugin {
-    /// The types to ask this plugin for if the user wants `types`, which are published ones; all that
-    /// the plugin supports if the user has named none. Nobody can ask for a kind by a name that is
-    /// known only now, so a plugin's own kinds are recorded with the published type that they are
-    /// like.
+    /// Returns the types to request from this plugin if the user wants `types`, which are published
+    /// ones; if the user has named none, all that the plugin supports. The names of a plugin's own
+    /// kinds are known only now, so no user can ask for them; they are recorded with the published
+    /// type that is most like them.
     pub fn wanted(&self, host: &Host, types: &[u32]) -> Vec<u32> {
         if types.is_empty() {
             return self.profilers.iter().flat_map(|profiler| profiler.types.clone()).collect();
@@ -400,7 +402,8 @@ impl Profiler {
         if needed.iter().any(|(_, there)| !there) {
             return None;
         }
-        // One byte more than a name may take, so that one which is too long shows.
+        // The buffer has one byte more than a name may take, so that a name that is too long can be
+        // seen.
         let mut name = [0_u8; NAME_BYTES + 1];
         let mut types = [0_u32; abi::kineto::EVENT_TYPES.len() + 1 + OWN_ROOM];
         let mut arguments = QueryParams {
@@ -458,5 +461,5 @@ impl Profiler {
     }
 }
 
-/// Types of its own that a profiler can list, beside the published ones.
+/// The number of types of its own that a profiler can list, in addition to the published ones.
 const OWN_ROOM: usize = 64;

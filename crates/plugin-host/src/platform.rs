@@ -1,8 +1,8 @@
-//! Opening shared objects. Another system needs another version of this file and of nothing else.
+//! Opens shared objects. For another system, only this file needs another version.
 
 use std::ptr::NonNull;
 
-/// An open shared object. It stays open when this is dropped; see [`Library::close`].
+/// An open shared object. Dropping this value does not close the object; see [`Library::close`].
 #[derive(Debug)]
 pub struct Library {
     handle: NonNull<std::ffi::c_void>,
@@ -34,18 +34,20 @@ mod unix {
     }
 
     impl Library {
-        /// Opens the file with all symbols bound and none visible to others. Its constructors run.
+        /// Opens the file, binds all symbols, and makes none visible to others. The file's
+        /// constructors run.
         ///
         /// # Errors
-        /// What the dynamic linker says.
+        /// The dynamic linker's reason.
         pub fn open(path: &Path) -> Result<Self, String> {
-            // A name without a slash would be searched for in the system's directories.
+            // The dynamic linker would search for a name without a slash in the system's
+            // directories.
             let path = if path.as_os_str().as_bytes().contains(&b'/') {
                 path.to_owned()
             } else {
                 Path::new(".").join(path)
             };
-            // The dynamic linker would wait for somebody to write into a FIFO.
+            // For a FIFO, the dynamic linker would wait until something is written to it.
             crate::fit::plain(&path).map_err(|error| error.to_string())?;
             let name = CString::new(path.as_os_str().as_bytes())
                 .map_err(|_| "its name has a zero byte".to_owned())?;
@@ -60,7 +62,7 @@ mod unix {
             }
         }
 
-        /// The address of an exported function or object.
+        /// Returns the address of an exported function or object.
         pub fn symbol(&self, name: &CStr) -> Option<NonNull<std::ffi::c_void>> {
             // SAFETY: the handle is open, and `name` is a C string.
             NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
@@ -69,7 +71,7 @@ mod unix {
         /// Closes the library.
         ///
         /// # Safety
-        /// Nobody uses a function or an address of it from now on.
+        /// No function or address of the library may be used from now on.
         pub unsafe fn close(self) {
             // SAFETY: the handle is open, and by contract nobody uses anything of the library after
             // this.
@@ -87,23 +89,23 @@ mod elsewhere {
     use super::Library;
 
     impl Library {
-        /// Not possible here.
+        /// Fails, because this system is not supported.
         ///
         /// # Errors
-        /// Always, with the name of the system.
+        /// There is always one, with the name of the system.
         pub fn open(_path: &Path) -> Result<Self, String> {
             Err(format!("plugins cannot be loaded on {} yet", std::env::consts::OS))
         }
 
-        /// Nothing.
+        /// Returns `None`, because no library can be open.
         pub fn symbol(&self, _name: &CStr) -> Option<NonNull<std::ffi::c_void>> {
             None
         }
 
-        /// Nothing.
+        /// Does nothing, because no library can be open.
         ///
         /// # Safety
-        /// None is needed.
+        /// There is nothing to observe.
         pub unsafe fn close(self) {}
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that a plugin can do wrong.
+//! The mistakes that a plugin can make.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::catch::Left;
 
-/// One thing that a plugin did wrong.
+/// A mistake of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Problem {
-    /// The dynamic linker refused it, for this reason.
+    /// The dynamic linker refused to load the plugin, for this reason.
     NotLoaded(String),
     /// The plugin has no `KinetoPlugin_register`.
     NoRegister,
     /// The plugin's function `KinetoPlugin_register` failed.
     RegisterFailed {
-        /// What the function returned.
+        /// The function's result.
         code: i32,
-        /// How many profilers the plugin had registered.
+        /// Number of profilers that the plugin had registered.
         registered: usize,
     },
     /// The plugin registered no profiler and returned success.
@@ -34,13 +34,13 @@ pub enum Problem {
     /// One of the plugin's functions returned an error.
     Failed {
         function: &'static str,
-        /// What the function returned.
+        /// The function's result.
         code: i32,
     },
     /// One of the plugin's functions did not return.
     Left {
         function: &'static str,
-        /// How the call ended.
+        /// The way in which the call ended.
         how: Left,
     },
     /// The plugin has no name.
@@ -95,7 +95,7 @@ pub enum Problem {
     Backwards,
     /// The plugin added an event without a name. The event is kept.
     Unnamed,
-    /// The plugin added too much metadata to an event. What is above the limit is left out.
+    /// The plugin added too much metadata to an event. The part above the limit is left out.
     MuchMetadata,
     /// The plugin added a counter value that is infinite or not a number. The value is left out.
     NotFinite,
@@ -107,7 +107,7 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Whether data that the plugin wanted to record is missing because of this problem.
+    /// Returns whether data that the plugin wanted to record is missing because of this problem.
     pub fn loses(&self) -> bool {
         !matches!(
             self,
@@ -213,7 +213,7 @@ impl fmt::Display for Problem {
 pub struct Problems {
     file: PathBuf,
     seen: Mutex<Vec<(Problem, u64)>>,
-    /// A call of the plugin was ended by a fault, so it must not be called again.
+    /// Whether a call of the plugin was ended by a fault, so that it must not be called again.
     crashed: AtomicBool,
 }
 
@@ -231,7 +231,7 @@ impl Problems {
         self.crashed.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a call of the plugin ended with a fault.
+    /// Returns whether a call of the plugin ended with a fault.
     pub fn has_crashed(&self) -> bool {
         self.crashed.load(Ordering::Relaxed)
     }

@@ -1,11 +1,12 @@
-//! One recording of one profiler: create, start, stop, process, destroy, each at its time.
+//! One recording of one profiler, with the calls create, start, stop, process and destroy in their
+//! order.
 //!
-//! These take `&mut` and so come one after the other. Several recordings of one profiler may exist at
-//! the same time, each driven by its own thread; then the plugin still gets one call at a time.
-//! Correlation ids may be pushed and popped by any thread meanwhile, through a [`Correlation`].
+//! These calls take `&mut`, so they come one after the other. Several recordings of one profiler
+//! may exist at the same time, each driven by its own thread; the plugin still gets one call at a
+//! time. Any thread may push and pop correlation ids at any time, through a [`Correlation`].
 //!
-//! A forked child inherits its parent's recordings but not the plugin's threads. There, all of this
-//! does nothing and returns `false`.
+//! A forked child inherits its parent's recordings but not the plugin's threads. There, all
+//! functions do nothing and return `false`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::{Arc, MutexGuard, PoisonError, RwLock, RwLockReadGuard, TryLockError};
@@ -24,11 +25,11 @@ use crate::sink::Sink;
 /// The settings of a recording for a profiler.
 #[derive(Clone, Debug, Default)]
 pub struct Setup<'a> {
-    /// The types that the user wants; of these the profiler gets those that it supports.
+    /// The types that the user wants. The profiler gets those of them that it supports.
     pub types: &'a [u32],
-    /// The user's text for plugins with the extension.
+    /// The user's text for plugins that use the extension.
     pub configuration: &'a CStr,
-    /// Planned time between create and start, ns.
+    /// Planned time between create and start, in ns.
     pub warmup_ns: i64,
     /// The number of bytes that the plugin may keep; 0 for no limit.
     pub max_buffer_bytes: u64,
@@ -49,7 +50,7 @@ pub struct Session<'p> {
     asked: Asked,
     state: State,
     correlation: Correlation,
-    /// The process that made it ([`process_number`]).
+    /// The process that made the session ([`process_number`]).
     home: u32,
 }
 
@@ -59,7 +60,7 @@ unsafe impl Send for Session<'_> {}
 /// Pushes and pops correlation ids. The plugin keeps a stack for each thread.
 #[derive(Clone, Debug)]
 pub struct Correlation {
-    /// `None` once the session has ended. Whoever calls the plugin holds the lock.
+    /// `None` once the session has ended. A thread that calls the plugin holds the lock.
     handle: Arc<RwLock<Option<Handle>>>,
     push: [Function<PushParams>; 2],
     pop: [Function<HandleParams>; 2],
@@ -76,7 +77,7 @@ unsafe impl Send for Handle {}
 // SAFETY: the interface allows pushes and pops from any thread at the same time.
 unsafe impl Sync for Handle {}
 
-/// Which stack of ids.
+/// A stack of correlation ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     /// The ids of ops.
@@ -85,7 +86,7 @@ pub enum Stack {
     User = 1,
 }
 
-/// Adds what is wrong with a call's end to the problems; whether it succeeded.
+/// Adds a problem if the call failed, and returns whether it succeeded.
 fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>) -> bool {
     match end {
         Ok(0) => return true,
@@ -101,12 +102,12 @@ fn report(problems: &Problems, function: &'static str, end: Result<c_int, Left>)
 }
 
 impl Profiler {
-    /// Waits until no other recording of this profiler is inside of the plugin.
+    /// Waits until no other recording of this profiler is inside of a call of the plugin.
     fn lock(&self) -> MutexGuard<'_, ()> {
         self.control.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a recording. `None`: the profiler supports none of the types, or it failed.
+    /// Creates a recording. Returns `None` if the profiler supports none of the types, or failed.
     pub fn create(&self, setup: &Setup<'_>) -> Option<Session<'_>> {
         let mut types: Vec<u32> =
             self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
@@ -125,7 +126,8 @@ impl Profiler {
         if !report(&self.problems, "profilerCreate", code) {
             return None;
         }
-        // The plugin could have written into our list.
+        // Make the list from our own copy, because the plugin could have written into the one that
+        // it was given.
         let asked: Vec<u32> =
             self.types.iter().copied().filter(|number| setup.types.contains(number)).collect();
         let interface = &self.interface;
@@ -169,7 +171,8 @@ impl Profiler {
 }
 
 impl Session<'_> {
-    /// Whether this is the process that made the session, and the plugin has not crashed in it.
+    /// Returns whether this is the process that made the session, and the plugin has not crashed in
+    /// it.
     fn is_at_home(&self) -> bool {
         process_number() == self.home && !self.profiler.problems.has_crashed()
     }
@@ -183,7 +186,8 @@ impl Session<'_> {
         report(&self.profiler.problems, name, unsafe { call_one(function, &mut arguments) })
     }
 
-    /// Collecting begins. Whether the plugin agreed; the recording goes on in any case.
+    /// Starts to collect events. Returns whether the plugin agreed; the recording goes on in any
+    /// case.
     pub fn start(&mut self) -> bool {
         if self.state != State::Created || !self.is_at_home() {
             return false;
@@ -192,7 +196,7 @@ impl Session<'_> {
         self.call(self.profiler.interface.start, "profilerStart")
     }
 
-    /// Collecting ends.
+    /// Stops collecting events. Returns whether the plugin agreed.
     pub fn stop(&mut self) -> bool {
         if self.state != State::Started || !self.is_at_home() {
             return false;
@@ -201,7 +205,7 @@ impl Session<'_> {
         self.call(self.profiler.interface.stop, "profilerStop")
     }
 
-    /// Pauses (`false`) or goes on; nothing if the plugin does not have that.
+    /// Pauses collecting (`false`) or goes on. Does nothing if the plugin has no such function.
     pub fn toggle(&mut self, enabled: bool) -> bool {
         let toggle = self.profiler.extension.and_then(|extension| extension.toggle);
         let may = self.state == State::Started && self.is_at_home();
@@ -239,26 +243,27 @@ impl Session<'_> {
         report(&self.profiler.problems, name, code)
     }
 
-    /// The events, after [`Session::stop`] and on the same thread. Events that came before an error
-    /// are kept.
+    /// Takes the events, after [`Session::stop`] and on the same thread. Events that came before an
+    /// error are kept.
     pub fn process(&mut self, sink: &mut dyn Sink) -> bool {
         self.state == State::Stopped
             && self.hand_over(self.profiler.interface.process_events, "profilerProcessEvents", sink)
     }
 
-    /// The events that are complete, while collecting goes on; nothing if the plugin does not have
-    /// that.
+    /// Takes the events that are complete, while collecting goes on. Does nothing if the plugin has
+    /// no such function.
     pub fn flush(&mut self, sink: &mut dyn Sink) -> bool {
         let flush = self.profiler.extension.and_then(|extension| extension.flush);
         flush.is_some() && self.state == State::Started && self.hand_over(flush, "flush", sink)
     }
 
-    /// Whether this is the recording that the plugin knows by this pointer.
+    /// Returns whether this is the recording that the plugin knows by this pointer.
     pub fn is(&self, handle: *mut c_void) -> bool {
         self.handle == handle
     }
 
-    /// For pushing and popping ids. After the session's end it does nothing.
+    /// Returns a value for pushing and popping ids. After the session's end, that value does
+    /// nothing.
     pub fn correlation(&self) -> Correlation {
         self.correlation.clone()
     }
@@ -274,7 +279,7 @@ impl Drop for Session<'_> {
             return;
         }
         self.stop();
-        // Waits for threads that are inside of the plugin.
+        // This waits for threads that are inside of a call of the plugin.
         *self.correlation.handle.write().unwrap_or_else(PoisonError::into_inner) = None;
         self.call(self.profiler.interface.destroy, "profilerDestroy");
     }
@@ -285,8 +290,9 @@ impl Correlation {
         process_number() == self.home && !self.problems.has_crashed()
     }
 
-    /// The handle; `None` while the session is ending. Nobody waits here: a signal handler may have
-    /// interrupted a push on this very thread, and the end of the session waits for that push.
+    /// Returns the handle, or `None` while the session is ending. Never waits, because a signal
+    /// handler may have interrupted a push on this very thread, and the end of the session waits
+    /// for that push.
     fn usable(&self) -> Option<RwLockReadGuard<'_, Option<Handle>>> {
         match self.handle.try_read() {
             Ok(handle) => Some(handle),
@@ -295,8 +301,8 @@ impl Correlation {
         }
     }
 
-    /// Whether the plugin has functions for the ids of this stack. Without any, pushing and popping
-    /// does nothing.
+    /// Returns whether the plugin has functions for the ids of this stack. Without them, pushing
+    /// and popping does nothing.
     pub fn wants(&self, stack: Stack) -> bool {
         self.push[stack as usize].is_some() || self.pop[stack as usize].is_some()
     }

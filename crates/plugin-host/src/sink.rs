@@ -1,4 +1,4 @@
-//! Where events go.
+//! The receiver of events.
 
 use crate::entry::Entry;
 
@@ -7,32 +7,32 @@ use crate::entry::Entry;
 pub struct Event {
     /// Number of the type; see [`abi::kineto::EVENT_TYPES`].
     pub event_type: u32,
-    /// When the event began.
+    /// Time at which the event began.
     pub start_ns: i64,
-    /// When the event ended.
+    /// Time at which the event ended.
     pub end_ns: i64,
-    /// Correlation id, all 64 bits of it.
+    /// Correlation id, with all of its 64 bits.
     pub id: i64,
-    /// Device, or process on the CPU.
+    /// Number of the device; for work of the CPU, the process id.
     pub device: i32,
-    /// Stream, or thread on the CPU.
+    /// Number of the stream; for work of the CPU, the thread id.
     pub resource: i32,
     /// The arrow that begins or ends here.
     pub flow: Option<Flow>,
 }
 
-/// An end of an arrow.
+/// One end of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// [`abi::kineto::FLOW_FWD_BWD`] or [`abi::kineto::FLOW_ASYNC_CPU_GPU`].
     pub flow_type: u32,
-    /// The number of the flow, which both ends have. Never 0.
+    /// Id of the flow, which is the same at both ends and never 0.
     pub id: u32,
-    /// Whether the arrow begins here.
+    /// Whether the arrow begins at this event.
     pub is_start: bool,
 }
 
-/// Keys and values of one event, in the order of the plugin's calls; a key comes once.
+/// Keys and values of one event, in the order of the plugin's calls. Each key occurs once.
 #[derive(Debug, Default)]
 pub struct Metadata {
     bytes: Vec<u8>,
@@ -46,7 +46,7 @@ impl Metadata {
         self.ends.clear();
     }
 
-    /// Adds a pair, unless the key is there or there is no room for it.
+    /// Adds a pair. Returns whether it was added, which needs a new key and room.
     pub(crate) fn push(&mut self, key: &[u8], value: &[u8]) -> bool {
         let room = self.bytes.len() + key.len() + value.len() <= MOST_METADATA
             && self.ends.len() < MOST_PAIRS;
@@ -60,7 +60,7 @@ impl Metadata {
         true
     }
 
-    /// Keys and values. A value should be JSON; it was not checked yet.
+    /// Iterates over keys and values. A value should be JSON, but was not checked yet.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         let begins = std::iter::once(0).chain(self.ends.iter().map(|ends| ends.1 as usize));
         begins.zip(&self.ends).map(|(begin, ends)| {
@@ -75,24 +75,24 @@ impl Metadata {
     }
 }
 
-/// Bytes of all keys and values of one event at most.
+/// The largest number of bytes of all keys and values of one event.
 pub const MOST_METADATA: usize = 1 << 20;
 
-/// Keys of one event at most.
+/// The largest number of keys of one event.
 pub const MOST_PAIRS: usize = 1024;
 
 /// A value of a counter track.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Counter<'a> {
-    /// When, ns since 1970 UTC.
+    /// Time of the value, ns since 1970 UTC.
     pub time_ns: i64,
-    /// The device; -1: the machine.
+    /// Number of the device; -1 if the value is about the machine.
     pub device: i32,
     /// Name of the track.
     pub track: &'a [u8],
     /// Name of the series.
     pub series: &'a [u8],
-    /// Unit, or empty.
+    /// Unit of the value; empty if it has none.
     pub unit: &'a [u8],
     /// A finite number.
     pub value: f64,
@@ -101,9 +101,10 @@ pub struct Counter<'a> {
 /// A message for the user about a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// As KINETO_LOG_LEVEL has them: 0 verbose, 1 information, 2 warning, 3 stage, 4 error.
+    /// Level of the message as in KINETO_LOG_LEVEL: 0 verbose, 1 information, 2 warning, 3 stage, 4
+    /// error.
     pub level: u32,
-    /// Whether data is missing because of it.
+    /// Whether data is missing because of the problem.
     pub loses: bool,
     /// How often the problem happened, at least 1.
     pub count: u64,
@@ -111,30 +112,31 @@ pub struct Message<'a> {
     pub text: &'a [u8],
 }
 
-/// Receives what one profiler hands over, during its call. Texts are what the plugin wrote, up to
-/// the zero byte: any bytes.
+/// Receives the events of one profiler, during its call. Texts are those that the plugin wrote, up
+/// to the zero byte, and may have any bytes.
 pub trait Sink {
-    /// A kind that a plugin declared, before the first event: its number in events, its name, and
-    /// the published type that it is most like.
+    /// Receives a kind that a plugin declared, before the first event: its number in events, its
+    /// name, and the published type that is most like it.
     fn kind(&mut self, _number: u32, _name: &str, _base: u32) {}
-    /// The plugin whose events follow: its file, or another name.
+    /// Receives the name of the plugin whose events follow: its file, or another name.
     fn plugin(&mut self, _name: &[u8]) {}
-    /// The activity of the plugin from now on. It is reported if the stream ends here: `in profilerStop`.
+    /// Receives the activity of the plugin from now on, such as `in profilerStop`. It is reported
+    /// if the stream ends during it.
     fn doing(&mut self, _what: &[u8]) {}
-    /// A message for the user about the plugin.
+    /// Receives a message for the user about the plugin.
     fn message(&mut self, _message: &Message<'_>) {}
-    /// `count` more of `what` are missing: [`abi::kineto::MISSING_OVERFLOW`] or
+    /// Counts `count` more missing events of the kind `what`: [`abi::kineto::MISSING_OVERFLOW`] or
     /// [`abi::kineto::MISSING_TIMES`].
     fn missing(&mut self, _what: u32, _count: u64) {}
-    /// A field of a whole trace: its name, and one JSON value.
+    /// Receives a field of a whole trace: its name and one JSON value.
     fn field(&mut self, _key: &[u8], _json: &[u8]) {}
-    /// An event of a whole trace.
+    /// Receives an event of a whole trace.
     fn entry(&mut self, _entry: &Entry<'_>) {}
-    /// An event, complete.
+    /// Receives an event, which is complete.
     fn event(&mut self, event: &Event, name: &[u8], metadata: &Metadata);
-    /// A device's row. No name: the device's number is to be shown.
+    /// Receives a device's row. Without a name, the device's number is to be shown.
     fn device(&mut self, device: i64, sort_index: i64, name: Option<&[u8]>, label: &[u8]);
-    /// A stream's or thread's row.
+    /// Receives a stream's or thread's row.
     fn resource(&mut self, device: i32, resource: i32, order: i32, name: Option<&[u8]>);
     fn thread_name(&mut self, process: i32, thread: i32, name: &[u8]);
     fn counter(&mut self, counter: &Counter<'_>);

@@ -1,5 +1,5 @@
-//! The events of plugins as bytes: from the process in which a plugin runs to the one that makes
-//! a profile of it, through a pipe or a file.
+//! Encodes the events of plugins as bytes, which go from the process in which a plugin runs to the
+//! process that makes a profile, through a pipe or a file.
 //!
 //! ```text
 //!  "CPPLUG01", then records: tag u8, fields as LEB128, signed ones as zigzag
@@ -24,8 +24,8 @@
 //!  19 missing   what, count
 //! ```
 //!
-//! Names, keys and units are numbers of texts; each text is written once. A stream may end anywhere: what
-//! was whole before is used. [`Reader`] trusts no byte of it.
+//! Names, keys and units are numbers of texts; each text is written once. A stream may end
+//! anywhere; the records that were complete before are used. [`Reader`] trusts no byte of it.
 
 mod entries;
 mod fields;
@@ -55,21 +55,22 @@ const MESSAGE: u8 = 10;
 const DOING: u8 = 11;
 const MISSING: u8 = 19;
 
-/// Bytes that are collected before they are written.
+/// The number of bytes that are collected before they are written.
 const CHUNK: usize = 64 * 1024;
 
-/// A text is in the stream once, but wherever an event names one it is written into the profile
-/// again. A stream may have this many bytes of such texts, and [`MOST_REPEATS`] for each of its own
-/// bytes; the rest of it counts as damaged. The shortest events of real profilers, with the longest
-/// texts that a writer repeats, come to 80.
+/// A text is in the stream once, but is written into the profile again for each event that names
+/// it. A stream may name this many bytes of such texts, and [`MOST_REPEATS`] for each of its own
+/// bytes; the rest of the stream counts as damaged. The shortest events of real profilers, with the
+/// longest texts that a writer repeats, need 80 for each byte.
 const REPEATED_ANYWAY: u64 = 16 << 20;
-/// See [`REPEATED_ANYWAY`].
+/// The number of bytes of repeated texts that are allowed for each byte of the stream; see
+/// [`REPEATED_ANYWAY`].
 const MOST_REPEATS: u64 = 128;
 
-/// Longest name, key or unit; a longer one is cut.
+/// The largest length of a name, key or unit; a longer one is cut.
 const MOST_TEXT: usize = 64 * 1024;
 
-/// Writes a stream: a [`Sink`].
+/// A [`Sink`] that writes a stream.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     out: W,
@@ -78,7 +79,7 @@ pub struct Writer<W: Write> {
     /// The keys of the event that is being written.
     keys: Vec<u64>,
     last_start: i64,
-    /// Bytes that may still be written; events beyond are counted and dropped.
+    /// Number of bytes that may still be written; events beyond that are counted and dropped.
     room: u64,
     dropped: u64,
     error: Option<io::Error>,
@@ -88,7 +89,7 @@ pub struct Writer<W: Write> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Begins a stream of at most `limit` bytes of events and names; `None`: no limit.
+    /// Begins a stream of at most `limit` bytes of events and names; `None` for no limit.
     pub fn new(out: W, limit: Option<u64>) -> Self {
         let mut buffer = Vec::with_capacity(CHUNK + MOST_TEXT);
         buffer.extend(MAGIC);
@@ -117,14 +118,14 @@ impl<W: Write> Writer<W> {
         number.into()
     }
 
-    /// Whether something more fits; counts it if not.
+    /// Returns whether there is room for another record, and counts it as dropped if not.
     fn fits(&mut self) -> bool {
         let fits = self.room > 0 && self.error.is_none();
         self.dropped += u64::from(!fits);
         fits
     }
 
-    /// Is called after each record, which began at `before`.
+    /// Accounts for a record that was just put into the buffer, where it began at `before`.
     fn added(&mut self, before: usize) {
         self.room = self.room.saturating_sub((self.buffer.len() - before) as u64);
         if self.buffer.len() >= CHUNK {
@@ -141,10 +142,10 @@ impl<W: Write> Writer<W> {
         self.buffer.clear();
     }
 
-    /// Brings everything so far to the reader.
+    /// Writes everything so far, so that the reader gets it.
     ///
     /// # Errors
-    /// It could not be written, now or before.
+    /// Something could not be written, now or before.
     pub fn flush(&mut self) -> io::Result<()> {
         self.write();
         match self.error.take() {
@@ -156,7 +157,7 @@ impl<W: Write> Writer<W> {
     /// Ends the stream and returns how many events did not fit.
     ///
     /// # Errors
-    /// As [`Writer::flush`].
+    /// As for [`Writer::flush`].
     pub fn finish(mut self) -> io::Result<u64> {
         self.buffer.push(END);
         put(&mut self.buffer, self.dropped);
@@ -198,7 +199,7 @@ impl<W: Write> Sink for Writer<W> {
         let fields = [message.level.into(), message.loses.into(), message.count, text.len() as u64];
         fields.into_iter().for_each(|field| put(&mut self.buffer, field));
         self.buffer.extend_from_slice(text);
-        // Messages do not count against the room for events.
+        // Messages do not use up the room for events.
         self.added(self.buffer.len());
     }
 
@@ -206,7 +207,7 @@ impl<W: Write> Sink for Writer<W> {
         self.buffer.push(MISSING);
         put(&mut self.buffer, what.into());
         put(&mut self.buffer, count);
-        // As messages, this does not count against the room for events.
+        // Like messages, this does not use up the room for events.
         self.added(self.buffer.len());
     }
 
@@ -318,19 +319,19 @@ impl<W: Write> Sink for Writer<W> {
     }
 }
 
-/// How a stream ended.
+/// The way in which a stream ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// The stream's writer ended it; this many events did not fit.
+    /// The writer ended the stream; this many events did not fit.
     Whole {
-        /// Events beyond the limit.
+        /// Number of events beyond the limit.
         dropped: u64,
     },
-    /// The file's writer stopped before: it was killed, or it crashed.
+    /// The writer did not end the stream, because it was killed or crashed.
     Cut,
-    /// After this many bytes, it has bytes that no writer of ours makes.
+    /// The stream contains bytes that no writer of ours makes.
     Damaged {
-        /// Where.
+        /// Number of bytes before the damage.
         at: u64,
     },
 }
@@ -340,7 +341,8 @@ pub struct Reader<R: Read> {
     source: io::BufReader<R>,
     at: u64,
     texts: Vec<Box<[u8]>>,
-    /// Bytes of texts so far that events have named and that are written again for each.
+    /// Number of bytes of texts so far that events have named, and that are written again for each
+    /// event.
     repeated: u64,
     last_start: i64,
     metadata: Metadata,
@@ -349,7 +351,7 @@ pub struct Reader<R: Read> {
     values: Vec<u8>,
 }
 
-/// Why a record could not be read.
+/// The reason why a record could not be read.
 enum Stop {
     Cut,
     Damaged,
@@ -366,7 +368,7 @@ impl From<io::Error> for Stop {
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read.
+    /// Begins to read a stream.
     pub fn new(source: R) -> Self {
         Self {
             source: io::BufReader::with_capacity(CHUNK, source),
@@ -443,20 +445,21 @@ impl<R: Read> Reader<R> {
         u32::try_from(self.number()?).map_err(|_| Stop::Damaged)
     }
 
-    /// The number of a text that is there.
+    /// Reads the number of a text, which must exist.
     fn text(&mut self) -> Result<usize, Stop> {
         let number = self.number()? as usize;
         if number < self.texts.len() { Ok(number) } else { Err(Stop::Damaged) }
     }
 
-    /// As [`Reader::text`], of a text that is written again for each event that names it.
+    /// Does what [`Reader::text`] does, for a text that is written again for each event that names
+    /// it.
     fn repeated_text(&mut self) -> Result<usize, Stop> {
         let number = self.text()?;
         self.repeat(number)?;
         Ok(number)
     }
 
-    /// Counts a text that is written again.
+    /// Counts the bytes of a text that is written again.
     fn repeat(&mut self, number: usize) -> Result<(), Stop> {
         self.repeated += self.texts[number].len() as u64;
         match self.repeated <= REPEATED_ANYWAY + MOST_REPEATS * self.at {
@@ -473,7 +476,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// A length, at most `most`, and that many bytes.
+    /// Reads a length, which is at most `most`, and that many bytes.
     fn block(&mut self, most: usize) -> Result<Vec<u8>, Stop> {
         let length = self.number()? as usize;
         if length > most {
@@ -484,7 +487,7 @@ impl<R: Read> Reader<R> {
         Ok(bytes)
     }
 
-    /// One record; the number of dropped events if it was the last.
+    /// Reads one record. Returns the number of dropped events if it was the last one.
     fn record(&mut self, sink: &mut dyn Sink) -> Result<Option<u64>, Stop> {
         match self.byte()? {
             TEXT => {

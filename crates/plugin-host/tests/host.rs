@@ -1,5 +1,5 @@
-//! The host drives plugins that gcc and clang compiled: one that does everything right, and one for
-//! each mistake.
+//! Drives plugins that gcc and clang compiled: one that makes no mistakes, and one for each
+//! mistake.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -15,7 +15,7 @@ const COUNTER: u32 = 22;
 const PRIVATEUSE1_RUNTIME: u32 = 23;
 const EVERYTHING: [u32; 4] = [KERNEL, MEMCPY, COUNTER, PRIVATEUSE1_RUNTIME];
 
-/// Writes down what it gets, a line each.
+/// A sink that writes down what it receives, a line for each call.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -66,10 +66,10 @@ fn host() -> &'static Host {
     })
 }
 
-/// What one plugin did.
+/// The results of recording with one plugin.
 struct Done {
     lines: Vec<String>,
-    /// Each problem with how often it came.
+    /// Each problem, with the number of times that it occurred.
     problems: Vec<String>,
     calls: String,
     profilers: usize,
@@ -113,7 +113,7 @@ fn drive(compiler: &str, mistake: &str, types: &[u32]) -> Option<Done> {
         session.stop();
         session.process(&mut lines);
         drop(session);
-        // After the end nothing reaches the plugin.
+        // After the end, the plugin gets no more calls.
         correlation.push(Stack::Ops, 42);
     }
     if mistake == "LATE" {
@@ -160,8 +160,8 @@ fn a_good_plugin_is_driven_in_the_published_order() {
         };
         assert_eq!(done.lines, all(), "{compiler}");
         assert!(done.problems.is_empty(), "{:?}", done.problems);
-        // register, query, create with kernel (6), runtime (23) and counters (22) in the plugin's
-        // order, start, the ids, stop, process, destroy.
+        // The expected calls are register, query, create with kernel (6), runtime (23) and counters
+        // (22) in the plugin's order, start, the ids, stop, process and destroy.
         assert_eq!(done.calls, "rqc632s+-*/tpd", "{compiler}");
     }
 }

@@ -1,5 +1,5 @@
-//! The interface's layout: as a C and a C++ compiler see our header, as it was measured on the
-//! published one, and as the Rust mirror has it.
+//! Compares the interface's layout as a C and a C++ compiler see our header, as it was measured on
+//! the published header, and as the Rust mirror has it.
 
 use std::mem::{offset_of, size_of};
 use std::process::Command;
@@ -11,14 +11,15 @@ use abi::kineto::{
 };
 use testkit::{Scratch, c};
 
-/// Measured with a compiler on the published header, x86-64: size, size without padding, offsets.
+/// The layout of the published header, measured with a compiler on x86-64: size, size without
+/// padding, offsets.
 const PUBLISHED: &str = include_str!("layout.txt");
 
 fn line<T>(name: &str, unpadded: usize) -> String {
     format!("{name} {}/{unpadded}\n", size_of::<T>())
 }
 
-/// The same lines, of the Rust mirror.
+/// Writes the same lines for the Rust mirror.
 fn mirror() -> String {
     let at = |name: &str, offset: usize| format!("{name} {offset}\n");
     [
@@ -83,7 +84,7 @@ fn layouts_are_the_published_ones() {
         ("clang", &["-std=c11", "-pedantic"]),
         ("g++", &["-std=c++17", "-pedantic", "-x", "c++"]),
     ] {
-        // The flags stand before the source when they say what language it has.
+        // Flags that choose the source's language must be before the source.
         let Some(()) = compile_with(compiler, flags, &program) else {
             testkit::skip("layout", &format!("no {compiler}"));
             continue;

@@ -1,5 +1,5 @@
-//! Functions of a plugin that end by something other than a return: exceptions and `pthread_exit`, in
-//! this very process, which lives on. The plugin is compiled by g++ and by clang++.
+//! Functions of a plugin that end by something other than a return: exceptions and `pthread_exit`.
+//! They run in this process, which lives on. The plugin is compiled by g++ and by clang++.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -10,7 +10,7 @@ use plugin_host::session::Stack;
 use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink};
 use testkit::{Scratch, c};
 
-/// The names of events.
+/// A sink that keeps the names of events.
 #[derive(Default)]
 struct Names(Vec<String>);
 
@@ -27,7 +27,7 @@ impl Sink for Names {
 type At = extern "C" fn(*const c_char, *const c_char);
 type Cleaned = extern "C" fn() -> i32;
 
-/// `throws.cpp`, which is told what to do.
+/// The functions of `throws.cpp` that tell it what to do.
 struct Told {
     at: At,
     cleaned: Cleaned,
@@ -54,7 +54,8 @@ impl Told {
     }
 }
 
-/// Loads the plugin again and records with it once: what it handed over, and what is said of it.
+/// Loads the plugin again and makes one recording. Returns the events that it handed over, and its
+/// problems.
 fn record(file: &Path) -> (Vec<String>, Vec<String>) {
     let plugin = Plugin::load(file, Host::leak(|_, _| {}));
     let mut names = Names::default();
@@ -132,7 +133,7 @@ fn an_exception_is_named_by_its_type() {
     for (compiler, scratch) in compilers() {
         let file = scratch.join("t.so");
         let told = Told::of(&file);
-        // Names as `c++filt --types` has them.
+        // The expected names are those that `c++filt --types` prints.
         for (how, says) in [
             ("int", "threw a C++ exception of type int"),
             ("text", "threw a C++ exception of type char const*"),

@@ -1,8 +1,8 @@
 //! A browser for the tests of pages: Chromium without a window, driven over a pair of pipes
 //! (`--remote-debugging-pipe`), with Chrome's DevTools protocol.
 //!
-//! Each answer is waited for, but not forever: a browser that does not answer within `PATIENCE` fails
-//! the test.
+//! Each answer is waited for, but not for ever: a browser that does not answer within `PATIENCE`
+//! fails the test.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,22 +15,23 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// Far longer than anything takes, because both processors may be busy.
+/// This is far longer than any answer takes, because both processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What moves its own input and output to the descriptors that Chromium reads from and writes to.
+/// A command that moves its own input and output to the descriptors that Chromium reads from and
+/// writes to.
 const SHELL: &str = "exec \"$0\" \"$@\" 3<&0 4>&1 0</dev/null 1>/dev/null";
 
-/// A browser with one page. It ends when it is dropped.
+/// A browser with one page. Dropping this value ends the browser.
 pub struct Browser {
     child: Child,
     requests: Option<ChildStdin>,
     answers: Receiver<Value>,
     session: Option<String>,
     last_id: u64,
-    /// What a page must not do: console messages, exceptions, requests.
+    /// The things that a page must not do: console messages, exceptions, requests.
     complaints: Vec<String>,
-    /// The file with what it writes to standard error.
+    /// The file that receives the browser's standard error.
     said: PathBuf,
     _home: Scratch,
 }
@@ -39,13 +40,13 @@ impl Browser {
     /// Starts Chromium. If there is none, reports the calling test as skipped and returns `None`.
     ///
     /// # Panics
-    /// Panics if it does not start, like all methods if the browser does not answer.
+    /// Panics if the browser does not start, like all methods if the browser does not answer.
     pub fn start() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let names = ["chromium", "chromium-browser", "google-chrome"];
         let Some(program) = std::env::split_paths(&path)
             .flat_map(|folder| names.map(|name| folder.join(name)))
-            // Some are stubs, which only say how the browser is installed.
+            // Some of these programs are stubs, which only print how to install the browser.
             .find(|program| program.is_file() && says_its_version(program))
         else {
             skip_this("no browser: install the package chromium");
@@ -56,10 +57,11 @@ impl Browser {
         let mut child = Command::new("sh")
             .args(["-c", SHELL])
             .arg(program)
-            // Root has no sandbox, and the pages are our own.
+            // The sandbox does not work for root, and the pages are our own.
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"])
             .args(["--disable-background-networking", "--no-first-run", "--disable-dev-shm-usage"])
-            // For memory: exact figures, and a collector that can be called.
+            // These options give exact figures of memory, and a garbage collector that can be
+            // called.
             .args(["--enable-precise-memory-info", "--js-flags=--expose-gc"])
             .arg(format!("--user-data-dir={}", home.path().display()))
             .arg("about:blank")
@@ -130,7 +132,7 @@ impl Browser {
         }
     }
 
-    /// What the browser has written to standard error.
+    /// Returns what the browser has written to standard error.
     fn said(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         String::from_utf8_lossy(&said).into_owned()
@@ -152,17 +154,17 @@ impl Browser {
         }
     }
 
-    /// Console messages, exceptions and requests since the last call.
+    /// Returns the console messages, exceptions and requests since the last call.
     pub fn complaints(&mut self) -> Vec<String> {
-        // An answer comes after all messages that were sent before it.
+        // The answer to this comes after all messages that were sent before.
         self.eval("0");
         std::mem::take(&mut self.complaints)
     }
 
-    /// The value of an expression in the page; promises are waited for.
+    /// Returns the value of an expression in the page; promises are waited for.
     ///
     /// # Panics
-    /// Panics if it throws.
+    /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
         let answer = self.call(
             "Runtime.evaluate",
@@ -177,7 +179,7 @@ impl Browser {
     /// Waits until an expression is true.
     ///
     /// # Panics
-    /// Panics if it never is.
+    /// Panics if the expression does not become true.
     pub fn wait_for(&mut self, expression: &str) {
         let end = Instant::now() + PATIENCE;
         while self.eval(&format!("!!({expression})")) != true {
@@ -186,7 +188,7 @@ impl Browser {
         }
     }
 
-    /// Opens a file with a fragment, anew.
+    /// Opens a file with a fragment, loading it anew.
     pub fn open(&mut self, file: &Path, fragment: &str) {
         self.call("Page.navigate", json!({"url": "about:blank"}));
         self.wait_for("location.href === 'about:blank' && document.readyState === 'complete'");
@@ -195,7 +197,7 @@ impl Browser {
         self.wait_for("location.protocol === 'file:' && document.readyState === 'complete'");
     }
 
-    /// The width and the height of the window, in pixels of CSS.
+    /// Sets the width and the height of the window, in pixels of CSS.
     pub fn resize(&mut self, width: u32, height: u32) {
         self.call(
             "Emulation.setDeviceMetricsOverride",
@@ -203,7 +205,7 @@ impl Browser {
         );
     }
 
-    /// The colour scheme that the page is asked for: `light` or `dark`.
+    /// Sets the colour scheme that the page is asked for: `light` or `dark`.
     pub fn scheme(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
@@ -233,7 +235,7 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", down);
     }
 
-    /// A picture of the page as WebP, with a quality from 0 to 100, in base64.
+    /// Takes a picture of the page as WebP, with a quality from 0 to 100, in base64.
     pub fn picture(&mut self, quality: u32) -> String {
         let wanted = json!({"format": "webp", "quality": quality});
         let answer = self.call("Page.captureScreenshot", wanted);
@@ -241,7 +243,7 @@ impl Browser {
     }
 }
 
-/// Whether the program is a browser that starts.
+/// Returns whether the program is a browser that can be started.
 fn says_its_version(program: &Path) -> bool {
     let said = Command::new(program).arg("--version").stdin(Stdio::null()).output();
     said.is_ok_and(|said| said.status.success() && !said.stdout.is_empty())
@@ -249,7 +251,7 @@ fn says_its_version(program: &Path) -> bool {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser ends with its pipe. If not, it is killed.
+        // The browser ends when its pipe is closed. If it does not, it is killed.
         self.requests = None;
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {

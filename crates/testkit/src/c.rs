@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The repository's folder with this name: `include`, `tests/programs`.
+/// Returns the path of a folder of the repository: `include`, `tests/programs`.
 pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// The newest clang of this machine, if it is of at least this version: `clang-22`, or plain `clang`.
+/// Returns the newest clang of this machine, if it has at least this version: `clang-22`, or plain
+/// `clang`.
 pub fn clang(least: u32) -> Option<PathBuf> {
     let versioned = (least.max(15)..40).rev().map(|version| format!("clang-{version}"));
     versioned.chain(["clang".to_owned()]).find_map(|name| {
@@ -20,7 +21,7 @@ pub fn clang(least: u32) -> Option<PathBuf> {
     })
 }
 
-/// The program of a compiler. `clang` and `clang++` mean those of any version.
+/// Returns the program of a compiler. `clang` and `clang++` mean those of any version.
 pub fn compiler(name: &str) -> Option<PathBuf> {
     let Some(end) = name.strip_prefix("clang") else { return in_path(name) };
     let c = clang(0)?;
@@ -34,10 +35,10 @@ fn in_path(program: &str) -> Option<PathBuf> {
 }
 
 /// Compiles a file of `tests/programs` to `to` with the compiler that [`compiler`] finds, with all
-/// warnings as errors. `None`: there is no such compiler.
+/// warnings as errors. Returns `None` if there is no such compiler.
 ///
 /// # Panics
-/// It does not compile; the compiler's text is the message.
+/// Panics with the compiler's messages if the file does not compile.
 pub fn compile(name: &str, source: &str, to: &Path, flags: &[&str]) -> Option<()> {
     let mut command = Command::new(compiler(name)?);
     command.args(["-O2", "-Wall", "-Wextra", "-Werror", "-I"]).arg(folder("include"));
@@ -48,7 +49,7 @@ pub fn compile(name: &str, source: &str, to: &Path, flags: &[&str]) -> Option<()
     Some(())
 }
 
-/// Compiles a shared object, as [`compile`].
+/// Compiles a shared object, as [`compile`] does.
 pub fn shared(compiler: &str, source: &str, to: &Path, flags: &[&str]) -> Option<()> {
     let mut all = vec!["-std=c11", "-fPIC", "-shared"];
     all.extend(flags);

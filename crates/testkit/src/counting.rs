@@ -5,7 +5,7 @@ use model::{Counter, PerfAttr, SimReading, SimScript, Source, Unit};
 
 pub use crate::skip_this as skip;
 
-/// A counter that counts nothing and opens everywhere: `PERF_COUNT_SW_DUMMY`.
+/// A counter that counts nothing and can be opened everywhere: `PERF_COUNT_SW_DUMMY`.
 pub const DUMMY: PerfAttr = software(9);
 /// `PERF_COUNT_SW_PAGE_FAULTS`.
 pub const PAGE_FAULTS: PerfAttr = software(2);
@@ -44,7 +44,8 @@ pub fn sim(name: &str, group: u16, readings: &[SimReading]) -> Counter {
     Counter::new(name, Unit::Count, group, source)
 }
 
-/// Whether this machine lets us count at all. If not, the test is recorded in the log of skips.
+/// Returns whether this machine lets us count at all. If it does not, the test is added to the log
+/// of skips.
 pub fn can_count() -> bool {
     match counters::perf::open(&PAGE_FAULTS, counters::Target::CALLING_THREAD, -1) {
         Ok(fd) => {

@@ -1,8 +1,8 @@
 //! Firefox without a window, for the tests of pages, driven with WebDriver BiDi over a WebSocket of the loopback
 //! (`--remote-debugging-port=0`). It does the part of [`crate::browser::Browser`] that such tests need.
 //!
-//! The WebSocket is RFC 6455 as far as two programs of one machine use it: text frames, whole messages of ours
-//! masked, and pings.
+//! The WebSocket follows RFC 6455 as far as two programs on one machine need it: text frames, our
+//! own messages masked and in one frame, and pings.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 
 use crate::{Scratch, skip_this};
 
-/// Far longer than anything takes, because both processors may be busy.
+/// This is far longer than any answer takes, because both processors may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Nothing leaves the machine: every address but the page's file is behind a proxy that does not exist, and
-/// what Firefox does on its own is off. `SCHEME`: 0 is dark and 1 is light.
+/// Settings with which nothing leaves the machine: every address but the page's file is behind a
+/// proxy that does not exist, and requests of Firefox itself are off. `SCHEME`: 0 is dark and 1 is
+/// light.
 const PREFERENCES: &str = r#"
 user_pref("layout.css.prefers-color-scheme.content-override", SCHEME);
 user_pref("network.proxy.type", 1);
@@ -39,7 +40,7 @@ user_pref("services.settings.server", "data:,#remote-settings-dummy/v1");
 user_pref("toolkit.telemetry.enabled", false);
 "#;
 
-/// A browser with one page. It ends when it is dropped.
+/// A browser with one page. Dropping this value ends the browser.
 pub struct Firefox {
     child: Child,
     socket: BufReader<TcpStream>,
@@ -55,7 +56,7 @@ impl Firefox {
     /// calling test as skipped and returns `None`.
     ///
     /// # Panics
-    /// Panics if it does not start, like all methods if the browser does not answer.
+    /// Panics if the browser does not start, like all methods if the browser does not answer.
     pub fn start(scheme: &str) -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path)
@@ -123,7 +124,7 @@ impl Firefox {
         }
     }
 
-    /// The next message, of as many frames as it has.
+    /// Returns the next message, which may consist of several frames.
     fn message(&mut self) -> std::io::Result<Vec<u8>> {
         let mut message = Vec::new();
         loop {
@@ -160,7 +161,8 @@ impl Firefox {
         let parameters = &message["params"];
         match message["method"].as_str() {
             Some("log.entryAdded") => self.complaints.push(parameters.to_string()),
-            // The font of its own controls is in its data: addresses, which leave nothing.
+            // The font of its own controls is in `data:` addresses, for which nothing leaves the
+            // machine.
             Some("network.beforeRequestSent") => {
                 let address = parameters["request"]["url"].as_str().unwrap_or_default();
                 if !["file:", "about:", "data:"].iter().any(|own| address.starts_with(own)) {
@@ -171,19 +173,20 @@ impl Firefox {
         }
     }
 
-    /// Console messages, exceptions and requests since the last call.
+    /// Returns the console messages, exceptions and requests since the last call.
     pub fn complaints(&mut self) -> Vec<String> {
-        // An answer comes after all messages that were sent before it.
+        // The answer to this comes after all messages that were sent before.
         self.eval("0");
         std::mem::take(&mut self.complaints)
     }
 
-    /// The value of an expression in the page; promises are waited for.
+    /// Returns the value of an expression in the page; promises are waited for.
     ///
     /// # Panics
-    /// Panics if it throws.
+    /// Panics if the expression throws.
     pub fn eval(&mut self, expression: &str) -> Value {
-        // As text: the protocol has a notation of its own for objects.
+        // The value is passed as a text, because the protocol has a notation of its own for
+        // objects.
         let text = format!("(async () => JSON.stringify([await ({expression})]))()");
         let target = json!({"context": self.context});
         let wanted = json!({"expression": text, "awaitPromise": true, "target": target});
@@ -196,7 +199,7 @@ impl Firefox {
     /// Waits until an expression is true.
     ///
     /// # Panics
-    /// Panics if it never is.
+    /// Panics if the expression does not become true.
     pub fn wait_for(&mut self, expression: &str) {
         let end = Instant::now() + PATIENCE;
         while self.eval(&format!("!!({expression})")) != true {
@@ -205,7 +208,7 @@ impl Firefox {
         }
     }
 
-    /// Opens a file, anew.
+    /// Opens a file, loading it anew.
     pub fn open(&mut self, file: &Path) {
         let url = format!("file://{}", file.display());
         let context = self.context.clone();
@@ -213,21 +216,21 @@ impl Firefox {
         self.call("browsingContext.navigate", wanted);
     }
 
-    /// The width and the height of the window, in pixels of CSS.
+    /// Sets the width and the height of the window, in pixels of CSS.
     pub fn resize(&mut self, width: u32, height: u32) {
         let context = self.context.clone();
         let wanted = json!({"context": context, "viewport": {"width": width, "height": height}});
         self.call("browsingContext.setViewport", wanted);
     }
 
-    /// What the browser has written to standard error.
+    /// Returns what the browser has written to standard error.
     fn said(&self) -> String {
         let said = std::fs::read(&self.said).unwrap_or_default();
         String::from_utf8_lossy(&said).into_owned()
     }
 }
 
-/// The address that Firefox says it listens at: `127.0.0.1:PORT`.
+/// Returns the address at which Firefox says that it listens: `127.0.0.1:PORT`.
 fn address(said: &Path, child: &mut Child) -> String {
     const SAYS: &str = "WebDriver BiDi listening on ws://";
     let end = Instant::now() + PATIENCE;
@@ -266,7 +269,8 @@ fn connect(address: &str) -> BufReader<TcpStream> {
 
 const MASK: [u8; 4] = *b"mask";
 
-/// A frame from a client, whose content is masked. Firefox takes a mask of zeroes for none.
+/// Makes a frame from a client, whose content must be masked. With a mask of zeros, the content
+/// stays readable.
 fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match content.len() {

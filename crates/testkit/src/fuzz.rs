@@ -57,7 +57,7 @@ pub fn page_of(records: &[u8]) -> Vec<u8> {
     });
     let kept = &records[..records.len().min(PAGE_BYTES - HEADER_BYTES)];
     let mut page = [header.as_slice(), kept].concat();
-    // docs/file-format.md: this is the lower half of `committed`.
+    // See docs/file-format.md: this is the lower half of `committed`.
     page[88..92].copy_from_slice(&(kept.len() as u32).to_le_bytes());
     page
 }
@@ -95,10 +95,11 @@ pub fn profile(dir: &Path, pages: &[u8]) {
     assert_eq!(rows, calls, "batches and pages");
 }
 
-/// Bytes as a file of loops, and as a run of pages with tables.
+/// Reads bytes as a file of loops, and as a run of pages with tables.
 ///
 /// # Panics
-/// A reader gives more than there are bytes for, or what a run says cannot be read back.
+/// Panics if a reader returns more than there are bytes for, or if its result cannot be written and
+/// read again.
 pub fn loops(bytes: &[u8]) {
     let read = read_frames(bytes);
     // A name that is not UTF-8 becomes longer.

@@ -63,7 +63,7 @@ impl Golden {
     /// Runs the program, which must succeed and print one JSON document.
     ///
     /// # Panics
-    /// Panics if it does not.
+    /// Panics if the program fails or does not print one JSON document.
     pub fn json(&self, args: &[&str]) -> serde_json::Value {
         let output = self.run(args);
         assert_eq!(output.code, Some(0), "{args:?}: {}", output.stderr);
@@ -82,7 +82,8 @@ impl Golden {
         output
     }
 
-    /// Like [`Golden::check`], where stderr differs from run to run and is left to the caller.
+    /// Does what [`Golden::check`] does, for commands whose stderr differs from run to run: the
+    /// caller checks it.
     ///
     /// # Panics
     /// Panics if stdout differs or the exit code is not `code`.

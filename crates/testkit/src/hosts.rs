@@ -1,5 +1,5 @@
-//! What the hosts that Counterpoint knows say about themselves: the descriptions of their adapters, so
-//! that profiles from scripts say the same as recorded ones.
+//! The descriptions of the hosts that Counterpoint knows, as their adapters give them, so that
+//! profiles from scripts have the same descriptions as recorded ones.
 
 #[path = "../../agent/src/adapters/iree/description.rs"]
 mod iree;
@@ -10,7 +10,7 @@ mod tvm;
 
 use record::host::Host;
 
-/// The number of IREE in scripts, whose libraries belong to it unless a test says otherwise.
+/// The number of IREE in scripts. Libraries belong to it unless a test says otherwise.
 pub const IREE: u8 = 0;
 /// The number of TVM in scripts.
 pub const TVM: u8 = 1;

@@ -16,7 +16,8 @@
 //! | [`fuzz`] | runs readers over arbitrary bytes, for fuzzers and mutation tests |
 //! | [`golden`] | runs `counterpoint` and compares its output with files under `tests/golden` |
 //!
-//! For development only: nothing here is in a release, and it may panic, as tests do.
+//! This crate is for development only: nothing of it is in a release, and its functions may panic,
+//! as tests do.
 
 pub mod browser;
 pub mod c;

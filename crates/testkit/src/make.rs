@@ -1,4 +1,5 @@
-//! Writes a script as a profile directory, with the real page writer, pool and frames.
+//! Writes the profile that a script describes to a directory, with the real page writer, pool and
+//! frames.
 
 use std::ffi::CString;
 use std::fs;
@@ -33,7 +34,7 @@ impl PageMaker {
         Self(OwnedPage::new(start))
     }
 
-    /// Whether another record fits.
+    /// Returns whether another record fits.
     pub fn has_room(&self) -> bool {
         self.0.has_room()
     }
@@ -72,7 +73,7 @@ impl PageMaker {
         self.0.thread_clock(ticks, cpu_ns, monotonic_ns);
     }
 
-    /// Stores the number of calls in progress, and the export of the outermost one.
+    /// Stores the number of open calls, and the export of the outermost one.
     pub fn open(&mut self, depth: u32, export: u32) {
         self.0.set_open(depth, export);
     }

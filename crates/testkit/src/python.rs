@@ -1,4 +1,4 @@
-//! Python for tests that compare our numbers with those of an independent program.
+//! Runs Python for tests that compare our numbers with those of an independent program.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use crate::skips::skip;
 
-/// The test environment's Python, if it has these modules (`numpy, scipy.stats`); otherwise `test` is
-/// skipped.
+/// Returns the test environment's Python, if it has these modules (`numpy, scipy.stats`);
+/// otherwise, `test` is skipped.
 pub fn with(test: &str, modules: &str) -> Option<PathBuf> {
     let Some(venv) = std::env::var_os("COUNTERPOINT_VENV") else {
         skip(test, "COUNTERPOINT_VENV is not set (cargo xtask test sets it)");
@@ -23,7 +23,7 @@ pub fn with(test: &str, modules: &str) -> Option<PathBuf> {
     None
 }
 
-/// What a program in Python prints. It gets `input` on its standard input.
+/// Runs a program in Python with `input` on its standard input, and returns its output.
 ///
 /// # Panics
 /// Panics if the program cannot be started or fails.

@@ -53,7 +53,7 @@ extern "C" fn remove_all() {
     }
 }
 
-/// Removes the directory, and the recorder's pools of profiles in it that nobody collected.
+/// Removes the directory, and the recorder's pools that belong to profiles in it and are left over.
 fn remove(path: &Path) {
     for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let pool = profile::Manifest::read(&entry.path()).ok().and_then(|manifest| manifest.pool);

@@ -40,7 +40,7 @@ pub struct ProcessScript {
     pub pid: u32,
     /// Start time in clock ticks since boot.
     pub start_time: u64,
-    /// Generation: number of parts that the same process made before.
+    /// Generation: the number of parts that the same process made before.
     pub generation: u32,
     /// Hosts besides those of [`crate::hosts`], with their numbers.
     pub hosts: Vec<(u8, Host)>,
@@ -56,11 +56,11 @@ pub struct ProcessScript {
     pub snapshots: Vec<Snapshot>,
     pub calibrations: Vec<Calibration>,
     pub clock_steps: Option<Granularity>,
-    /// How long the process's brackets took.
+    /// The times that the process's brackets took.
     pub brackets: Vec<Brackets>,
-    /// How long the process's host took to announce ops.
+    /// The times that the process's host took to announce ops.
     pub announced: Vec<Brackets>,
-    /// What recording cost outside of calls and threads.
+    /// The cost of recording outside of calls and threads.
     pub cost: Option<ProcessCost>,
     /// The process's place in a distributed job.
     pub job: Option<Job>,
@@ -81,9 +81,9 @@ pub struct ThreadScript {
     pub uid: u32,
     /// The kernel's thread id.
     pub tid: u32,
-    /// Name as bytes, because programs may set any.
+    /// Name as bytes, because programs may set any bytes.
     pub name: Vec<u8>,
-    /// Mask of the counters in its pages.
+    /// Mask of the counters in the thread's pages.
     pub mask: u32,
     /// Base values of the thread's first page: ticks, CPU time, monotonic time.
     pub base: (u64, u64, u64),
@@ -96,16 +96,17 @@ pub struct ThreadScript {
     pub open: (u32, u32),
     /// Ticks spent flushing before the last page was begun.
     pub flush_ticks: u64,
-    /// CPU time that attaching it took, in ns.
+    /// CPU time that attaching the thread took, in ns.
     pub attach_ns: u64,
-    /// For each page, what the thread had used at its start and at its end. Missing entries are
-    /// unknown.
+    /// For each page, what the thread had used at the page's start and at its end. Missing entries
+    /// are unknown.
     pub usages: Vec<(Option<Usage>, Option<Usage>)>,
-    /// The exact counts of the thread's calls. They are in the pool if `unflushed`, otherwise in the file.
+    /// The exact counts of the thread's calls. They are in the pool if `unflushed` is set,
+    /// otherwise in the file.
     pub counted: Vec<CountsRow>,
-    /// What is known by steps.
+    /// The counts of calls by steps of the program.
     pub steps: Option<ThreadSteps>,
-    /// What recording took of it.
+    /// The time of the thread that recording took.
     pub spent: Spent,
 }
 
@@ -128,16 +129,16 @@ pub struct CallScript {
     pub groups: Vec<GroupRead>,
     /// The call's values as pairs of key and bits.
     pub values: Vec<(u32, u64)>,
-    /// How the call was drawn; `None` in a run without a budget.
+    /// How the call was chosen by sampling; `None` in a run without a budget.
     pub drawn: Option<Drawn>,
 }
 
 /// The reading of one group in one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupRead {
-    /// Time enabled; `None` if the group was not read.
+    /// Time for which the group was enabled; `None` if the group was not read.
     pub enabled: Option<u64>,
-    /// Time running.
+    /// Time for which the group was running.
     pub running: u64,
     pub values: Vec<u64>,
 }
@@ -175,20 +176,20 @@ impl CallScript {
         self
     }
 
-    /// Adds a group that was enabled and running for this long and read these values.
+    /// Adds a group that was enabled and running for this long and whose counters had these values.
     pub fn group(self, enabled: u64, values: &[u64]) -> Self {
         self.scaled(enabled, enabled, values)
     }
 
-    /// Adds a group that was running for only part of the time that it was enabled.
+    /// Adds a group that was running for only a part of the time for which it was enabled.
     pub fn scaled(mut self, enabled: u64, running: u64, values: &[u64]) -> Self {
         let read = GroupRead { enabled: Some(enabled), running, values: values.to_vec() };
         self.groups.push(read);
         self
     }
 
-    /// Says that the call was drawn with these periods, after so many calls of its export that were
-    /// only counted.
+    /// Says that the call was chosen by sampling with these periods, after this many calls of its
+    /// export that were only counted.
     pub fn drawn(mut self, period: u32, counter_period: u32, skipped: u64) -> Self {
         self.drawn = Some(Drawn { period, counter_period, skipped });
         self
@@ -208,8 +209,8 @@ impl ThreadScript {
         self
     }
 
-    /// Adds all calls of an export, of which so many were timed, and their counters read. This
-    /// needs a profile with a budget.
+    /// Adds all calls of an export: their number, how many of them were timed, and for how many the
+    /// counters were read. This needs a profile with a budget.
     pub fn counted(&mut self, export: u32, calls: u64, timed: u64, counted: u64) -> &mut Self {
         self.counted.push(CountsRow { export, calls, timed, counted });
         self
@@ -246,8 +247,8 @@ impl ProcessScript {
         self.libraries.last_mut().expect("just pushed")
     }
 
-    /// Adds what empty calls read: their number, the ticks inside of one and in the whole of one, and
-    /// the values of the first counters.
+    /// Adds the measurements of empty calls: their number, the ticks inside of a call and around
+    /// the whole call, and the values of the first counters.
     pub fn empty_calls(&mut self, calls: u32, inside_ticks: u64, total_ticks: u64, values: &[u64]) {
         self.calibrations.push(Calibration {
             calls,

@@ -1,4 +1,4 @@
-//! The call itself: the trampoline, its personality function, and what is done with an exception.
+//! The call itself: the trampoline, its personality function, and the end of an exception.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -11,7 +11,7 @@ use super::{Left, RawException, cxx_exceptions};
 struct Frame {
     /// The stack pointer of the trampoline, below the registers that it saved.
     stack: *mut c_void,
-    /// The call of the same thread that this one is inside of.
+    /// The call of the same thread inside of which this one is.
     outer: *mut Frame,
     exception: *mut RawException,
     forced: bool,
@@ -24,7 +24,7 @@ thread_local! {
     static INNERMOST: Cell<*mut Frame> = const { Cell::new(std::ptr::null_mut()) };
 }
 
-// From the same section.
+// These constants are from the same section.
 const SEARCH_PHASE: c_int = 1;
 const HANDLER_FRAME: c_int = 4;
 const FORCE_UNWIND: c_int = 8;
@@ -40,10 +40,10 @@ std::arch::global_asm!(
     ".hidden counterpoint_plugin_land",
     ".globl counterpoint_plugin_trampoline",
     ".type counterpoint_plugin_trampoline, @function",
-    // (function, first argument, second argument, frame)
+    // The arguments are the function, its first and its second argument, and the frame.
     "counterpoint_plugin_trampoline:",
     ".cfi_startproc",
-    // Relative to the place, signed 4 bytes.
+    // The address is relative to this place and has signed 4 bytes.
     ".cfi_personality 0x1b, {personality}",
     "push rbp",
     ".cfi_def_cfa_offset 16",
@@ -80,11 +80,11 @@ std::arch::global_asm!(
     ".size counterpoint_plugin_trampoline, . - counterpoint_plugin_trampoline",
     ".globl counterpoint_plugin_land",
     ".type counterpoint_plugin_land, @function",
-    // (stack pointer)
+    // The argument is the stack pointer.
     "counterpoint_plugin_land:",
     ".cfi_startproc",
     "mov rsp, rdi",
-    // The ABI wants both at every call and return.
+    // The ABI wants both flags to be clear at every call and return.
     "cld",
     "xor eax, eax",
     "jmp 2b",
@@ -172,7 +172,8 @@ unsafe extern "C" {
     fn counterpoint_plugin_land(stack: *mut c_void) -> !;
 }
 
-/// Called by whichever unwinder the exception came with, for the trampoline's frame only.
+/// The trampoline's personality function. The unwinder that the exception came with calls it, for
+/// the trampoline's frame only.
 unsafe extern "C" fn personality(
     _version: c_int,
     actions: c_int,
@@ -200,7 +201,7 @@ unsafe extern "C" fn personality(
     }
 }
 
-/// Called by a signal handler: ends the innermost call of this thread. Returns if there is none.
+/// Ends the innermost call of this thread, for a signal handler. Returns if there is no such call.
 pub(super) fn leave_by(signal: c_int) {
     let frame = INNERMOST.get();
     if !frame.is_null() {
@@ -214,13 +215,13 @@ pub(super) fn leave_by(signal: c_int) {
     }
 }
 
-/// Calls a function with up to two arguments, and returns what it returned in the first register.
+/// Calls a function with up to two arguments, and returns the content of the first result register.
 ///
 /// # Safety
-/// `function` is a C function that takes these arguments.
+/// `function` must be a C function that takes these arguments.
 ///
 /// # Errors
-/// It did not return.
+/// The function did not return.
 pub(crate) unsafe fn call(
     function: *const c_void,
     first: *const c_void,
@@ -248,13 +249,13 @@ pub(crate) unsafe fn call(
     match exception {
         _ if fault != 0 => Err(Left::Fault(fault)),
         None => Ok(value),
-        // The C library's own: it is not ours to delete.
+        // The exception is the C library's own, and not ours to delete.
         Some(_) if forced => Err(Left::ThreadExit),
         Some(exception) => Err(Left::Exception(caught(exception))),
     }
 }
 
-// libc has neither of them for every system that we build for.
+// The crate libc does not declare these for every system that we build for.
 const CANCEL_DISABLE: c_int = 1;
 unsafe extern "C" {
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;

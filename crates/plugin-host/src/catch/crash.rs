@@ -1,7 +1,7 @@
-//! Crashes of a plugin when its program has ended and only the plugins' events are left to be taken. A
-//! wrong address or `abort` then ends the call instead of the process, so that the other plugins
-//! hand over their events and the program's own output is written. While the program runs, a crash
-//! stays a crash.
+//! Catches crashes of a plugin when its program has ended and only the plugins' events are left to
+//! be taken. A wrong address or `abort` then ends the call instead of the process, so that the
+//! other plugins hand over their events and the program's own output is written. While the program
+//! runs, crashes are not caught.
 //!
 //! Only faults inside of a guarded call are caught, and only on threads that ask for it
 //! ([`OnThread`]). For all others, a signal has the effect that it had before [`Caught`].
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use super::call;
 
-/// The signals of faults.
+/// The signals that faults cause.
 const SIGNALS: [c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -23,7 +23,8 @@ const SIGNALS: [c_int; 7] = [
     libc::SIGSYS,
 ];
 
-/// The actions of these signals before ours. Never freed, because a handler may be reading them.
+/// The actions that these signals had before ours. They are never freed, because a handler may be
+/// reading them.
 static BEFORE: [AtomicPtr<libc::sigaction>; SIGNALS.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; SIGNALS.len()];
 
@@ -34,12 +35,12 @@ thread_local! {
     static IS_ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Faults are caught while this lives. There is one at a time.
+/// Catches faults as long as this value lives. There is one such value at a time.
 #[derive(Debug)]
 pub struct Caught(());
 
 impl Caught {
-    /// Begins.
+    /// Begins to catch faults.
     pub fn new() -> Self {
         // SAFETY: zeros are a value of `sigaction`.
         let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -89,10 +90,10 @@ impl Drop for Caught {
     }
 }
 
-/// Bytes of the stack on which a handler runs if the thread's own is full.
+/// The size of the stack on which a handler runs if the thread's own is full, in bytes.
 const STACK: usize = 64 * 1024;
 
-/// Faults of guarded calls on this thread are caught while this lives.
+/// Catches faults of guarded calls on this thread as long as this value lives.
 #[derive(Debug)]
 pub struct OnThread {
     stack: *mut c_void,
@@ -100,7 +101,8 @@ pub struct OnThread {
 }
 
 impl OnThread {
-    /// Begins. `None` if there is no memory for another stack.
+    /// Begins to catch faults on this thread. Returns `None` if there is no memory for another
+    /// stack.
     pub fn new() -> Option<Self> {
         // SAFETY: the stack is new memory, which the thread uses for nothing else; `ours` and
         // `before` outlive the call.
@@ -144,7 +146,7 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
     };
     if is_own && IS_ASKED_FOR.get() {
         LAST.store(signal, Ordering::Relaxed);
-        // Does not return if the thread is in a guarded call.
+        // This call does not return if the thread is in a guarded call.
         call::leave_by(signal);
     }
     let index = SIGNALS.iter().position(|known| *known == signal).unwrap_or(0);

@@ -1,8 +1,10 @@
-//! C++ exceptions: ended by the runtime library that threw them, with their type and text.
+//! Ends C++ exceptions with the runtime library that threw them, and finds out their type and
+//! message.
 //!
-//! A process may have several such libraries, and an exception belongs to one of them. Its cleanup
-//! function shows which. What is read here is fixed by the Itanium C++ ABI: chapters 2.9.5
-//! (`type_info`) and 2.5.2 (virtual tables), and sections 2.2 and 2.5 of its part on exceptions.
+//! A process may have several such libraries, and an exception belongs to one of them. The
+//! exception's cleanup function shows to which. The layouts that are read here are fixed by the
+//! Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables), and sections 2.2 and
+//! 2.5 of its part on exceptions.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -19,9 +21,9 @@ pub(super) struct Runtime {
     end_catch: *const c_void,
     current_type: *const c_void,
     demangle: *const c_void,
-    /// What the virtual-table pointer of a class with one base class points to.
+    /// The address to which the virtual-table pointer of a class with one base class points.
     single_base: *const c_void,
-    /// The exception shares its object with others (`std::rethrow_exception`).
+    /// Whether the exception shares its object with others (`std::rethrow_exception`).
     shared: bool,
     call: Call,
 }
@@ -34,7 +36,7 @@ struct TypeInfo {
     base: *const TypeInfo,
 }
 
-/// Where the module of an address begins, and its file.
+/// Returns the address where the module of an address begins, and the module's file.
 fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values, and dladdr takes any
     // address.
@@ -46,8 +48,9 @@ fn module(address: *const c_void) -> Option<(*mut c_void, *const c_char)> {
 }
 
 impl Runtime {
-    /// The library of an exception of this class with this cleanup function; `None` if it is not
-    /// one of C++'s, or if its library cannot be asked (it is linked into a plugin without a trace).
+    /// Returns the library of an exception of this class with this cleanup function. `None` if it
+    /// is not a C++ exception, or if the functions of its library cannot be found, because the
+    /// library is linked into a plugin without exported symbols.
     pub(super) fn of(class: [u8; 8], cleanup: Option<*const c_void>, call: Call) -> Option<Self> {
         let [language @ .., sharing] = class;
         if ![*b"GNUCC++", *b"CLNGC++"].contains(&language) {
@@ -63,7 +66,7 @@ impl Runtime {
         let symbol = |name: &CStr| {
             // SAFETY: `handle` is open, and `name` is a C string.
             let address: *const c_void = unsafe { libc::dlsym(handle, name.as_ptr()) };
-            // The handle also finds symbols of the libraries that this one needs.
+            // The handle also finds symbols of other libraries that this one needs.
             module(address).filter(|of| of.0 == base && !address.is_null()).map(|_| address)
         };
         let all = (|| {
@@ -116,7 +119,7 @@ impl Runtime {
         said
     }
 
-    /// The type's name as people write it.
+    /// Returns the type's name as it is written in source code.
     unsafe fn name(&self, of: *const TypeInfo) -> Option<String> {
         type Demangle =
             unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
@@ -142,10 +145,10 @@ impl Runtime {
         }
     }
 
-    /// What the exception says, if its class comes from `std::exception` through single bases: then
-    /// all of them are at the same address.
+    /// Returns the exception's message, if its class derives from `std::exception` through classes
+    /// with one base class: then all of them are at the same address.
     unsafe fn text(&self, object: *mut c_void, mut of: *const TypeInfo) -> Option<String> {
-        /// `what` comes after the two destructors.
+        /// The place of `what` in the virtual table, after the two destructors.
         const WHAT: usize = 2;
         if self.shared {
             return None;

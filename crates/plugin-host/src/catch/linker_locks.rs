@@ -1,11 +1,12 @@
-//! The dynamic linker's locks, after a constructor of a shared object threw.
+//! Gives back the dynamic linker's locks after a constructor of a shared object threw.
 //!
 //! glibc holds a lock while constructors run, and an exception that leaves `dlopen` leaves the lock
-//! held. Then every other thread that loads something, or ends the process, waits for ever. glibc has
-//! no function that gives the lock back. But its locks are mutexes in one exported object, a mutex says
-//! who holds it and how often, and the layout of a mutex is part of glibc's ABI
-//! (`bits/struct_mutex.h`, the same on all processors with 64 bits that we build for). So we look for
-//! those that this thread holds more often than before, and give them back.
+//! held. Then every other thread that loads something, or ends the process, waits for ever. glibc
+//! has no function that gives the lock back. But its locks are mutexes in one exported object, a
+//! mutex contains the number of its owner and how often it is held, and the layout of a mutex is
+//! part of glibc's ABI (`bits/struct_mutex.h`, the same on all processors with 64 bits that we
+//! build for). So we look for the mutexes that this thread holds more often than before, and give
+//! them back.
 
 use std::ffi::{c_int, c_void};
 
@@ -22,10 +23,10 @@ struct Mutex {
 /// `PTHREAD_MUTEX_RECURSIVE`.
 const RECURSIVE: c_int = 1;
 
-/// The locks that this thread holds, each with how often.
+/// The locks that this thread holds, and how often it holds each.
 pub(super) struct Held(Vec<(*mut Mutex, u32)>);
 
-/// glibc's object, and its size. Other C libraries have none.
+/// Returns glibc's object and its size. Other C libraries have no such object.
 fn object() -> Option<(*mut c_void, usize)> {
     const WITH_SYMBOL: c_int = 1;
     /// `Elf64_Sym`.
@@ -63,7 +64,7 @@ fn object() -> Option<(*mut c_void, usize)> {
 }
 
 impl Held {
-    /// The locks that this thread holds now.
+    /// Finds the locks that this thread holds now.
     pub(super) fn now() -> Self {
         let mut held = Vec::new();
         let Some((object, size)) = object() else { return Self(held) };
@@ -87,10 +88,10 @@ impl Held {
         Self(held)
     }
 
-    /// Gives back what was taken since.
+    /// Gives back the locks that were taken since `self` was made.
     ///
     /// # Safety
-    /// Whoever took it will not give it back.
+    /// The code that took the locks must not give them back.
     pub(super) unsafe fn restore(&self) {
         for (mutex, count) in Self::now().0 {
             let before = self.0.iter().find(|(held, _)| *held == mutex).map_or(0, |held| held.1);

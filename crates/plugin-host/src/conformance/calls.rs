@@ -23,7 +23,7 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::beyond("ids are popped that nobody pushed", ROBUST, pop_first),
 ];
 
-/// Takes everything and keeps nothing.
+/// A sink that takes everything and keeps nothing.
 struct Nothing;
 
 impl Sink for Nothing {
@@ -49,14 +49,14 @@ fn process(raw: &Raw<'_>) -> i32 {
     with_builder(|builder| raw.process(builder))
 }
 
-/// All calls of a recording; says which of them fails.
+/// Makes all calls of a recording, and reports those that fail.
 fn record(raw: Raw<'_>, findings: &mut Findings) {
     let code = raw.start();
     findings.check(code == 0, RESULT, || format!("profilerStart returned {code}"));
     finish(raw, findings);
 }
 
-/// The calls after the recording has started.
+/// Makes the calls after the recording has started.
 fn finish(raw: Raw<'_>, findings: &mut Findings) {
     let codes = [
         ("profilerStop", raw.stop()),
@@ -144,12 +144,13 @@ fn never_stopped(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let Some(raw) = created(&interface, findings) else { continue };
         raw.start();
-        // The plugin may call that an error or not, but not crash.
+        // The plugin may return an error or success, but must not crash.
         raw.destroy();
     }
 }
 
-/// Orders that no host should use. The plugin may decline each call, but not crash.
+/// Makes calls in orders that no host should use. The plugin may decline each call, but must not
+/// crash.
 fn stop_first(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let Some(raw) = created(&interface, findings) else { continue };
@@ -196,7 +197,7 @@ fn overlap(plugin: &mut Plugin, findings: &mut Findings) {
                 process(&second);
                 second.destroy();
             }
-            // One at a time is all that PyTorch needs.
+            // PyTorch only needs one recording at a time.
             Err(code) => {
                 findings.style(
                     OVERLAP,

@@ -1,15 +1,16 @@
-//! The clauses of the interface that findings rest on.
+//! The clauses of the interface on which findings are based.
 
 use std::fmt;
 
-/// Where a clause comes from.
+/// The origin of a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The published header says it (`libkineto/include/KinetoDynamicPluginInterface.h`).
+    /// The clause is in the published header (`libkineto/include/KinetoDynamicPluginInterface.h`).
     Header,
-    /// The published host does it or expects it (`libkineto/src/dynamic_plugin`).
+    /// The published host does or expects what the clause says (`libkineto/src/dynamic_plugin`).
     Host,
-    /// Neither says anything about it. Other hosts, or later versions, may depend on it.
+    /// Neither the header nor the host says anything about it. Other hosts, or later versions, may
+    /// depend on it.
     Custom,
 }
 
@@ -27,7 +28,7 @@ impl fmt::Display for Source {
 pub struct Clause {
     /// The clause's name, which stays the same from version to version of Counterpoint.
     pub id: &'static str,
-    /// Where the clause comes from.
+    /// The origin of the clause.
     pub source: Source,
     pub text: &'static str,
 }

@@ -26,7 +26,7 @@ pub(super) const PROBES: &[Probe] = &[
 
 static NO_OWN: AtomicU32 = AtomicU32::new(FIRST_OWN_TYPE);
 
-/// Looks at each event.
+/// A sink that checks each event.
 struct Judge {
     is_json: fn(&[u8]) -> bool,
     begin_ns: i64,
@@ -34,7 +34,7 @@ struct Judge {
     counts: Counts,
 }
 
-/// How many events had what.
+/// The number of events with each property.
 #[derive(Default)]
 struct Counts {
     events: u64,
@@ -117,7 +117,7 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
         let asked = Asked::of(&types);
         let code = builder.with(&mut judge, &asked, |builder| raw.process(builder));
         findings.check(code == 0, RESULT, || format!("profilerProcessEvents returned {code}"));
-        // Whether the plugin goes on using the builder.
+        // See whether the plugin goes on using the builder.
         std::thread::sleep(Duration::from_millis(50));
         raw.destroy();
         for (problem, count) in problems.all() {
@@ -129,7 +129,7 @@ fn half_a_second(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// How bad it is that the builder had to complain.
+/// Returns the severity of a problem that the builder reported, and its clause.
 fn weigh(problem: &Problem) -> (Level, &'static Clause) {
     match problem {
         Problem::UnknownType(_) => (Level::Violation, TYPES),
@@ -203,7 +203,7 @@ pub(super) struct Declining {
 }
 
 impl Declining {
-    /// How many calls the builder got.
+    /// Returns the number of calls that the builder got.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -237,7 +237,7 @@ unsafe extern "C" fn no_resource(handle: *mut c_void, _: *const ProfileResourceI
     decline(handle)
 }
 
-/// A builder that states this size.
+/// Makes a builder that states this size.
 pub(super) fn declining(size: usize) -> Declining {
     let calls = Box::new(AtomicUsize::new(0));
     let builder = TraceBuilder {
@@ -258,7 +258,7 @@ fn declined(plugin: &mut Plugin, _: &mut Findings) {
         let Ok(raw) = Raw::create(&interface) else { continue };
         raw.start();
         raw.stop();
-        // The plugin may call that an error or not, but not crash.
+        // The plugin may return an error or success, but must not crash.
         raw.process(&declining(TraceBuilder::SIZE).builder);
         raw.destroy();
     }

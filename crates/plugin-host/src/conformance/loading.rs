@@ -83,7 +83,7 @@ fn null_registry(plugin: &mut Plugin, findings: &mut Findings) {
 }
 
 fn small_registry(plugin: &mut Plugin, findings: &mut Findings) {
-    // One that is smaller than the published one has no registerProfiler.
+    // A registry that is smaller than the published one has no registerProfiler.
     if plugin.register(16) == Some(0) && !plugin.interfaces.is_empty() {
         findings.style(SIZES, "used registerProfiler of a registry whose size does not cover it");
     }
@@ -98,7 +98,7 @@ fn large_registry(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// Bytes after the room that a query was given, which must stay.
+/// The value of the bytes after the room of a query, which the plugin must not change.
 const GUARD: u8 = 0xa5;
 
 struct Query {
@@ -122,7 +122,7 @@ impl Query {
         }
     }
 
-    /// Whether everything after the room is as it was.
+    /// Returns whether everything after the room is unchanged.
     fn kept(&self, name_length: usize, types_length: usize) -> bool {
         let guard = u32::from_ne_bytes([GUARD; 4]);
         self.name[name_length + 1..].iter().all(|byte| *byte == GUARD)
@@ -133,7 +133,7 @@ impl Query {
 fn query(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let mut query = Query::new();
-        // What a host has cleared, a plugin need not end.
+        // A plugin need not write the end of a list that the host has cleared.
         query.types[..ROOM].fill(0);
         let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM)).unwrap_or(-1);
         if code != 0 {

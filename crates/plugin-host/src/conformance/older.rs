@@ -1,5 +1,6 @@
-//! A probe that tells for which older state of the interface a plugin was built. A state whose table has
-//! another size shows at registration; the other one shows only in what `profilerStart` accepts.
+//! A probe that finds out for which older state of the interface a plugin was built. A state whose
+//! table has another size shows at registration; the other state only shows in the arguments that
+//! `profilerStart` accepts.
 
 use std::ffi::c_void;
 
@@ -13,7 +14,7 @@ pub(super) const PROBES: &[Probe] = &[Probe {
     ..Probe::beyond("it is started as in an older state of the interface", RESULT, start)
 }];
 
-/// The arguments of `profilerStart` in that state.
+/// The arguments of `profilerStart` in the older state.
 #[repr(C)]
 struct StartWithTypes {
     size: usize,
@@ -29,8 +30,8 @@ fn start(plugin: &mut Plugin, findings: &mut Findings) {
         let Ok(raw) = Raw::create(&interface) else { continue };
         let mut types = supported(&interface);
         let types_length = types.len();
-        // A plugin of the current state takes the address of the types for its handle: there are zeros
-        // in that memory for it to read.
+        // A plugin of the current state takes the address of the types for its handle, so there are
+        // zeros in that memory for it to read.
         types.resize(1 << 16, 0);
         let mut arguments = StartWithTypes {
             size: size_of::<StartWithTypes>(),

@@ -1,5 +1,5 @@
 //! Probes with arguments of other sizes, and with null pointers. No host of the published interface
-//! makes these calls, so nothing that they find is a violation.
+//! makes these calls, so none of their findings is a violation.
 
 use abi::kineto::{
     CreateParams, Function, HandleParams, ProcessParams, ProfilerInterface, PushParams,
@@ -24,14 +24,14 @@ pub(super) const PROBES: &[Probe] = &[
     Probe::beyond("the trace builder is of a later version", SIZES, large_builder),
 ];
 
-/// Advice about all functions that returned 0, in one finding.
+/// Adds one finding with advice about all functions that returned 0.
 fn advise(findings: &mut Findings, clause: &'static super::Clause, functions: &[&str], with: &str) {
     if !functions.is_empty() {
         findings.style(clause, format!("{} returned 0 for {with}", functions.join(", ")));
     }
 }
 
-/// The functions of a recording that take a handle.
+/// Returns the functions of a recording that take a handle.
 fn with_handle(interface: &ProfilerInterface) -> [(&'static str, Function<HandleParams>); 5] {
     [
         ("profilerStart", interface.start),
@@ -107,8 +107,8 @@ fn small_arguments(plugin: &mut Plugin, findings: &mut Findings) {
             let mut params = PushParams { size: 16, id: 1, profiler: raw.handle };
             accepted.extend((call(function, &mut params) == Some(0)).then_some(name));
         }
-        // The last one is profilerDestroy: whether it went through with it is not known, so the handle
-        // is left alone after it.
+        // The last function is profilerDestroy. It is not known whether the plugin destroyed the
+        // recording, so the handle is not used after this.
         for (name, function) in with_handle(&interface) {
             let mut params = HandleParams { size: 8, profiler: raw.handle };
             accepted.extend((call(function, &mut params) == Some(0)).then_some(name));
@@ -126,8 +126,8 @@ struct Later<P> {
 
 const LATER: [u64; 4] = [u64::MAX; 4];
 
-/// Calls a function with arguments of a later version, and says if it declines them or writes into what
-/// it cannot know.
+/// Calls a function with arguments of a later version, and reports if the plugin declines them or
+/// writes into fields that it cannot know.
 fn later<P>(
     name: &'static str,
     function: Function<P>,
@@ -194,7 +194,8 @@ fn null_handle(plugin: &mut Plugin, findings: &mut Findings) {
     }
 }
 
-/// Crashes if the plugin does; what it returns does not matter, because the published host goes on.
+/// Calls the functions for ids with null pointers. Their results do not matter, because the
+/// published host ignores them; the probe only fails if the plugin crashes.
 fn null_ids(plugin: &mut Plugin, _: &mut Findings) {
     for interface in plugin.profilers() {
         if is_stateless(&interface) {
@@ -209,7 +210,7 @@ fn null_ids(plugin: &mut Plugin, _: &mut Findings) {
     }
 }
 
-/// Whether the plugin gives out null as its handle, which it may if it has no state.
+/// Returns whether the plugin uses null as its handle, which it may if it has no state.
 fn is_stateless(interface: &ProfilerInterface) -> bool {
     Raw::create(interface).is_ok_and(|made| {
         let stateless = made.handle.is_null();
@@ -218,8 +219,8 @@ fn is_stateless(interface: &ProfilerInterface) -> bool {
     })
 }
 
-/// Records, and hands over to a builder that declines everything and states this size. Returns what
-/// profilerProcessEvents returned, and how many calls the builder got.
+/// Makes a recording, and hands it over to a builder that declines everything and states this size.
+/// Returns the result of profilerProcessEvents, and the number of calls that the builder got.
 fn with_size(
     interface: &ProfilerInterface,
     size: usize,

@@ -1,7 +1,7 @@
-//! The lock of a trace builder. It differs from a mutex of the standard library in one thing: it knows
-//! which thread holds it. A signal handler of a plugin may call the builder while it interrupts a call
-//! of the builder on the same thread, or may leave that call by `longjmp`; a mutex would then wait
-//! for ever.
+//! The lock of a trace builder. It differs from a mutex of the standard library in one thing: it
+//! knows which thread has locked it. A signal handler of a plugin may call the builder while it
+//! interrupts a call of the builder on the same thread, or may leave that call by `longjmp`; with a
+//! mutex, the thread would then wait for ever.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// A value that one thread at a time may use.
 #[derive(Debug, Default)]
 pub(super) struct Lock<T> {
-    /// 0, or the number of the thread that holds it.
+    /// The number of the thread that has locked it, or 0.
     owner: AtomicUsize,
     value: UnsafeCell<T>,
 }
@@ -18,11 +18,11 @@ pub(super) struct Lock<T> {
 // SAFETY: a guard, of which there is one at a time, is the only way to the value.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
-/// The thread that asks holds the lock already.
+/// The error that the calling thread has already locked it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Held;
 
-/// A number of the calling thread that is not 0, and that no other living thread has.
+/// Returns a number of the calling thread that is not 0, and that no other living thread has.
 fn this_thread() -> usize {
     thread_local! {
         static PLACE: u8 = const { 0 };
@@ -31,7 +31,8 @@ fn this_thread() -> usize {
 }
 
 impl<T> Lock<T> {
-    /// Waits for other threads. Calls under this lock are short, so waiting is simple.
+    /// Locks the value, and waits for other threads if necessary. Calls under this lock are short,
+    /// so waiting is a simple loop.
     #[inline]
     pub(super) fn lock(&self) -> Result<Guard<'_, T>, Held> {
         let me = this_thread();
@@ -42,8 +43,9 @@ impl<T> Lock<T> {
         }
     }
 
-    /// As [`Lock::lock`], for a thread that is not inside of a call under this lock. If it holds the
-    /// lock nevertheless, it has left such a call by a jump, and the lock is its own again.
+    /// Does what [`Lock::lock`] does, for a thread that is not inside of a call under this lock. If
+    /// the thread has locked it nevertheless, it has left such a call by a jump, and gets the lock
+    /// again.
     pub(super) fn lock_outermost(&self) -> Guard<'_, T> {
         self.lock().unwrap_or(Guard(self))
     }
@@ -106,7 +108,7 @@ mod tests {
         let guard = lock.lock().expect("free");
         assert_eq!(*guard, 40_000);
         assert_eq!(lock.lock().err(), Some(Held));
-        // As if a jump had left the call that holds it.
+        // Leave the lock locked, as if a jump had left the call.
         std::mem::forget(guard);
         assert_eq!(lock.lock().err(), Some(Held));
         *lock.lock_outermost() += 1;

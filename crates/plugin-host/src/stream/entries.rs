@@ -1,11 +1,11 @@
-//! The records of whole traces: [`Entry`] and fields of the trace.
+//! The records of whole traces: each [`Entry`] and each field of the trace.
 //!
-//! A process and a thread are written once, as a row. So are values of arguments that are short
-//! enough: shapes of tensors repeat, and numbers do not.
+//! The ids of a process and a thread are written once, as a row. Values of arguments that are short
+//! enough are also written once, because shapes of tensors repeat; numbers do not.
 //!
-//! Events of plugins are records 2 to 7, and whole traces of other profilers 16 to 18. The value of an
-//! argument is a signed integer (kind 0), an integer without a sign (1), a text (2) or JSON (3) with
-//! its length, or the number of a text which is a text (4) or JSON (5).
+//! Events of plugins are records 2 to 7, and whole traces of other profilers use 16 to 18. The
+//! value of an argument is a signed integer (kind 0), an unsigned integer (1), a text (2) or JSON
+//! (3) with its length, or the number of a text that is a text (4) or JSON (5).
 
 use std::io::{Read, Write};
 
@@ -17,12 +17,13 @@ pub(super) const ROW: u8 = 16;
 pub(super) const ENTRY: u8 = 17;
 pub(super) const FIELD: u8 = 18;
 
-/// Longest value of an argument or of a field. A longer one is counted and left out.
+/// The largest length of a value of an argument or of a field. A longer one is counted and left
+/// out.
 const MOST_VALUE: usize = 16 << 20;
-/// Longest value that is written once and then repeated by its number.
+/// The largest length of a value that is written once and then repeated by its number.
 const MOST_REPEATED: usize = 1024;
-/// When texts take more bytes than this, values are no longer looked up among them: values that never
-/// repeat must not take ever more memory.
+/// When texts take more bytes than this, new values are no longer looked up among them, because
+/// values that never repeat must not take more and more memory.
 const MOST_KEPT: usize = 64 << 20;
 
 const INTEGER: u64 = 0;
@@ -31,7 +32,7 @@ const TEXT: u64 = 2;
 const JSON: u64 = 3;
 const REPEATED_TEXT: u64 = 4;
 const REPEATED_JSON: u64 = 5;
-/// Bits of a key's number that hold the kind of the value.
+/// The number of bits of a key's number that contain the kind of the value.
 const KIND_BITS: u32 = 3;
 
 /// The rows that were written, with their ids as bytes; the number of a row is its place.
@@ -71,7 +72,7 @@ impl Rows {
         if self.all.get(self.last).is_some_and(is) {
             return (self.last, false);
         }
-        // Threads are few, and the events of each come one after the other.
+        // There are few threads, and the events of each come one after the other.
         let known = self.all.iter().position(is);
         self.last = known.unwrap_or(self.all.len());
         if known.is_none() {
@@ -136,7 +137,7 @@ impl<W: Write> Writer<W> {
         put(buffer, category);
         put_signed(buffer, entry.time_ns.wrapping_sub(self.last_start));
         self.last_start = entry.time_ns;
-        // Which of the fields follow.
+        // This byte says which of the fields follow.
         buffer.push(
             u8::from(entry.duration_ns.is_some())
                 | u8::from(entry.id.is_some()) << 1

@@ -1,4 +1,4 @@
-//! Numbers of records as LEB128, signed ones as zigzag.
+//! Encodes numbers of records as LEB128, signed ones as zigzag.
 
 pub(super) fn put(buffer: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
@@ -12,7 +12,7 @@ pub(super) fn put_signed(buffer: &mut Vec<u8>, value: i64) {
     put(buffer, (value << 1 ^ value >> 63) as u64);
 }
 
-/// Some fields, on the stack: a record goes into the buffer in one piece.
+/// A few fields, on the stack, so that a record goes into the buffer in one piece.
 pub(super) struct Fields {
     bytes: [u8; Self::MOST],
     length: usize,
@@ -26,7 +26,7 @@ impl Default for Fields {
 }
 
 impl Fields {
-    /// More than 11 fields of 10 bytes each.
+    /// Room for more than 11 fields of 10 bytes each.
     const MOST: usize = 128;
 
     #[inline]

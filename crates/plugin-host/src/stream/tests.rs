@@ -1,9 +1,9 @@
-//! A stream that was written is read.
+//! Tests that a stream that was written can be read.
 
 use super::*;
 use crate::entry::{Argument, Id, Value};
 
-/// Writes down what it gets.
+/// A sink that writes down what it receives.
 #[derive(Default)]
 struct Lines(Vec<String>);
 
@@ -44,7 +44,7 @@ impl Sink for Lines {
     }
 }
 
-/// Something of everything, with the extremes of each field.
+/// Writes records of all kinds, with the extremes of each field.
 fn feed(sink: &mut dyn Sink) {
     sink.kind(1024, "tile", 6);
     let mut metadata = Metadata::default();
@@ -179,7 +179,7 @@ fn beyond_the_limit_events_are_counted() {
 #[test]
 fn damaged_bytes_are_said_and_cost_no_memory() {
     let bytes = written(None);
-    // Each byte replaced by each of some values: an end, but never a panic.
+    // Replace each byte by each of some values: reading must end, without a panic.
     for at in 0..bytes.len() {
         for value in [0, 1, 2, 8, 0x7f, 0x80, 0xff] {
             let mut bytes = bytes.clone();
@@ -195,7 +195,7 @@ fn damaged_bytes_are_said_and_cost_no_memory() {
     assert_eq!(ending.expect("reads"), Ending::Damaged { at: 8 });
 }
 
-/// Counts the bytes of metadata that it gets.
+/// A sink that counts the bytes of metadata that it receives.
 struct Bytes(u64);
 
 impl Sink for Bytes {
@@ -208,7 +208,7 @@ impl Sink for Bytes {
     fn counter(&mut self, _: &Counter<'_>) {}
 }
 
-/// A long key that each of many short events names.
+/// Writes a long key that each of many short events names.
 #[test]
 fn few_bytes_do_not_become_many() {
     let repeat = |length: usize, events: u64| {
@@ -227,7 +227,7 @@ fn few_bytes_do_not_become_many() {
     let (ending, got, had) = repeat(60_000, 20_000);
     assert!(matches!(ending, Ending::Damaged { .. }), "{ending:?}");
     assert!(got <= REPEATED_ANYWAY + (MOST_REPEATS + 1) * had, "{had} bytes became {got}");
-    // What real plugins write is whole (the end is missing here).
+    // What real plugins write is read completely (only the end is missing here).
     let (ending, got, _) = repeat(100, 200_000);
     assert_eq!((ending, got), (Ending::Cut, 200_000 * 101));
 }

@@ -1,24 +1,26 @@
-//! Texts of a stream and their numbers: each text is written once.
+//! Gives the texts of a stream their numbers; each text is written once.
 
-/// Texts and their numbers.
+/// The texts and their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     bytes: Vec<u8>,
-    /// Hash, start and end in `bytes`.
+    /// Hash, start and end in `bytes` of each text.
     all: Vec<(u64, u32, u32)>,
-    /// Open addressing by hash: a number plus 1, or 0. Its length is a power of two.
+    /// A hash table with open addressing: the number of a text plus 1, or 0. Its length is a power
+    /// of two.
     slots: Vec<u32>,
 }
 
-/// Half of the product's bits from each end: every bit of the result depends on every bit of both.
+/// Multiplies, and adds both halves of the product by exclusive or, so that every bit of the result
+/// depends on every bit of both factors.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a).wrapping_mul(u128::from(b));
     (product >> 64) as u64 ^ product as u64
 }
 
-/// Sixteen bytes at a time, as in wyhash. Not against an attacker, who could only slow down his own
-/// recording.
+/// Hashes sixteen bytes at a time, as wyhash does. The hash does not resist an attacker, who could
+/// only slow down his own recording.
 #[inline]
 fn hash(bytes: &[u8]) -> u64 {
     const SALT: [u64; 2] = [0x9e37_79b9_7f4a_7c15, 0xe703_7ed1_a0b4_28db];
@@ -40,7 +42,7 @@ impl Texts {
         self.bytes.len()
     }
 
-    /// The number of a text, and whether it is new.
+    /// Returns the number of a text, and whether the text is new.
     pub(super) fn number(&mut self, text: &[u8]) -> (u32, bool) {
         if self.slots.len() < 2 * (self.all.len() + 1) {
             self.grow();
