@@ -106,7 +106,7 @@ pub struct ThreadScript {
     pub counted: Vec<CountsRow>,
     /// The counts of calls by steps of the program.
     pub steps: Option<ThreadSteps>,
-    /// The time of the thread that recording took.
+    /// The thread's processor time, and the part of it that recording took.
     pub spent: Spent,
 }
 
