@@ -269,8 +269,8 @@ fn connect(address: &str) -> BufReader<TcpStream> {
 
 const MASK: [u8; 4] = *b"mask";
 
-/// Makes a frame from a client, whose content must be masked. With a mask of zeros, the content
-/// stays readable.
+/// Makes a frame from a client, whose content must be masked. Firefox treats a mask of zeros as no
+/// mask.
 fn frame(first: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = vec![first];
     match content.len() {

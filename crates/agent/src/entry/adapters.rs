@@ -3,7 +3,7 @@
 use crate::adapters::{announced, iree, loops, plugins, torch, tvm};
 use crate::recorder::adapter::Adapter;
 
-/// All adapters. The first one whose source of runs is asked for provides the run.
+/// All adapters. The run comes from the first one whose source of runs is asked for.
 pub static ADAPTERS: &[&Adapter] = &[
     &iree::ADAPTER,
     &tvm::ADAPTER,

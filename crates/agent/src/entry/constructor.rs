@@ -52,8 +52,8 @@ fn main_begins() {
     ADAPTERS.iter().for_each(|adapter| (adapter.main_begins)());
 }
 
-/// Reads the environment, unless the process has more rights than its user. Whoever started such a
-/// process chose its environment, and must not choose what the process reads and writes.
+/// Reads the environment, unless the process has more rights than its user. The user who started
+/// such a process chose its environment, and must not choose what the process reads and writes.
 fn note_variables() {
     if sys::has_more_rights() || run_file::note_variable() {
         return;

@@ -11,9 +11,10 @@
 //! ```
 //!
 //! All of this also runs between `vfork` and `exec`, in the memory and on the stack of the parent.
-//! It therefore does not allocate or lock, and leaves `errno` as the real call does. Files are looked
-//! at on a stack of our own, and a copy of the environment has a place of its own ([`places`]). An environment
-//! without our variables is not changed, because whoever cleared it did so on purpose.
+//! It therefore does not allocate or lock, and leaves `errno` as the real call does. Files are
+//! examined on a stack of our own, and a copy of the environment has a place of its own
+//! ([`places`]). An environment without our variables is not changed, because it was cleared on
+//! purpose.
 //!
 //! If profiler plugins record in this very process, they hand over their events before `exec`
 //! replaces it ([`crate::adapters::plugins`]). This does allocate, but never in a forked child.
@@ -60,8 +61,8 @@ enum Program {
     Search(*const c_char),
 }
 
-/// As [`launch`], for a call that replaces the program of this process: profiler plugins hand over
-/// their events first. If the call fails, they record again.
+/// Does what [`launch`] does, for a call that replaces the program of this process: profiler
+/// plugins hand over their events first. If the call fails, they record again.
 ///
 /// # Safety
 /// Same as for [`launch`].
@@ -77,7 +78,7 @@ unsafe fn replace(program: Program, environment: Strings, go: impl Fn(Strings) -
     result
 }
 
-/// Whether there is such a program. Many callers try one path after the other.
+/// Returns whether the program exists. Many callers try one path after the other.
 ///
 /// # Safety
 /// The program's pointers must be C strings or null.
@@ -149,9 +150,9 @@ unsafe fn look(program: Program, environment: Strings) -> (Option<Loss>, bool) {
 
 const VARIABLES: Loss = Loss::ChildWithoutVariables;
 
-/// Whether the program is the `ldconfig` of the C library. Python's `ctypes.util` starts it with an almost empty
-/// environment to list libraries, for example in each `import torch`. It has nothing to record, so
-/// it is not a loss.
+/// Returns whether the program is the `ldconfig` of the C library. Python's `ctypes.util` starts it
+/// with an almost empty environment to list libraries, for example in each `import torch`. It makes
+/// no calls to record, so it is not a loss.
 ///
 /// # Safety
 /// Same as for [`carrier`].
@@ -179,7 +180,7 @@ unsafe fn carrier(program: Program, is_wanted: bool) -> Option<Carrier> {
             CStr::from_bytes_until_nul(&link).ok().map(|path| look(libc::AT_FDCWD, path))
         };
         match program {
-            // Many callers look for a program themselves, and try one path after the other.
+            // Many callers search for a program themselves, and try one path after the other.
             Program::Path(path) => {
                 let path = text(path).filter(|path| sys::is_executable(path))?;
                 Some(look(libc::AT_FDCWD, path))
@@ -225,7 +226,7 @@ fn search<T>(file: &CStr, body: impl FnOnce(&CStr) -> T) -> Option<T> {
     None
 }
 
-/// Which of our settings an environment contains.
+/// The settings of ours that an environment contains.
 struct Brings {
     library: bool,
     variables: bool,
@@ -276,7 +277,7 @@ fn is_ours(library: &[u8]) -> bool {
 /// Calls `body` with each string, and returns their number.
 ///
 /// # Safety
-/// As for [`Brings::read`]; the strings must live as long as `body` keeps them.
+/// As for [`Brings::read`]; in addition, the strings must live as long as `body` keeps them.
 unsafe fn each<'a>(environment: Strings, mut body: impl FnMut(&'a [u8])) -> usize {
     let mut count = 0;
     // SAFETY: by contract, `environment` is null or an array of C strings that ends with a null

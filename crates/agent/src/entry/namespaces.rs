@@ -1,9 +1,9 @@
-//! `unshare` and `setns`, which the kernel refuses for some namespaces while the process has more
-//! than one thread. Threads of profiler plugins, and ours that call plugins, must not be the reason:
-//! the plugins hand over their events and end before the call, and record again after it, as around
-//! an `exec` that fails.
+//! Interposes `unshare` and `setns`, which the kernel refuses for some namespaces while the process
+//! has more than one thread. Threads of profiler plugins, and ours that call plugins, must not be
+//! the reason for that: the plugins hand over their events and end before the call, and record
+//! again after it, as around an `exec` that fails.
 //!
-//! A program that makes the system call itself (Go) meets the threads.
+//! For a program that makes the system call itself (Go), the threads are still there.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -38,7 +38,7 @@ pub fn prepare() {
     SETNS.get();
 }
 
-/// Calls `real` without threads of plugins, if they record here.
+/// Calls `real` without threads of plugins, if plugins record in this process.
 fn alone(real: impl FnOnce() -> c_int) -> c_int {
     let stopped = {
         let _errno = ErrnoGuard::new();

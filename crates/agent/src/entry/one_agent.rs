@@ -67,8 +67,9 @@ pub fn another_is_first() -> bool {
 }
 
 /// Returns whether this is our own table. A function in the table decides, because no other copy
-/// contains it. The address of the table would not do: taken here, it would also be that of the
-/// first copy's table, since the dynamic linker resolves both names the same way.
+/// contains it. Comparing the address of the table would not work: if this copy takes the address
+/// of its own table, it gets that of the first copy's table, since the dynamic linker resolves both
+/// names the same way.
 fn is_own(table: *mut c_void) -> bool {
     let table = table.cast::<AgentTable>();
     // SAFETY: `dlsym` found the table. Every object with this name starts with its size and is

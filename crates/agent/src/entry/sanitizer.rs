@@ -45,8 +45,8 @@ pub fn checks_races() -> bool {
     has(b"/vgpreload_helgrind-") || has(b"/vgpreload_drd-")
 }
 
-/// Called by the constructor, before it does anything on a stack of ours: has ThreadSanitizer, if there is
-/// one, ignore such work.
+/// Called by the constructor, before it does anything on a stack of ours: makes ThreadSanitizer, if
+/// there is one, ignore such work.
 pub fn hide_our_work() {
     let function = |name: &CStr| {
         // SAFETY: the name is a C string. ThreadSanitizer's function with this name has this type,

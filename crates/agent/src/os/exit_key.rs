@@ -3,13 +3,13 @@
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One such function. It is called with what the thread has registered.
+/// A function that is called with the value that the thread has registered.
 pub struct ExitKey {
     key: AtomicU32,
     function: unsafe extern "C" fn(*mut c_void),
 }
 
-/// There is no key yet.
+/// The key's number before there is a key.
 const NONE: u32 = u32::MAX;
 
 impl ExitKey {
@@ -17,8 +17,8 @@ impl ExitKey {
         Self { key: AtomicU32::new(NONE), function }
     }
 
-    /// Has the function called with `value` when the calling thread exits. If there is no room for another
-    /// key, it is not called.
+    /// Makes the function be called with `value` when the calling thread exits. If there is no room
+    /// for another key, it is not called.
     pub fn register(&self, value: *mut c_void) {
         let mut key = self.key.load(Ordering::Acquire);
         if key == NONE {

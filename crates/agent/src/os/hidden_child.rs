@@ -46,8 +46,8 @@ struct Errand {
 }
 
 /// Runs `program` with `arguments` (the first is its own name) and `environment`, and waits until
-/// it ends. What the program writes to descriptor 3 is stored in `answer`, as far as it fits.
-/// Returns the number of bytes stored.
+/// it ends. Bytes that the program writes to descriptor 3 are stored in `answer`, as far as they
+/// fit. Returns the number of bytes stored.
 ///
 /// # Errors
 /// Returns the `errno` of the system call that failed, or `EIO` if the program did not end with

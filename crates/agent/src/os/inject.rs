@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 macro_rules! points {
     ($( $name:ident, )*) => {
-        /// A place in the agent.
+        /// A place in the agent at which a test can inject a panic or a signal.
         #[derive(Clone, Copy, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Point { $( $name, )* }
@@ -86,12 +86,13 @@ pub fn reach(point: Point) {
     }
 }
 
-/// Which points this process has logged, one bit each.
+/// The points that this process has logged, one bit for each.
 static LOGGED: [AtomicU32; NAMES.len().div_ceil(32)] =
     [const { AtomicU32::new(0) }; NAMES.len().div_ceil(32)];
 
-/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG`, if it is the first time. Whatever
-/// the host does, this function leaves `errno` and every descriptor as they were.
+/// Appends the point's name to the file of `COUNTERPOINT_INJECT_LOG`, if the point is reached for
+/// the first time. Whatever the host does, this function leaves `errno` and every descriptor as
+/// they were.
 fn log(point: Point) {
     let (word, bit) = (point as usize / 32, 1 << (point as u32 % 32));
     if LOGGED[word].fetch_or(bit, Ordering::Relaxed) & bit != 0 || crate::os::sys::has_more_rights()

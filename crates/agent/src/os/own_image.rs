@@ -1,7 +1,8 @@
-//! Keeps this library's own code, data and stack in memory, so that a counter of page faults counts the program's only.
+//! Keeps this library's own code, data and stack in memory, so that a counter of page faults counts
+//! only those of the program.
 //!
-//! The kernel maps a page of a library when somebody first uses it. That may be the recorder inside of an open
-//! call, whose counters are running:
+//! The kernel maps a page of a library when the page is first used. The recorder may do that inside
+//! of an open call, whose counters are running:
 //!
 //! ```text
 //!  counters read ─► the program's op … a hook of ours: code, or a table, that was not used before ─► counters read
@@ -19,15 +20,15 @@ use crate::os::{elf, sys};
 
 const PT_LOAD: u32 = 1;
 const PT_GNU_RELRO: u32 = 0x6474_E552;
-/// The flag of a segment that is writable, where the flags are.
+/// The flag of a segment that is writable, in the word of a program header that contains the flags.
 const PF_W: u64 = 2 << 32;
 const PAGE: usize = 4096;
 
-/// Where the writable data is, once it was found.
+/// The range of the writable data, once it was found.
 static DATA: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 unsafe extern "C" {
-    /// Where the linker put this library's header.
+    /// The place where the linker put this library's header.
     #[link_name = "__ehdr_start"]
     static HEADER: u8;
 }
@@ -82,9 +83,10 @@ pub fn touch_stack<const BYTES: usize>() {
 fn populate(start: usize, end: usize, for_writing: bool) {
     let start = start / PAGE * PAGE;
     let bytes = end.next_multiple_of(PAGE) - start;
-    // If there is no memory for it, a later use may fault, as it would have anyway. Before Linux 5.14, each
-    // page is touched instead. The kernel also says EINVAL where a page may not be used like this, and touching
-    // such a page would end the program; what is empty may always be used.
+    // If there is no memory for the pages, a later use may fault, as it would have without this.
+    // Before Linux 5.14, each page is touched instead. The kernel also returns EINVAL for a page
+    // that may not be used like this, and touching such a page would end the program. An empty
+    // range may always be used, which tells the two apart.
     let is_invalid = |bytes| sys::populate(start, bytes, for_writing) == Err(libc::EINVAL);
     if is_invalid(bytes) && is_invalid(0) {
         (start..end).step_by(PAGE).for_each(|at| touch(at, for_writing));
@@ -110,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Minor page faults of the calling thread so far.
+    /// Returns the number of minor page faults of the calling thread so far.
     fn faults() -> c_long {
         // SAFETY: `rusage` consists of integers, for which zeros are values, and outlives the call
         // that fills it.
@@ -153,7 +155,7 @@ mod tests {
         children.push(waiting_child());
         make_own();
         assert_eq!(write_each_page(), 0);
-        // As on a kernel that cannot populate.
+        // Do what is done on a kernel that cannot populate.
         children.push(waiting_child());
         let table = &raw const TABLE as usize;
         (table..table + TABLE.len()).step_by(PAGE).for_each(|at| touch(at, true));
@@ -168,7 +170,7 @@ mod tests {
         }
     }
 
-    /// A page that somebody has made read-only, or unreadable.
+    /// A page was made read-only or unreadable.
     #[test]
     fn what_may_not_be_used_is_left_alone() {
         let at = sys::map_zeros(PAGE).expect("a page") as usize;

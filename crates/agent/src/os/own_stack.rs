@@ -15,49 +15,51 @@
 //!                               page without access
 //! ```
 //!
-//! * Signals are blocked meanwhile, so no handler of the program runs on our stack, and none leaves it by
-//!   `longjmp`. Those that the thread itself causes stay open; they would find 100 KiB or more.
+//! * Signals are blocked during the work, so no handler of the program runs on our stack, and none
+//!   leaves it by `longjmp`. Signals that the thread itself causes stay open; they find 100 KiB or
+//!   more.
 //! * The work does not call the program's own code, which may look at its stack or throw.
-//! * Panics are caught on our stack: nothing unwinds through the switch. Its unwind table says where the
-//!   program's stack goes on, for debuggers.
+//! * Panics are caught on our stack: nothing unwinds through the switch. For debuggers, the
+//!   switch's unwind table says where the program's stack goes on.
 //! * Calls and returns stay balanced, so shadow stacks (CET) do not notice.
-//! * A stack is used by one thread at a time, and afterwards kept for the next one; a second stack that
-//!   comes back is unmapped. Nothing is noted about who uses a stack, so a forked child has nothing to put
-//!   right: it maps its own if it was forked while another thread had the only one. A child of `vfork`
-//!   shares its parent's memory and takes and returns stacks as its threads do.
-//! * valgrind takes a switch to a stack that happens to lie near for growth, and what lies between for
-//!   memory that is gone. So under valgrind, nothing else lies near. It could be told of each stack
-//!   instead, but then its tool drd fails.
-//! * ThreadSanitizer sees what libc's functions read and write for us, but not the atomic operations by
-//!   which a stack or a page goes from thread to thread. So it ignores what is done on our stack
-//!   ([`annotate_by`]).
-//! * Work that begins on our stack and asks for one again just goes on where it is.
+//! * A stack is used by one thread at a time, and afterwards kept for the next one; a second stack
+//!   that comes back is unmapped. It is not noted who uses a stack, so a forked child has nothing
+//!   to correct: it maps its own if it was forked while another thread had the only one. A child of
+//!   `vfork` shares its parent's memory and takes and returns stacks as its threads do.
+//! * valgrind takes a switch to a stack that happens to be near for growth, and the memory in
+//!   between for memory that is gone. So under valgrind, nothing else is near. valgrind could be
+//!   told about each stack instead, but then its tool drd fails.
+//! * ThreadSanitizer sees what libc's functions read and write for us, but not the atomic
+//!   operations by which a stack or a page goes from thread to thread. So it is made to ignore the
+//!   work on our stack ([`annotate_by`]).
+//! * Work that begins on our stack and asks for one again goes on where it is.
 
 use std::ffi::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::os::sys::{self, SignalsBlocked};
 
-/// Bytes of a stack, with the page below that nobody may touch. Of what is reserved, only what is
-/// used takes memory. Stacks lie at multiples of this, so that an address says which one it is on.
+/// The size of a stack in bytes, with the guard page below it. Of the reserved memory, only what is
+/// used becomes present. Stacks are at multiples of this size, so that an address tells which stack
+/// it is on.
 const BYTES: usize = 256 * 1024;
 /// The page without access.
 const GUARD: usize = 4096;
 
-/// A stack that nobody uses; 0: none.
+/// A stack that is free; 0 if there is none.
 static FREE: AtomicUsize = AtomicUsize::new(0);
-/// The stacks in use; 0: none. With more at a time, the others are only not recognised.
+/// The stacks in use; 0 for none. If more are in use at a time, the others are only not recognised.
 static USED: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
-/// A function of ThreadSanitizer that takes the caller's file (null: not told) and line.
+/// A function of ThreadSanitizer that takes the caller's file (null if it is not known) and line.
 pub type Annotate = unsafe extern "C" fn(*const c_char, i32);
 
-/// What is called before and after work on our stack; 0: nothing.
+/// The functions that are called before and after work on our stack; 0 for none.
 static BEFORE: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static AFTER: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// From now on, calls `before` and `after` around each work on our stack. Called while there is one
-/// thread, which is not on our stack.
+/// Makes each work on our stack call `before` and `after`, from now on. Must be called while there
+/// is one thread, which is not on our stack.
 ///
 /// # Safety
 /// The functions must be callable on any thread, and in a signal handler.
@@ -137,14 +139,14 @@ unsafe extern "C" {
     fn cp_own_stack(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void), top: usize);
 }
 
-/// What goes to the other stack and comes back.
+/// The data that goes to the other stack and comes back.
 struct Errand<F, T> {
     body: Option<F>,
     result: Option<T>,
 }
 
-/// Runs `body` on a stack of our own, and returns what it returns. `body` must not panic, and must not
-/// call the program's code. Blocks signals meanwhile.
+/// Runs `body` on a stack of our own, and returns its result. `body` must not panic, and must not
+/// call the program's code. Signals are blocked while it runs.
 ///
 /// # Errors
 /// The `errno` with which no stack could be mapped; `body` has not run.
@@ -156,7 +158,7 @@ pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
     errand.result.ok_or(libc::EIO)
 }
 
-/// Does what [`run`] does, whatever the errand.
+/// Does what [`run`] does, for an errand of any type.
 #[inline(never)]
 fn switch(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) -> Result<(), i32> {
     if is_ours(here()) {
@@ -194,7 +196,7 @@ unsafe extern "C" fn runner<T, F: FnOnce() -> T>(data: *mut c_void) {
     errand.result = errand.body.take().map(|body| body());
 }
 
-/// An address on the current stack.
+/// Returns an address on the current stack.
 #[inline(always)]
 fn here() -> usize {
     let marker = 0u8;
@@ -238,18 +240,18 @@ fn map() -> Result<usize, i32> {
     Ok(stack)
 }
 
-/// How far the nearest other mapping has to be. valgrind takes a change of the stack pointer by less
-/// than 2 MB for growth (its option --max-stackframe).
+/// Returns how far away the nearest other mapping has to be. valgrind takes a change of the stack
+/// pointer by less than 2 MB for growth (its option --max-stackframe).
 fn margin() -> usize {
     if runs_on_valgrind() { 4 << 20 } else { 0 }
 }
 
-/// The request RUNNING_ON_VALGRIND of `valgrind.h` (3.19), and its arguments. Not on the stack, which is
-/// the program's.
+/// The request RUNNING_ON_VALGRIND of `valgrind.h` (3.19), and its arguments. They are not on the
+/// stack, which is the program's.
 static REQUEST: [usize; 6] = [0x1001, 0, 0, 0, 0, 0];
 
 /// Makes a client request of valgrind: a sequence of instructions that changes nothing, and that no
-/// compiler makes.
+/// compiler generates. Returns whether valgrind answered.
 fn runs_on_valgrind() -> bool {
     let mut answer = 0usize;
     #[cfg(target_arch = "x86_64")]
@@ -298,7 +300,7 @@ mod tests {
         let (inside, nested, text) = run(move || {
             let inside = here();
             let nested = run(here).expect("goes on where it is");
-            // More than the page that a stack without care would have.
+            // This is more than the page that a thread's smallest stack would have.
             let deep = std::hint::black_box([7u8; 100_000]);
             assert_eq!(deep.iter().map(|b| u64::from(*b)).sum::<u64>(), 700_000);
             (inside, nested, text)

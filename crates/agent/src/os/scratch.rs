@@ -1,21 +1,22 @@
-//! Pages of memory for what would take too much of the program's stack, on paths that are too hot for a
-//! stack of our own ([`super::own_stack`]). One page is kept for the next user; taking and giving it is one
-//! atomic operation each.
+//! Pages of memory for data that would take too much of the program's stack, on paths that are too
+//! hot for a stack of our own ([`super::own_stack`]). One page is kept for the next user; taking
+//! and giving it back is one atomic operation each.
 //!
-//! A page is given back by hand: functions through which the program's exceptions pass must have nothing
-//! to clean up (`adapters/iree/probe.rs` says why). If one does pass, its page is lost.
+//! A page is given back by hand, because functions through which the program's exceptions pass must
+//! have nothing to clean up (`adapters/iree/probe.rs` says why). If an exception does pass, its
+//! page is lost.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::os::sys;
 
-/// Bytes of a page.
+/// The size of a page in bytes.
 pub const BYTES: usize = 4096;
 
-/// A page that nobody uses; null: none.
+/// A page that is free; null if there is none.
 static FREE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Returns memory for a `T`, with any content, or `None` if there is none.
+/// Returns memory for a `T`, with any content, or `None` if there is no memory.
 #[inline(always)]
 pub fn take<T>() -> Option<*mut T> {
     const { assert!(size_of::<T>() <= BYTES && align_of::<T>() <= BYTES) };
@@ -32,7 +33,7 @@ fn map() -> Option<*mut u8> {
 /// Gives memory back.
 ///
 /// # Safety
-/// It must be from [`take`], and nobody may use it any more.
+/// It must be from [`take`], and may not be used any more.
 #[inline(always)]
 pub unsafe fn give_back<T>(page: *mut T) {
     let other = FREE.swap(page.cast(), Ordering::AcqRel);

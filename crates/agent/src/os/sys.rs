@@ -62,7 +62,7 @@ macro_rules! syscall {
     }};
 }
 
-// Below the macro, because they use it.
+// The modules are below the macro, because they use it.
 mod files;
 mod mappings;
 mod memory;

@@ -1,5 +1,6 @@
-//! The processor time that the library uses before the first call: for its constructor, and to load
-//! the run and to take in libraries and their names. Threads that attach account for themselves.
+//! Measures the processor time that the library uses before the first call: for its constructor, to
+//! load the run, and to register libraries and their names. Threads that attach account for
+//! themselves.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,7 +12,7 @@ static CONSTRUCTOR_NS: AtomicU64 = AtomicU64::new(0);
 static AFTER_READING_TICKS: AtomicU64 = AtomicU64::new(0);
 static LOADING_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The process that these are about. A forked child has not paid for them.
+/// The process that these costs are about. A forked child has not paid for them.
 static OF: AtomicU32 = AtomicU32::new(0);
 
 fn timed<T>(sum: &AtomicU64, body: impl FnOnce() -> T) -> T {
@@ -27,12 +28,13 @@ pub fn of_constructor<T>(body: impl FnOnce() -> T) {
     timed(&CONSTRUCTOR_NS, body);
 }
 
-/// Runs something that has to be done before calls can be recorded.
+/// Runs work that has to be done before calls can be recorded.
 pub fn of_loading<T>(body: impl FnOnce() -> T) -> T {
     timed(&LOADING_NS, body)
 }
 
-/// Adds what others used for the same purpose, such as the hook that Python programs load.
+/// Adds the time that other code used for the same purpose, such as the hook that Python programs
+/// load.
 pub fn add(cpu_ns: u64) {
     LOADING_NS.fetch_add(cpu_ns, Ordering::Relaxed);
 }
@@ -42,7 +44,7 @@ pub fn set_after_reading(ticks: u64) {
     AFTER_READING_TICKS.store(ticks, Ordering::Relaxed);
 }
 
-/// Returns what was used so far.
+/// Returns the costs so far.
 pub fn so_far() -> ProcessCost {
     let mine = OF.load(Ordering::Relaxed) == sys::process_id();
     let own = |sum: &AtomicU64| if mine { sum.load(Ordering::Relaxed) } else { 0 };
@@ -54,8 +56,7 @@ pub fn so_far() -> ProcessCost {
     }
 }
 
-/// Returns what was used, at the end of the process or of a session. The next session begins with
-/// nothing.
+/// Returns the costs, at the end of the process or of a session. The next session begins with none.
 pub fn take(process_ends: bool) -> ProcessCost {
     let process_cpu_ns = if process_ends { record::clock::process_cpu_ns() } else { 0 };
     let cost = ProcessCost { process_cpu_ns, ..so_far() };

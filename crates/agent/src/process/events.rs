@@ -1,9 +1,9 @@
-//! Files of events in this process's part of the profile: what profiler plugins and other tools hand
-//! over. `plugin_host::stream` defines their format, and the command line turns them into activities
-//! and tracks of the profile.
+//! Files of events in this process's part of the profile, which profiler plugins and other tools
+//! hand over. `plugin_host::stream` defines their format, and the command line turns them into
+//! activities and tracks of the profile.
 //!
 //! A file that does not end with the stream's end belongs to a process that was killed or that has
-//! crashed. What is there counts, and the command line counts the rest as lost.
+//! crashed. The events that it contains count, and the command line counts the rest as lost.
 
 use std::ffi::CString;
 use std::io;
@@ -25,9 +25,10 @@ pub struct EventsFile {
     path: CString,
 }
 
-/// Begins a new file of events, of at most `limit` bytes of events and names; `None`: no limit. The
-/// file appears with the first write of [`Writer`], which collects 64 KiB. `wrap` may put something
-/// around the file. Returns `None` if the process has no part, which has then been counted as a loss.
+/// Begins a new file of events, with at most `limit` bytes of events and names, or any number if
+/// `limit` is `None`. The file appears with the first write of [`Writer`], which collects 64 KiB.
+/// `wrap` may add a layer around the file. Returns `None` if the process has no part, which was
+/// then counted as a loss.
 pub fn create<W: io::Write>(
     process: Process,
     limit: Option<u64>,
@@ -38,7 +39,8 @@ pub fn create<W: io::Write>(
     Some(Writer::new(wrap(EventsFile { process, serial: process.serial(), path }), limit))
 }
 
-/// The path of a new trace file, which somebody else writes: a recording of PyTorch's profiler.
+/// Returns the path of a new trace file for a recording of PyTorch's profiler, which PyTorch writes
+/// itself.
 pub fn trace_path(process: Process) -> Option<CString> {
     let directory = &process.paths()?.directory;
     Some(sys::path(format!("{directory}/{}", trace_name(process.next_events()))))
@@ -48,7 +50,7 @@ impl io::Write for EventsFile {
     /// Appends all of the bytes. A failure is counted as a loss.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.process.serial() != self.serial {
-            // A forked child, or a session that has ended: the part is not ours any more.
+            // In a forked child, and after a session has ended, the part is not ours any more.
             return Err(io::Error::from_raw_os_error(libc::ESTALE));
         }
         let errno = match sys::append(&self.path, bytes) {

@@ -1,4 +1,4 @@
-//! The hosts whose adapters have seen something, and their numbers in profiles.
+//! The hosts whose adapters have found something to record, and their numbers in profiles.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,7 @@ use record::meta::Frame;
 /// The number that the next host gets.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A host, with what is needed to write its description once into each part.
+/// A host, with the data that is needed to write its description once into each part.
 #[derive(Debug)]
 pub struct Described {
     /// The description of the host.
@@ -22,7 +22,7 @@ pub struct Described {
 }
 
 impl Described {
-    /// A host that has no number yet.
+    /// Makes a host that has no number yet.
     pub const fn new(host: Host) -> Self {
         let (number, told) = (AtomicU32::new(0), AtomicU32::new(0));
         Self { host, allocates: &[], number, told }

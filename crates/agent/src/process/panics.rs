@@ -21,8 +21,9 @@ pub fn guarded<T>(body: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// Does what [`guarded`] does on a stack of our own ([`own_stack`]), for work that needs more than 1 KiB
-/// of it. Also returns `None` if there is no memory for such a stack. Blocks signals meanwhile.
+/// Does what [`guarded`] does on a stack of our own ([`own_stack`]), for work that needs more than
+/// 1 KiB of stack. Also returns `None` if there is no memory for such a stack. Signals are blocked
+/// during the work.
 #[inline(always)]
 pub fn guarded_apart<T>(body: impl FnOnce() -> T) -> Option<T> {
     own_stack::run(|| guarded(body)).ok().flatten()

@@ -1,6 +1,6 @@
 //! The state that one process owns: a row in the pool's table of losses and a part of the profile.
 //!
-//! The words that describe them ([`PartWords`]) are in memory that a forked child finds zeroed. So
+//! The words that describe both ([`PartWords`]) are in memory that a forked child finds zeroed. So
 //! the child notices at its first call that it has neither, and creates its own. It never writes to
 //! its parent's part.
 
@@ -92,8 +92,8 @@ impl Process {
             program: sys::lossy(sys::read_link(c"/proc/self/exe").unwrap_or_default()),
             arguments: arguments(),
         }));
-        // The environment as the process found it: reading what it has become since would race with
-        // threads of the program that change it.
+        // This is the environment with which the process was started. Reading the present one would
+        // race with threads of the program that change it.
         let environment = sys::read_file(c"/proc/self/environ").unwrap_or_default();
         if let Some(job) = Job::of_environment(&environment) {
             self.append(&Frame::Job(job));
@@ -218,7 +218,7 @@ impl Process {
         self.append_bytes(&frame.to_bytes());
     }
 
-    /// Writes what a host says about itself, at most once per part.
+    /// Writes the description of a host, at most once per part.
     pub fn tell(&self, host: &Described) {
         if let Some(frame) = host.untold(self.serial()) {
             self.append_bytes(&frame);
@@ -254,7 +254,8 @@ impl Process {
             let cpu_ns = self.state.leaving_ns.load(Ordering::Relaxed);
             self.append(&Frame::Leaving(Leaving { pages, cpu_ns }));
         }
-        // The time of the process first: what it has beyond its threads is that of threads that ended.
+        // The time of the process is read first: the part that is not in any thread's time belongs
+        // to threads that have ended.
         let cost = cost::take(process_ends);
         if let Some(threads) = thread_times::read() {
             self.append(&Frame::Threads(threads));
@@ -263,10 +264,11 @@ impl Process {
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
     }
 
-    /// Called when a session ends: whoever collects the profile need not wait until the process
-    /// ends.
+    /// Ends the part at the end of a session, so that the collector of the profile need not wait
+    /// until the process ends.
     pub fn leave(&self) {
-        // The program goes on, so what it has used says nothing about the recorded part of it.
+        // The program goes on, so its present usage says nothing about the recorded part of the
+        // program.
         self.finish(false);
         self.row().left.store(1, Ordering::Release);
     }

@@ -1,6 +1,6 @@
-//! Ids of ops for the plugins that record: `run --plugin-ids`. A plugin keeps a stack of ids for each
-//! thread, so it knows which op has launched a kernel, and says so with the argument `External id` of the
-//! kernel. The op's record has the same id ([`record::page::KEY_PLUGIN_ID`]).
+//! Ids of ops for the plugins that record: `run --plugin-ids`. A plugin keeps a stack of ids for
+//! each thread, so it knows which op has launched a kernel, and writes that as the argument
+//! `External id` of the kernel. The op's record has the same id ([`record::page::KEY_PLUGIN_ID`]).
 //!
 //! Ids count from 1 in each process. They are given to calls of all threads in the order of their starts.
 
@@ -24,14 +24,14 @@ struct Takers {
 }
 
 impl Takers {
-    /// Whether the plugins have got this id in this recording.
+    /// Returns whether the plugins have got this id in this recording.
     fn has(&self, id: u64) -> bool {
         id > self.before
     }
 }
 
-/// Null while no plugin takes ids. Never freed: another thread may be using it, and a [`Correlation`] does
-/// nothing after its session's end.
+/// The plugins that take ids; null if there are none. Never freed, because another thread may be
+/// using it, and a [`Correlation`] does nothing after its session's end.
 static TAKERS: AtomicPtr<Takers> = AtomicPtr::new(std::ptr::null_mut());
 /// The last id in use.
 static LAST: AtomicU64 = AtomicU64::new(0);
@@ -48,7 +48,7 @@ pub fn begin(all: Vec<Correlation>) -> bool {
     true
 }
 
-/// Gives no more ids.
+/// Stops giving ids.
 pub fn end() {
     TAKERS.store(std::ptr::null_mut(), Ordering::Release);
 }
@@ -59,8 +59,8 @@ fn takers() -> Option<&'static Takers> {
     unsafe { TAKERS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether the plugins that take ids are those of a process that this one was forked from, so that no id
-/// reaches them.
+/// Returns whether the plugins that take ids are those of a process that this one was forked from,
+/// so that ids do not reach them.
 pub fn are_inherited() -> bool {
     takers().is_some_and(|takers| takers.process != process_number())
 }
@@ -73,8 +73,8 @@ pub fn push() -> u64 {
     id
 }
 
-/// Pops this id, the last one that the calling thread has pushed. Does nothing if the plugins have begun
-/// anew since then: they do not have the id.
+/// Pops this id, the last one that the calling thread has pushed. Does nothing if the plugins have
+/// begun a new recording since then, because they do not have the id.
 pub fn pop(id: u64) {
     if let Some(takers) = takers().filter(|takers| takers.has(id)) {
         takers.all.iter().for_each(|one| one.pop(Stack::Ops));

@@ -1,6 +1,6 @@
 //! The profiler plugins that are loaded into this process. Each file is loaded at most once and is
 //! never unloaded, so any number of adapters can use it: each makes sessions of its own
-//! (`Profiler::create`), and `plugin_host` lets only one of them into a profiler at a time.
+//! (`Profiler::create`), and `plugin_host` lets only one of them call a profiler at a time.
 //!
 //! A forked child has the plugins' memory but not their threads. There, nothing is loaded and
 //! [`loaded`] is empty; sessions of the parent do nothing (`plugin_host::lineage`).
@@ -15,19 +15,19 @@ use plugin_host::{Host, Plugin, Problem};
 use crate::os::kept::keep;
 use crate::os::sys;
 
-/// A plugin that is loaded, or whose loading has failed. In the latter case it has no profilers, and
-/// its problems say why.
+/// A plugin that is loaded, or whose loading has failed. In the latter case it has no profilers,
+/// and its problems contain the reason.
 #[derive(Debug)]
 pub struct Loaded {
-    /// Distinguishes the plugins of this process; counted from 0.
+    /// Number of the plugin in this process, from 0.
     pub number: u32,
     /// The plugin's file, with all links resolved.
     real: PathBuf,
     /// The plugin, with its profilers and problems.
     pub plugin: Plugin,
-    /// What the plugin did wrong while it was loaded.
+    /// The plugin's problems during loading.
     pub at_load: Vec<(Problem, u64)>,
-    /// The host of this plugin alone: it knows the kinds that the plugin has declared.
+    /// The host of this plugin alone, which knows the kinds that the plugin has declared.
     pub host: &'static Host,
 }
 
@@ -35,30 +35,31 @@ pub struct Loaded {
 #[derive(Debug)]
 pub struct Line {
     pub number: u32,
-    /// The level as KINETO_LOG_LEVEL has it, 0 to 4.
+    /// The level as in KINETO_LOG_LEVEL, 0 to 4.
     pub level: u32,
     pub text: String,
 }
 
 type List = Vec<&'static Loaded>;
 
-/// All plugins, in the order in which they were loaded. Replaced as a whole, and never freed.
+/// All plugins, in the order in which they were loaded. The list is replaced as a whole, and never
+/// freed.
 static ALL: AtomicPtr<List> = AtomicPtr::new(std::ptr::null_mut());
-/// The process that has loaded plugins: 0, or its [`process_number`].
+/// The process that has loaded plugins: its [`process_number`], or 0 if none has.
 static HOME: AtomicU32 = AtomicU32::new(0);
 /// The number of the attempt that is loading plugins, or 0. The upper half is the thread's id, and the lower
 /// half is different for each attempt, because a later thread may get the same id.
 static LOADING: AtomicU64 = AtomicU64::new(0);
 
-/// Lines that nobody has taken yet.
+/// Logged lines that were not taken yet.
 static LINES: Mutex<Vec<Line>> = Mutex::new(Vec::new());
-/// Lines that are kept at most. A plugin that logs more has said enough.
+/// The largest number of lines that are kept; further lines of a plugin are dropped.
 const MOST_LINES: usize = 1000;
 /// Lines below this level are dropped.
 static LEVEL: AtomicU32 = AtomicU32::new(2);
 
-/// Whether plugins can be used in this process. They cannot in a forked child of a process that had
-/// loaded plugins.
+/// Returns whether plugins can be used in this process. They cannot in a forked child of a process
+/// that had loaded plugins.
 pub fn are_usable() -> bool {
     let home = HOME.load(Ordering::Acquire);
     home == 0 || home == process_number()
@@ -73,17 +74,17 @@ pub fn loaded() -> &'static [&'static Loaded] {
     unsafe { ALL.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
 }
 
-/// Loads these files, as [`Loader::load`] does, and however long it takes.
+/// Loads these files, as [`Loader::load`] does, and waits however long it takes.
 pub fn load<P: AsRef<Path>>(files: &[P]) -> List {
     Loader::default().load(files)
 }
 
 /// Loads these files, except those that are loaded already, and returns all of them in the same
-/// order. What is wrong with a file is in its problems. Returns nothing in a forked child of a
-/// process that had loaded plugins, and if a plugin that is being loaded calls this.
+/// order. Mistakes in a file are in its problems. Returns nothing in a forked child of a process
+/// that had loaded plugins, and if a plugin that is being loaded calls this.
 ///
-/// Must not be called while the dynamic linker's lock is held by another thread that waits for this
-/// one. Signals are blocked meanwhile, so threads that plugins start have them blocked, too: the
+/// Must not be called while another thread that waits for this one has the dynamic linker's lock.
+/// Signals are blocked during loading, so threads that plugins start have them blocked, too: the
 /// program's signals go to the program's own threads.
 fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     let number = process_number();
@@ -120,7 +121,8 @@ fn load_locked<P: AsRef<Path>>(files: &[P], loader: &Loader) -> List {
     wanted
 }
 
-/// One attempt to load plugins, shared by the thread that loads them and one that waits for it.
+/// One attempt to load plugins, shared by the thread that loads them and a thread that waits for
+/// it.
 #[derive(Clone, Debug, Default)]
 pub struct Loader(Arc<Attempt>);
 
@@ -138,8 +140,9 @@ impl Loader {
         load_locked(files, self)
     }
 
-    /// Lets others load plugins although this attempt has not come back: a plugin hangs. What it is
-    /// loading is never used. If another attempt is loading, it goes on, and this one does not get the lock.
+    /// Lets other threads load plugins although this attempt has not returned, because a plugin
+    /// hangs. The plugin that it is loading is never used. If another attempt is loading, that one
+    /// goes on, and this one does not get the lock.
     pub fn pass_over(&self) {
         self.0.is_given_up.store(true, Ordering::SeqCst);
         let number = self.0.number.load(Ordering::SeqCst);
@@ -149,17 +152,19 @@ impl Loader {
     }
 }
 
-/// The right to load plugins, held until dropped, unless it was taken away ([`Loader::pass_over`]).
+/// The right to load plugins. It lasts until this value is dropped, unless it was taken away
+/// ([`Loader::pass_over`]).
 struct LoadLock(u64);
 
 impl LoadLock {
-    /// Waits for the lock. `None` if this very thread holds it, because a plugin that is being loaded has
-    /// called us, or if the loader was given up.
+    /// Waits for the lock. Returns `None` if this very thread has it, because a plugin that is
+    /// being loaded has called us, or if the loader was given up.
     fn wait(loader: &Loader) -> Option<Self> {
         static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
         let me = u64::from(sys::thread_id());
         let number = me << 32 | u64::from(ATTEMPTS.fetch_add(1, Ordering::Relaxed));
-        // Before the lock is taken, so that it can be taken away from its first moment.
+        // The number is stored before the lock is taken, so that the lock can be taken away from
+        // its first moment.
         loader.0.number.store(number, Ordering::SeqCst);
         loop {
             let taken = LOADING.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
@@ -175,7 +180,7 @@ impl LoadLock {
         }
     }
 
-    /// Whether the right was not taken away.
+    /// Returns whether the right was not taken away.
     fn is_ours(&self) -> bool {
         LOADING.load(Ordering::SeqCst) == self.0
     }
@@ -218,8 +223,8 @@ pub fn take_lines(number: u32) -> Vec<Line> {
 mod tests {
     use super::*;
 
-    /// A loader that is given up while it waits takes nobody's lock, neither then nor later; one that is
-    /// given up while it loads lets the next one in. All in one test, because the lock is the process's.
+    /// A loader that is given up while it waits never takes the lock; one that is given up while it
+    /// loads lets the next one in. This is all in one test, because the process has only one lock.
     #[test]
     fn only_the_lock_of_the_one_that_is_given_up_is_taken_away() {
         let (slow, impatient, hung) = (Loader::default(), Loader::default(), Loader::default());
@@ -246,7 +251,7 @@ mod tests {
             std::thread::spawn(|| LoadLock::wait(&Loader::default()).map(|lock| lock.is_ours()));
         assert_eq!(next.join().expect("it ends"), Some(true));
         let held = LoadLock::wait(&slow);
-        // The thread comes back after all, and gives nothing back that is not its own.
+        // The thread returns after all, and does not give back a lock that it does not have.
         drop(lock);
         assert!(held.is_some_and(|held| held.is_ours()));
     }

@@ -1,13 +1,13 @@
-//! The beginning of the program: work that the constructor is too early for is done right before
-//! `main`, on its thread, when the dynamic linker has initialised every library.
+//! Does work right before the program's `main`, on its thread, when the dynamic linker has
+//! initialised every library. The constructor runs too early for such work.
 //!
 //! ```text
 //!  _start ─► __libc_start_main (ours) ─► glibc's ─► counterpoint_main ─► main
 //!                                                     │ the adapters' work, then a jump
 //! ```
 //!
-//! The jump leaves no frame of ours below `main`. A program that does not begin by glibc's function
-//! (Go without cgo) does none of this work.
+//! The jump leaves no frame of ours below `main`. In a program that does not begin by glibc's
+//! function (Go without cgo), this work is not done.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -33,13 +33,13 @@ static MAIN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 /// Whether the program has called our function.
 static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// Has `function` called before `main`. Called by the constructor.
+/// Makes `function` run before `main`. Called by the constructor.
 pub fn call_before_main(function: fn()) {
     WORK.store(function as *mut (), Ordering::Release);
 }
 
 /// Called by the constructor: returns whether the program will begin by our function. It will not
-/// if it has begun already, because somebody has loaded this library later.
+/// if it has already begun, because this library was loaded later.
 pub fn will_begin() -> bool {
     // SAFETY: the name is a C string, and constructors may look up symbols.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_start_main".as_ptr()) };
@@ -65,7 +65,8 @@ pub unsafe extern "C" fn __libc_start_main(
     // this library's.
     let real = unsafe { libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr()) };
     if real.is_null() {
-        // Without libc's function, no program can begin: the dynamic linker would have said so.
+        // Without libc's function, no program can begin: the dynamic linker would have refused to
+        // start it.
         return 127;
     }
     let has_work = !WORK.load(Ordering::Acquire).is_null();
@@ -132,7 +133,7 @@ std::arch::global_asm!(
     ".type counterpoint_main, %function",
     "counterpoint_main:",
     ".cfi_startproc",
-    // bti c
+    // This is the instruction `bti c`.
     "hint #34",
     "stp x29, x30, [sp, #-48]!",
     ".cfi_def_cfa_offset 48",

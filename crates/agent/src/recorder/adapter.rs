@@ -32,7 +32,8 @@ pub struct Adapter {
 }
 
 impl Adapter {
-    /// An adapter that does nothing and measures nothing: the defaults for the fields of real ones.
+    /// An adapter that does nothing and measures nothing, with the default values for the fields of
+    /// real adapters.
     pub const NOTHING: Self = Self {
         prepare: || {},
         constructed: || {},

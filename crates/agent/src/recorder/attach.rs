@@ -72,8 +72,8 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
             losses::lose(Loss::ProbeReentered, 1, 0);
             return std::ptr::null_mut();
         }
-        // From here on, no handler of the program runs on this thread: the stack that `make` needs is not
-        // there otherwise.
+        // From here on, no handler of the program runs on this thread, because it might not find
+        // the stack that `make` needs.
         let _calm = sys::SignalsBlocked::new();
         (*local).attaching = 1;
         ATTACHING.fetch_add(1, Ordering::SeqCst);
@@ -88,8 +88,8 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
                 std::ptr::null_mut()
             }
             Some(Err(TryLater)) => {
-                // If the session has ended meanwhile, there was nothing to record, and the loss would
-                // be counted in the next one.
+                // If the session has ended in the meantime, there was nothing to record, and the
+                // loss would be counted in the next session.
                 if epoch::current() == epoch {
                     (*local).retry = RETRY_CALLS;
                     losses::lose(Loss::NoPage, 1, 0);
@@ -102,7 +102,8 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
         if !thread.is_null() || old.is_null() || !(*old).is_reusable() {
             (*local).thread = thread;
         }
-        // So that the thread's first call does not count the page faults of the recorder's own frames.
+        // Touch the stack, so that the thread's first call does not count the page faults of the
+        // recorder's own frames.
         own_image::touch_stack::<TOUCHED>();
         compiler_fence(Ordering::SeqCst);
         (*local).attaching = 0;
@@ -110,8 +111,8 @@ pub fn attach(adapter: &Adapter) -> *mut Thread {
     }
 }
 
-/// Bytes of the stack below [`attach`] that are touched. With the frames of `attach` and of its callers,
-/// this is what `tidy` allows.
+/// The number of bytes of the stack below [`attach`] that are touched. With the frames of `attach`
+/// and of its callers, this is as much as `tidy` allows.
 const TOUCHED: usize = 512;
 
 /// Number of threads that are in [`attach`].
@@ -122,15 +123,16 @@ pub fn nobody_attaches() -> bool {
     ATTACHING.load(Ordering::SeqCst) == 0
 }
 
-/// The thread cannot be attached at the moment.
+/// The error that the thread cannot be attached at the moment.
 struct TryLater;
 
 /// Creates the state. `old` is the thread's previous state, or null. If it belongs to an earlier
 /// session, its memory is reused: a call that began in that session then still finds a valid state
 /// when it ends.
 ///
-/// Each stage takes something and gives it back when it is dropped. So if a later stage fails, the
-/// earlier ones are undone in the reverse order. When nothing can fail any more, the state keeps it all.
+/// Each stage takes a resource and gives it back when it is dropped. So if a later stage fails, the
+/// earlier ones are undone in the reverse order. When nothing can fail any more, the state keeps
+/// all resources.
 fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, TryLater> {
     point!(Attach);
     // SAFETY: `old` is null or the calling thread's own state.
@@ -177,7 +179,7 @@ fn make(epoch: u32, old: *mut Thread, adapter: &Adapter) -> Result<*mut Thread, 
     Ok(thread)
 }
 
-/// How the thread's first page begins.
+/// Returns the start of the thread's first page.
 fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     let (pid, start_time, generation) = process.identity();
     PageStart {
@@ -199,7 +201,7 @@ fn page_start(run: &Run, process: &Process, counting: bool) -> PageStart {
     }
 }
 
-/// What a new state is made of.
+/// The parts of a new state.
 struct Parts {
     epoch: u32,
     run: &'static Run,
@@ -236,7 +238,8 @@ impl Parts {
         // SAFETY: by contract, the memory has the right size. Every field of it is set, and
         // `Thread` is plain data without a destructor.
         unsafe {
-            // Field by field: the whole state on the stack would not fit into that of a small thread.
+            // The state is written field by field, because as a whole it would not fit on the stack
+            // of a small thread.
             macro_rules! set {
                 ($field:ident $([$index:ident])?, $value:expr) => {
                     (&raw mut (*memory).$field$([$index])?).write($value)
@@ -319,7 +322,7 @@ const _: fn(&Thread) = |thread| {
     } = thread;
 };
 
-/// Calls [`leave_c`].
+/// Calls [`leave_c`] when a thread exits.
 static EXIT: ExitKey = ExitKey::new(leave_c);
 
 unsafe extern "C" fn leave_c(thread: *mut c_void) {
@@ -334,7 +337,7 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
             (*local).thread = std::ptr::null_mut();
         }
         (*local).lives = (*local).lives.saturating_add(1);
-        // Before the epoch is read: see `wait_for_leaving`.
+        // The thread is counted before the epoch is read: see `wait_for_leaving`.
         LEAVING.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let of = (*thread).epoch.load(Ordering::SeqCst);
@@ -349,13 +352,13 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
     }
 }
 
-/// Number of threads that are ending and write their last page.
+/// Number of threads that are ending and writing their last page.
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
-/// Waits until no thread writes its last page any more, for at most a second. Called after the epoch
-/// of a session has ended, so that no other thread begins to. A program may have joined such a thread
-/// already: Python does so before the destructors of the thread have run. Whoever reads the profile
-/// then would find half of the page, or none.
+/// Waits until no thread writes its last page any more, for at most a second. Called after the
+/// epoch of a session has ended, so that no further thread begins to do so. A program may have
+/// joined such a thread already: Python does that before the destructors of the thread have run. A
+/// reader of the profile would then find half of the page, or none.
 pub fn wait_for_leaving() {
     const STEP_NS: libc::c_long = 100_000;
     for _ in 0..10_000 {

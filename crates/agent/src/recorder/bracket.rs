@@ -9,8 +9,8 @@
 //! time. The counters therefore include the two clock reads and half of each `read` (see
 //! [`crate::recorder::calibrate`]).
 //!
-//! A call is one machine, whoever makes it. [`OpenCall`] holds its state, and [`Ending`] says how its end
-//! finds it again.
+//! A call has the same states whichever adapter makes it. [`OpenCall`] holds its state, and
+//! [`Ending`] says how its end finds it again.
 //!
 //! ```text
 //!   new ──── no budget ────────────────────────────────┐
@@ -32,7 +32,8 @@
 //! | started | for a call that ends in another function of ours: its start is in its [`OpenCall`] | [`Thread::finish`] |
 //! | finished | it has ended, but collectors may still run, whose calls are inside of it | [`Thread::end`] |
 //!
-//! What is most frequent has short ways of its own through the same states ([`crate::recorder::short`]).
+//! The most frequent cases have short ways of their own through the same states
+//! ([`crate::recorder::short`]).
 //!
 //! The bracket does not allocate, lock or panic. It makes system
 //! calls only for counters, and without touching `errno`. The memory written here belongs to the
@@ -60,40 +61,42 @@ pub(crate) struct NewCall {
     pub(crate) ending: Ending,
     /// Whether the call's counters may be read.
     pub(crate) may_read: bool,
-    /// Whether the caller has counted it, in a run with a budget, and found it due.
+    /// Whether the caller has counted the call, in a run with a budget, and found that it must be
+    /// recorded.
     pub(crate) is_counted: bool,
-    /// How it is decided whether the call is recorded, in a run with a budget.
+    /// The way in which it is decided whether the call is recorded, in a run with a budget.
     pub(crate) how: How,
-    /// For an op: the adapter's description of it, which is never freed. It identifies the op also if that is
-    /// only counted.
+    /// For an op: the adapter's description of it, which is never freed. It also identifies an op
+    /// that is only counted.
     pub(crate) subject: *const c_void,
 }
 
-/// Where a call ends, and how its end finds it. This determines what its `frame` refers to.
+/// The place where a call ends, and the way in which its end finds the call. This determines what
+/// its `frame` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// In the function of ours that makes the call. The frame is that function's.
+    /// The call ends in the function of ours that makes it. The frame is that function's.
     Here,
-    /// In another call of the host, which only says which export ends. The frame is that of the function
-    /// that called us before the call.
+    /// The call ends in another call of the host, which only says which export ends. The frame is
+    /// that of the function that called us before the call.
     ByExport,
-    /// In another call of the host, from the same place: it has the same frame. The host may have frames of
-    /// its own between that and the call.
+    /// The call ends in another call of the host, made from the same place, so that it has the same
+    /// frame. The host may have frames of its own between that and the call.
     ByFrame,
-    /// In another call of the host, as [`Self::ByFrame`], but the host makes that call whatever happens, even if
-    /// the recorded call throws. The
-    /// frame is made by [`held`] and is no stack address, so the call never counts as abandoned.
+    /// The call ends in another call of the host, as for [`Self::ByFrame`], but the host makes that
+    /// call whatever happens, even if the recorded call throws. The frame is made by [`held`] and
+    /// is not a stack address, so the call never counts as abandoned.
     Held,
 }
 
 impl Ending {
-    /// Whether the call is an op: the host ends it even if it is only counted.
+    /// Returns whether the call is an op, which the host ends even if it is only counted.
     #[inline(always)]
     pub(crate) const fn is_of_op(self) -> bool {
         matches!(self, Self::ByFrame | Self::Held)
     }
 
-    /// The state of a call that ends like this.
+    /// Returns the state of a call that ends like this.
     #[inline(always)]
     const fn state(self) -> State {
         match self {
@@ -123,7 +126,7 @@ pub fn stack_address() -> usize {
     (&raw const marker) as usize
 }
 
-/// What the end of a split call needs to know about its start.
+/// The start of a split call (one whose start and end are two calls of the host), kept for its end.
 #[derive(Clone, Copy)]
 pub(crate) struct Finished {
     pub(crate) export: u32,
@@ -133,8 +136,9 @@ pub(crate) struct Finished {
 }
 
 impl Thread {
-    /// Begins a call: counts it and draws it in a run with a budget, and opens it. Returns false if the call
-    /// is not recorded and must pass through. After a split call, [`Thread::start`] must follow.
+    /// Begins a call: in a run with a budget, counts it and decides whether it is drawn; then opens
+    /// it. Returns false if the call is not recorded and must pass through. After a split call,
+    /// [`Thread::start`] must follow.
     #[inline(always)]
     pub(crate) fn begin(&mut self, call: &NewCall) -> bool {
         if !self.draws.is_on() {
@@ -196,8 +200,9 @@ impl Thread {
     /// `at` must be below [`DEEPEST`].
     #[inline(never)]
     unsafe fn read_before(&mut self, at: usize) {
-        // The call's end needs a little more of the stack than its start does. If that is a page that was not
-        // used before, or not since a fork, the page fault is not to be the call's.
+        // The call's end needs a little more of the stack than its start does. If that is on a page
+        // that was not used before, or not since a fork, the page fault must not be counted for the
+        // call.
         own_image::touch_stack::<160>();
         // A failed read leaves its mark in the readings, which `end` checks.
         // SAFETY: by contract, `at` is below DEEPEST, the length of the array.
@@ -221,8 +226,8 @@ impl Thread {
         call.slot = slot;
     }
 
-    /// Starts the call that has just been opened and will end in another call of the host. Returns when that
-    /// was. This is the last thing that a bracket does before the call.
+    /// Starts the call that has just been opened and will end in another call of the host. Returns
+    /// the time of the start. This is the last thing that a bracket does before the call.
     #[inline(always)]
     pub(crate) fn start(&mut self) -> u64 {
         let at = self.depth as usize - 1;
@@ -233,8 +238,8 @@ impl Thread {
         start
     }
 
-    /// Finishes call `at`, which was started and has ended. The calls that collectors make from now on find it
-    /// no more.
+    /// Finishes call `at`, which was started and has ended. Calls that collectors make from now on
+    /// do not find it any more.
     #[inline(always)]
     pub(crate) fn finish(&mut self, at: usize) -> Finished {
         // SAFETY: callers pass the index of an open call, and those are inside of the array.
@@ -244,9 +249,9 @@ impl Thread {
         Finished { export, start, numbers: slot.numbers }
     }
 
-    /// Reads the counters for a call apart: it is not among the open calls, because it may end
-    /// while other calls that began later are still open. Returns false if the recorder is
-    /// busy.
+    /// Reads the counters for a call that is recorded apart: it is not among the open calls,
+    /// because it may end while other calls that began later are still open. Returns false if the
+    /// recorder is busy.
     pub(crate) fn read_apart(&mut self, into: &mut Readings) -> bool {
         if self.busy.is_set() {
             losses::lose(Loss::ProbeReentered, 1, 0);
@@ -262,7 +267,7 @@ impl Thread {
         true
     }
 
-    /// Records a call apart, which began with the reading `before` and has just ended.
+    /// Records such a call, which began with the reading `before` and has just ended.
     pub(crate) fn record_apart(&mut self, call: &Call, before: &Readings) -> bool {
         if self.busy.is_set() || self.depth as usize >= DEEPEST {
             losses::lose(Loss::ProbeReentered, 1, 0);
@@ -304,7 +309,7 @@ impl Thread {
             if self.depth as usize != at + 1 {
                 self.abandon_inside(at);
             }
-            // A collector may have made it be forgotten.
+            // A collector may have made the recorder forget the call.
             if self.depth as usize == at + 1 {
                 self.depth = at as u32;
                 self.record(call, values);

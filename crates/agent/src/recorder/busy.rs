@@ -6,19 +6,19 @@
 //!    └───── clear ───────┘
 //! ```
 //!
-//! **Who reads it.** Only the thread that owns the state, and signal handlers that interrupt this thread.
-//! A handler runs between two instructions of the thread, on the same processor or after a migration
-//! that makes the thread's own stores visible to it. So no other order than that of the instructions is
-//! needed: the accesses are relaxed, and compile to plain ones.
+//! **Who reads it.** Only the thread that owns the state, and signal handlers that interrupt this
+//! thread. A handler runs between two instructions of the thread, on the same processor or after a
+//! migration that makes the thread's own stores visible to the handler. So no other order than that
+//! of the instructions is needed: the accesses are relaxed, and compile to plain ones.
 //!
 //! **What the fences do.** The compiler may move other stores across a relaxed one. A store to the state
 //! that came before `set`, or after `clear`, would be seen half done by a handler that believes the guard.
 //! [`compiler_fence`] forbids that, and emits no instruction.
 //!
-//! **What a panic does.** It switches the agent off for good ([`crate::process::panics`]), so nobody has to
-//! clear the guard, and the state that may be half changed stays out of reach. A destructor that cleared it
-//! would give each bracket a landing pad; some brackets lie between the frames of the host and must not
-//! have one (`adapters/iree/probe.rs`).
+//! **What a panic does.** It switches the agent off for good ([`crate::process::panics`]), so the
+//! guard need not be cleared, and the state that may be half changed stays out of reach. A
+//! destructor that cleared the guard would give each bracket a landing pad; some brackets lie
+//! between the frames of the host and must not have one (`adapters/iree/probe.rs`).
 
 use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 
@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering, compiler_fence};
 pub(crate) struct Busy(AtomicU32);
 
 impl Busy {
-    /// The guard of a state that is being created.
+    /// Makes the guard of a state that is being created.
     pub(super) fn while_made() -> Self {
         Self(AtomicU32::new(1))
     }
@@ -52,9 +52,10 @@ impl Busy {
     }
 }
 
-/// `while_busy!(thread, change)` runs `change` as the recorder, so that calls that a signal handler makes
-/// meanwhile are not recorded. Where a handler of the program may have interrupted the recorder, the caller
-/// has checked that the guard is not set. `change` must not return; it may break out of a labelled block.
+/// `while_busy!(thread, change)` runs `change` as the recorder, so that calls that a signal handler
+/// makes at the same time are not recorded. Where a handler of the program may have interrupted the
+/// recorder, the caller has checked that the guard is not set. `change` must not return; it may
+/// break out of a labelled block.
 ///
 /// It is a macro because a closure is not certain to be inlined, and a bracket is to be one short function.
 macro_rules! while_busy {

@@ -132,7 +132,7 @@ fn after_reading(thread: &mut Thread, scratch: *mut u8) -> u64 {
     Sorted::new(more).at(5).unwrap_or(0)
 }
 
-/// How many functions a runtime returns from between two dispatches, roughly.
+/// The approximate number of functions from which a runtime returns between two dispatches.
 const RETURNS: u32 = 8;
 
 /// Calls itself this many times, and then `body`.

@@ -9,7 +9,7 @@
 //!
 //! An error in a collector is not an error of the model, with one exception. When Python runs a
 //! signal handler inside a collector's function, the resulting KeyboardInterrupt is meant for the
-//! code that runs the model. It stays raised, no other function is called meanwhile, and the
+//! code that runs the model. It stays raised, no other function is called before that, and the
 //! instrument fails with it.
 
 use std::ffi::{CStr, c_void};
@@ -81,7 +81,7 @@ pub fn any() -> bool {
 /// Registers a collector and returns its number, or a negative error code as in the header.
 ///
 /// # Safety
-/// The requirements of the header apply.
+/// The requirements of `include/counterpoint/collector.h` apply.
 pub unsafe fn add(given: *const Collector, can_be_interrupted: bool) -> i32 {
     const INCOMPLETE: i32 = -1;
     // SAFETY: collector.h requires that `given` is null or a struct that begins with its size.
@@ -141,7 +141,7 @@ pub fn remove(number: i32) -> i32 {
     0
 }
 
-/// The name is free.
+/// The number that says that the name is free.
 pub const NOBODY: u8 = 0;
 /// A view has a column with this name.
 const A_VIEW: u8 = 1;
@@ -152,7 +152,8 @@ const A_COLLECTOR: u8 = 3;
 /// The name is empty or consists only of a unit.
 const NO_NAME: u8 = 4;
 
-/// Returns who uses this name, or a name that differs from it only in case, separators or unit.
+/// Returns a number for what uses this name, or a name that differs from it only in case,
+/// separators or unit.
 pub fn who_has(name: &str) -> u8 {
     if columns::is_empty(name) {
         NO_NAME
@@ -205,7 +206,7 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
         started.states[number] = (std::ptr::from_ref(one).cast(), state);
         started.mask |= 1 << number;
     }
-    // The last one, so that what collectors launch is not the op's.
+    // The id is pushed last, so that work that collectors launch does not belong to the op.
     if !started.interrupted && MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 {
         started.plugin_id = push_id();
     }
@@ -213,7 +214,8 @@ fn start_all(thread: &mut Thread, device: Device, frame: usize, ending: Ending) 
     is_any.then_some(started)
 }
 
-/// Gives plugins an id. A forked child inherits [`MASK`] but has no plugins, so its first op stops that.
+/// Gives plugins an id. A forked child inherits [`MASK`] but has no plugins, so its first op stops
+/// giving ids.
 fn push_id() -> u64 {
     if plugin_ids::are_inherited() {
         set_plugin_ids(false);
@@ -222,9 +224,9 @@ fn push_id() -> u64 {
     plugin_ids::push()
 }
 
-/// Called before a call of a host whose calls have no collectors, and before its counters are read: gives
-/// plugins an id for it, and returns the id, or 0 if they get none. [`keep_id`] or [`give_up_id`] must
-/// follow.
+/// Gives plugins an id for a call, and returns the id, or 0 if they get none. Called before a call
+/// of a host whose calls have no collectors, and before its counters are read. [`keep_id`] or
+/// [`give_up_id`] must follow.
 #[inline(always)]
 pub fn give_id(thread: &mut Thread, frame: usize, ending: Ending) -> u64 {
     if MASK.load(Ordering::Relaxed) & PLUGIN_IDS != 0 && !thread.rehearsing {
@@ -265,7 +267,7 @@ fn pop_id(id: u64) {
     plugin_ids::pop(id);
 }
 
-/// Whether something was started for call `at`.
+/// Returns whether a collector was started, or an id given, for call `at`.
 #[inline(always)]
 pub fn has_any(thread: &Thread, at: usize) -> bool {
     thread.state_of(at).has(State::COLLECTED)
@@ -276,15 +278,16 @@ fn forget(thread: &mut Thread, at: usize) {
     thread.calls[at].state = thread.calls[at].state.without(State::COLLECTED);
 }
 
-/// The id of call `at`, if nothing but an id was started for it.
+/// Returns the id of call `at`, if nothing but an id was started for it.
 #[inline(always)]
 pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
     let is_only = has_any(thread, at) && thread.collected[at].mask == 0;
     is_only.then(|| thread.collected[at].plugin_id).filter(|id| *id != 0)
 }
 
-/// Takes what [`only_id`] returns out of the thread's state. The plugins still have the id: the caller
-/// takes it back with [`give_up_id`] once the counters have been read, so that they do not count that.
+/// Takes the id that [`only_id`] returns out of the thread's state. The plugins still have the id:
+/// the caller takes it back with [`give_up_id`] once the counters have been read, so that the
+/// counters do not count that.
 #[inline(always)]
 pub fn take_id(thread: &mut Thread, at: usize) -> Option<u64> {
     let id = only_id(thread, at)?;
@@ -339,7 +342,7 @@ pub fn abandon(thread: &mut Thread, at: usize) {
 /// Room for the values of one call, in memory of its own ([`crate::os::scratch`]).
 pub struct Room {
     given: [Value; MOST_SLOTS + GUARD],
-    /// What the call is recorded with.
+    /// The values with which the call is recorded.
     pub values: Values,
 }
 
@@ -378,8 +381,8 @@ pub fn stop(thread: &mut Thread, at: usize, room: &mut Room) -> bool {
 }
 
 impl Registered {
-    /// Adds what the collector has given. Returns false if the collector wrote where it must not, or if
-    /// its slots cannot be written to the part.
+    /// Adds the values that the collector has given. Returns false if the collector wrote where it
+    /// must not, or if its slots cannot be written to the part.
     fn take(&self, given: &[Value], process: &Process, values: &mut Values) -> bool {
         let beyond = given.iter().skip(self.slots.len()).any(|value| *value != Value::default());
         if beyond || !self.tell(process) {

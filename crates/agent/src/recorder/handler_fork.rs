@@ -98,7 +98,7 @@ extern "C" fn in_parent() {
 /// The function of an adapter that runs in a forked child, on the thread that forked, or null.
 static ADAPTERS_OWN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Has `function` called in forked children, before anything else runs there. At most one adapter
+/// Makes `function` run in forked children, before anything else runs there. At most one adapter
 /// may do this.
 pub fn call_in_child(function: fn()) {
     ADAPTERS_OWN.store(function as *mut (), Ordering::Release);

@@ -30,8 +30,8 @@ pub fn claim(run: &Run, process: &Process) -> Option<usize> {
     claimed.ok()
 }
 
-/// Claims a page as [`claim`] does, for a thread that has one: that there is none is not a loss. The error is
-/// that of making the page present.
+/// Claims a page as [`claim`] does, for a thread that already has one, so that it is not a loss if
+/// there is none. The error is that of making the page present.
 fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
     let page =
         run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed)).ok_or(None)?;
@@ -85,7 +85,8 @@ impl Thread {
         }
         let _errno = ErrnoGuard::new();
         if guarded_apart(|| self.flush_apart()).is_none() {
-            // There is no memory for a stack, or an error of ours. The page has to be empty either way.
+            // There is no memory for a stack, or there was an internal error. In both cases the
+            // page has to become empty.
             self.lose_calls(AppendError::Errno(libc::ENOMEM), self.writer.calls());
             // SAFETY: the writer has a page, whose content was given up in the line before.
             unsafe { self.writer.next_page(&self.start) };
@@ -135,8 +136,8 @@ impl Thread {
         unsafe { self.writer.next_page(&start) };
     }
 
-    /// Hands the page to `run`, if `run` takes pages and there is a spare page for the next records.
-    /// Returns that page; the thread then has none.
+    /// Hands the page to `run`, if `run` takes pages and there is a spare page for the next
+    /// records. Returns that page; the thread then has no page.
     fn offer(&mut self) -> Option<usize> {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         if !pool.is_drained() || !self.has_appended {
@@ -156,8 +157,8 @@ impl Thread {
         Some(next)
     }
 
-    /// Gives up the spare pages, because the thread ends. What `run` has not taken yet is appended
-    /// here.
+    /// Gives up the spare pages, because the thread ends. Pages that `run` has not taken yet are
+    /// appended here.
     pub(super) fn leave_spares(&mut self) {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         for page in std::mem::replace(&mut self.spares, [NO_PAGE; SPARES]) {
@@ -166,7 +167,7 @@ impl Thread {
                 if page == NO_PAGE || pool.leave_page(page, row) {
                     break; // `run` releases it.
                 }
-                // If it cannot be appended, it stays in the pool for the collector.
+                // If the page cannot be appended, it stays in the pool for the collector.
                 let was_offered = pool.take_back(page, row);
                 if was_offered && !self.append_taken_back(page) {
                     break;

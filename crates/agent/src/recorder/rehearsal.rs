@@ -12,8 +12,9 @@ use crate::recorder::bracket::{Ending, NewCall, stack_address};
 use crate::recorder::budget::sampling::How;
 use crate::recorder::thread::{BEFORE, Thread};
 
-/// Makes `calls` empty calls without a bracket, `bare`, and as many with one, `probed`, by turns. It is
-/// inlined like `probed`, so that nothing but the bracket is between the two looks at the clock.
+/// Makes `calls` empty calls without a bracket, `bare`, and as many with one, `probed`, in turns.
+/// This function is inlined like `probed`, so that nothing but the bracket is between the two
+/// readings of the clock.
 #[inline(always)]
 pub fn rehearse(
     clock: ClockKind,

@@ -5,12 +5,13 @@
 //! | that are only timed, and inside of no other | [`Thread::try_open_timed`], [`Thread::try_end_timed`] | `short_calls` |
 //! | ops that the host holds; their end is that of every op | [`Thread::try_open_op`], [`Thread::try_end_op`] | `short_ops` |
 //!
-//! [`crate::recorder::bracket`] handles every case. The usual case has code of its own, because what a
-//! call costs depends on how much code and data it touches: the program, and the system calls that read
-//! counters, leave little of ours in the processor's caches. Where each line of ours must be fetched again,
-//! their number decides what a call costs. Each function checks everything first; if
-//! it returns false, it has done nothing, and the caller goes the long way. There is nothing in the ways of
-//! timed calls that could panic, so that an adapter can have them between the frames of the host.
+//! [`crate::recorder::bracket`] handles every case. The usual case has code of its own, because the
+//! cost of a call depends on how much code and data it touches: the program, and the system calls
+//! that read counters, leave little of ours in the processor's caches. Where each line of ours must
+//! be fetched again, the number of lines decides what a call costs. Each function checks everything
+//! first; if it returns false, it has done nothing, and the caller goes the long way. The ways of
+//! timed calls contain nothing that could panic, so that an adapter can use them between the frames
+//! of the host.
 
 use counters::ReadStatus;
 use record::{Call, ClockKind};
@@ -37,9 +38,9 @@ pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Tsc;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Monotonic;
 
-/// Tells the processor that these addresses will be accessed soon. It comes right before the second
-/// time stamp, which waits for all earlier instructions but not for memory that is only fetched. So
-/// cache lines of ours that the call has displaced arrive meanwhile.
+/// Tells the processor that these addresses will be accessed soon. This comes right before the
+/// second time stamp, which waits for all earlier instructions but not for memory that is only
+/// fetched. So cache lines of ours that the call has displaced arrive during that wait.
 #[inline(always)]
 pub(crate) fn fetch(addresses: [*const u8; 4]) {
     for at in addresses {
@@ -100,8 +101,8 @@ impl Thread {
         true
     }
 
-    /// Opens and starts an op that the host holds, with this slot, if the thread is not inside the recorder
-    /// and no open call was abandoned. `entered` is what [`Thread::enter`] returned.
+    /// Opens and starts an op that the host holds, with this slot, if the thread is not inside the
+    /// recorder and no open call was abandoned. `entered` is the result of [`Thread::enter`].
     #[inline(always)]
     pub(crate) fn try_open_op(
         &mut self,

@@ -70,7 +70,7 @@ pub struct Thread {
     pub(crate) until_timed: [u16; 2],
     /// Serial number of `process`, which stays the same as long as the state is attached.
     pub(crate) serial: u32,
-    /// Which op's announcement is timed next.
+    /// The state that decides which op's announcement is timed next.
     pub(crate) announcing: Announcing,
     pub(crate) run: &'static Run,
     /// The first call that ends at these ticks or later is followed by a record of the thread's clocks.
@@ -81,7 +81,7 @@ pub struct Thread {
     /// above its.
     pub(crate) calls: [OpenCall; DEEPEST],
     pub(crate) writer: PageWriter,
-    /// Draws calls, in a run with a budget.
+    /// The state that draws calls, in a run with a budget.
     pub(crate) draws: Draws,
     pub(crate) workers: [Workers; DEEPEST],
     pub(crate) collected: [Started; DEEPEST],
@@ -101,10 +101,10 @@ pub struct Thread {
     pub(super) process: Process,
 }
 
-/// A thread can have offered this many pages to `run` at a time. With one, a thread with short calls would
-/// often wait in vain for the page to come back.
+/// The number of pages that a thread can have offered to `run` at a time. With one, a thread with
+/// short calls would often wait in vain for the page to come back.
 pub(super) const SPARES: usize = 2;
-/// Stands for a page's number where there is no page.
+/// The number that stands for no page.
 pub(super) const NO_PAGE: usize = usize::MAX;
 
 /// Marks memory in which the thread's next state may be created.

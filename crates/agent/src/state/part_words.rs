@@ -1,4 +1,4 @@
-//! What a process knows about its part of a profile: plain integers in memory that a forked child
+//! The data of a process about its part of a profile: plain integers in memory that a forked child
 //! finds zeroed. [`crate::process::part`] interprets them.
 
 use std::ffi::CString;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::os::sys;
 
-/// What this process knows about its part in one run. Zero means that nothing has been done yet.
+/// The data of this process about its part in one run. Zeros mean that nothing has been done yet.
 #[repr(C)]
 #[derive(Debug)]
 pub struct PartWords {
@@ -19,9 +19,9 @@ pub struct PartWords {
     /// 1 after a thread has begun to calibrate.
     pub calibrated: AtomicU32,
     pub pid: AtomicU32,
-    /// Distinguishes the parts of one process.
+    /// A number that distinguishes the parts of one process.
     pub generation: AtomicU32,
-    /// Different for each part that this process and its ancestors have made.
+    /// A number that is different for each part that this process and its ancestors have made.
     pub serial: AtomicU32,
     /// Number of pages that threads appended while they ended.
     pub leaving_pages: AtomicU32,
@@ -29,9 +29,9 @@ pub struct PartWords {
     pub next_loops: AtomicU32,
     /// Number of the next file of events.
     pub next_events: AtomicU32,
-    /// CPU time that those appends took, in ns.
+    /// CPU time that appending these pages took, in ns.
     pub leaving_ns: AtomicU64,
-    /// When the process started, in clock ticks since boot.
+    /// Time at which the process started, in clock ticks since boot.
     pub start_time: AtomicU64,
     /// The part's files; null if they could not be created.
     pub paths: AtomicPtr<Paths>,
@@ -70,8 +70,8 @@ impl PartWords {
         Ok(unsafe { &*at })
     }
 
-    /// Clears the words for the next session. The caller ensures that nothing in the process uses
-    /// them any more.
+    /// Clears the words for the next session. The caller must ensure that nothing in the process
+    /// uses them any more.
     pub fn begin_anew(&'static self) -> &'static Self {
         let words = [
             &self.ready,

@@ -37,11 +37,11 @@ pub struct Run {
     pub budget: Option<f64>,
     /// Whether the number of calls must be exact in a run with a budget.
     pub exact_counts: bool,
-    /// How instrumented loops are recorded; `None` if they are not recorded.
+    /// The way in which instrumented loops are recorded; `None` if they are not recorded.
     pub loops: Option<LoopOptions>,
-    /// Which profiler plugins to load; `None` if there are none.
+    /// The profiler plugins to load; `None` if there are none.
     pub plugins: Option<PluginOptions>,
-    /// What this process knows about its part of the profile. A forked child finds it zeroed.
+    /// The data of this process about its part of the profile. A forked child finds it zeroed.
     pub part: &'static PartWords,
     /// Set at the end of a session. Nothing may be added to it after that.
     pub ended: AtomicBool,
@@ -130,11 +130,11 @@ fn lost_pool(path: &CStr, errno: i32) {
     }
 }
 
-/// The length of a tick in nanoseconds, times 2³², by the first snapshot of `run` and the current time. 0 if there
-/// is no snapshot, or nothing that needs it.
+/// Returns the length of a tick in nanoseconds, times 2³², from the first snapshot of `run` and the
+/// current time, or 0 if there is no snapshot, or if nothing needs the length.
 fn ns_per_tick(file: &RunFile) -> u64 {
-    /// After so long, the error of two snapshots (some ten nanoseconds) is a ten-thousandth. A session may have
-    /// begun right before this.
+    /// After this time, the error of two snapshots (some ten nanoseconds) is a ten-thousandth of
+    /// it. A session may have begun right before this.
     const LONG_ENOUGH_NS: u64 = 1_000_000;
     let Some(first) = file.snapshots.first() else { return 0 };
     if file.clock != ClockKind::Tsc || file.counters.is_empty() {

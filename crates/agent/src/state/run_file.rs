@@ -1,5 +1,5 @@
-//! Whether the environment asks for a profile, and the path of the run file. The constructor only
-//! copies the path; the file is read once there is something to record.
+//! Finds out whether the environment asks for a profile, and keeps the path of the run file. The
+//! constructor only copies the path; the file is read once there is something to record.
 
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,8 +58,8 @@ pub fn is_asked_for() -> bool {
     WANTED.load(Ordering::Relaxed)
 }
 
-/// Returns whether the environment asks for a profile with plugins. Called by the constructor; the
-/// name of the run file says it, so no file is read.
+/// Returns whether the environment asks for a profile with plugins. Called by the constructor. The
+/// name of the run file tells this, so no file is read.
 pub fn asks_for_plugins() -> bool {
     // SAFETY: only the constructor has written the path by now, and a source of runs writes it later.
     let path = unsafe { path() }.to_bytes();
@@ -78,8 +78,8 @@ pub unsafe fn path() -> &'static CStr {
 /// Returns the buffer of the path, for a source of runs to fill.
 ///
 /// # Safety
-/// Only the thread that loads the run may call this, and nobody may read the path before it is
-/// done.
+/// Only the thread that loads the run may call this, and the path must not be read before that
+/// thread is done.
 pub unsafe fn path_mut() -> &'static mut [u8] {
     // SAFETY: by contract, only the calling thread uses the path until it is done with the slice.
     unsafe { std::slice::from_raw_parts_mut((&raw mut PATH).cast(), PATH_BYTES) }

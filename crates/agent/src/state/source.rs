@@ -12,9 +12,9 @@ pub struct RunSource {
     /// Called by the constructor: returns whether the environment asks for a profile in this way.
     /// Not called in a process that has more rights than its user.
     pub is_asked_for: fn() -> bool,
-    /// Called when there is something to record for the first time: has the run file made, and
-    /// writes its NUL-terminated path to the buffer. Returns false if nothing can be recorded; the
-    /// user has then been told why.
+    /// Called when there is something to record for the first time: makes the run file, and writes
+    /// its NUL-terminated path to the buffer. Returns false if nothing can be recorded; the user
+    /// has then been told why.
     pub prepare: fn(&mut [u8]) -> bool,
     /// Called by the destructor: reports on the profile at this path.
     pub report: fn(&str),

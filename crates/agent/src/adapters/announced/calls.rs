@@ -64,12 +64,13 @@ pub unsafe extern "C" fn end(address: *const c_void) {
         point!(HostOpEnd);
         // SAFETY: host.h requires that a host ends a call on the thread that began it.
         unsafe { bracket::end_held_op(address as usize) };
-        // Such a host cannot announce an op that does nothing, and one that is due to PyTorch stays due.
+        // Such a host cannot announce an op that does nothing. If one is due to PyTorch, it stays
+        // due.
         bracket::leave(Caller::Holder);
     });
 }
 
-/// How the names of the bookkeeping ops begin that calibration calls.
+/// The prefix of the names of the bookkeeping ops that calibration calls.
 const BOOKKEEPING: &str = "bookkeeping.";
 
 /// Brackets `calls` ops that do nothing, for calibration. `bookkeeping` selects ops for which no counter

@@ -1,6 +1,6 @@
-//! Takes over what hosts say about themselves. A host of a name is described once; what another one of
-//! the same name says later is ignored, so a program that announces machines for ever needs memory only
-//! for the machines.
+//! Keeps the descriptions that hosts give of themselves. The first description with a name is kept;
+//! a later one with the same name is ignored, so a program that announces machines for ever needs
+//! memory only for the machines.
 
 use std::ffi::{CStr, c_char};
 use std::sync::OnceLock;
@@ -19,9 +19,9 @@ use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::state::epoch;
 
-/// Hosts of a process, at most.
+/// The largest number of hosts in a process.
 const MOST_HOSTS: usize = 16;
-/// Machines of a process, at most.
+/// The largest number of machines in a process.
 const MOST_MACHINES: u32 = 65_536;
 
 static HOSTS: [OnceLock<Described>; MOST_HOSTS] = [const { OnceLock::new() }; MOST_HOSTS];
@@ -55,7 +55,8 @@ pub unsafe extern "C" fn add(host: *const Raw, name: *const c_char) -> Machine {
     machine.flatten().map_or(std::ptr::null(), |vm| std::ptr::from_ref(vm).cast())
 }
 
-/// Writes the machine to the profile, if one is recorded, so that it is seen even if it is never called.
+/// Writes the machine to the profile, if one is recorded, so that the machine is listed even if it
+/// is never called.
 fn tell(vm: &Vm) {
     if !epoch::wanted() {
         return;

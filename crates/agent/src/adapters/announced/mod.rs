@@ -19,7 +19,7 @@ use crate::recorder::adapter::Adapter;
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     rehearse: calls::rehearse,
-    // Bookkeeping ops.
+    // These hosts have bookkeeping ops.
     has_uncounted: true,
     ..Adapter::NOTHING
 };

@@ -25,20 +25,21 @@ use crate::process::panics::{guarded, guarded_apart};
 use crate::process::part::Process;
 use crate::state::epoch;
 
-// Both versions have the table of functions at the same offset.
+// Both versions must have the table of functions at the same offset.
 const _: () = assert!(offset_of!(LibraryV5, exports) == offset_of!(LibraryV6, exports));
 const _: () = assert!(offset_of!(ExportTableV5, count) == offset_of!(ExportTableV6, count));
 const _: () = assert!(offset_of!(ExportTableV5, ptrs) == offset_of!(ExportTableV6, ptrs));
-/// The exported functions have this type, but they are written in assembly.
+/// The exported functions have this type, but are written in assembly.
 const _: Option<CallHook> = None;
 
-/// The export is not recorded: the filter excludes it, or its library cannot be read.
+/// The id that stands for an export that is not recorded, because the filter excludes it or its
+/// library cannot be read.
 const NOT_RECORDED: u32 = u32::MAX;
 
-/// A library that was first seen in a call. It is never freed, and found again by its address and
-/// that of its table. If a library were unloaded and another one loaded at the same place, it would
-/// be mistaken for the first. But runtimes only unload libraries that they have loaded, and those
-/// are patched.
+/// A library that was first seen in a call. It is never freed, and is found again by its address
+/// and that of its table. If a library were unloaded and another one loaded at the same place, the
+/// second would be mistaken for the first. But runtimes only unload libraries that they have
+/// loaded, and those are patched.
 struct Known {
     library: usize,
     pointers: usize,
@@ -171,7 +172,7 @@ fn meet(library: *const LibraryHead, pointers: usize) -> Option<&'static Known> 
         let run = load::load()?;
         let lock = Lock::take()?;
         point!(CallHookMeet);
-        // Another thread may have added it first.
+        // Another thread may have added the library first.
         if let Some(known) = find(library as usize, pointers) {
             return Some(known);
         }

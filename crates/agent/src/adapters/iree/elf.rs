@@ -16,8 +16,8 @@ use abi::iree::QUERY_SYMBOL;
 
 use crate::os::elf::function_in;
 
-/// The most recent reservations; the oldest is overwritten first. To lose one, a program would have
-/// to make this many others between the reservation of an executable and its `mprotect`, some
+/// The most recent reservations; the oldest one is overwritten first. A reservation is lost only if
+/// a program makes this many others between it and the `mprotect` of the executable, some
 /// microseconds later.
 static RESERVED: [Range; 256] =
     [const { Range { start: AtomicUsize::new(0), end: AtomicUsize::new(0) } }; 256];
@@ -28,8 +28,8 @@ struct Range {
     end: AtomicUsize,
 }
 
-/// Remembers a reservation without a lock. If an entry is overwritten while it is read, it
-/// describes a range without an ELF at its start, and the reader finds that out.
+/// Remembers a reservation without a lock. An entry that is overwritten while it is read describes
+/// a range without an ELF at its start, which the reader finds out.
 pub fn note_reservation(start: usize, bytes: usize) {
     let range = &RESERVED[NEXT.fetch_add(1, Ordering::Relaxed) % RESERVED.len()];
     range.end.store(0, Ordering::Release);
@@ -48,7 +48,7 @@ fn reservation_of(address: usize) -> Option<usize> {
 }
 
 pub struct Embedded {
-    /// Where the executable's header is.
+    /// Address of the executable's header.
     pub base: usize,
     /// The address of the executable's query function.
     pub query: usize,

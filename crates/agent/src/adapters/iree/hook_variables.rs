@@ -71,9 +71,9 @@ unsafe fn starts_with(text: *const c_char, prefix: &[u8]) -> bool {
     prefix.iter().enumerate().all(|(i, b)| unsafe { *text.add(i) } as u8 == *b)
 }
 
-/// Called at the first executable: has the program make the run file, and writes its NUL-terminated
-/// path to `path`. Returns false if nothing can be recorded; the user has then been told why. Does
-/// not return if the user asked for the list of counters.
+/// Makes the run file at the first executable: the program makes it, and this function writes its
+/// NUL-terminated path to `path`. Returns false if nothing can be recorded; the user has then been
+/// told why. Does not return if the user asked for the list of counters.
 fn prepare(path: &mut [u8]) -> bool {
     point!(HookPrepare);
     if LISTING.load(Ordering::Relaxed) {
@@ -97,7 +97,7 @@ fn prepare(path: &mut [u8]) -> bool {
     true
 }
 
-/// Called by the destructor: runs the program that prints the report, after the host's own output.
+/// Runs the program that prints the report, after the host's own output. Called by the destructor.
 fn report(profile: &str) {
     if OWNER.load(Ordering::Acquire) != sys::process_id() {
         return;

@@ -3,7 +3,7 @@
 //! `dlsym` depends on its caller (`RTLD_NEXT` means "after the library that calls"). For every name
 //! except one, the exported function therefore *jumps* to the next definition and leaves the return
 //! address alone. `mmap` and `mprotect` call the next definition. `mmap` remembers ranges that were
-//! reserved the way IREE's loader does it; `mprotect` examines them when they become executable.
+//! reserved in the way of IREE's loader; `mprotect` examines them when they become executable.
 //!
 //! *Next* is the definition that would be found without this library: that of another library in
 //! `LD_PRELOAD`, of an allocator or a sanitizer, or else glibc's. The constructor looks all of them
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut
     )
 }
 
-/// Returns where `dlsym` continues: in the next definition, or in [`query_symbol`].
+/// Returns the address at which `dlsym` continues: the next definition, or [`query_symbol`].
 unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     let ours = || {
         point!(Dlsym);
@@ -151,8 +151,8 @@ unsafe extern "C" fn route(_handle: *mut c_void, name: *const c_char) -> usize {
     if ours || next.is_null() { query_symbol as *const () as usize } else { next as usize }
 }
 
-/// Returns the next `dlsym`. While that is being looked up, returns glibc's, which never calls back
-/// here.
+/// Returns the next `dlsym`. While that is being looked up, returns glibc's, which never calls this
+/// library.
 fn next_dlsym() -> *mut c_void {
     let next = DLSYM.get();
     if next.is_null() { glibcs_dlsym() } else { next }

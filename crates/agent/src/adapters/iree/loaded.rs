@@ -1,6 +1,6 @@
-//! Finds the executables that are loaded already when a session begins, for their instrumented loops.
-//! The mappings of the process say where they are. As with modules that a note names, one that another
-//! thread unloads at that moment is a race that nobody can win.
+//! Finds the executables that are already loaded when a session begins, for their instrumented
+//! loops, in the list of the process's mappings. If another thread unloads an executable at that
+//! moment, this is a race that cannot be avoided, as with modules that a note names.
 
 use crate::adapters::iree::elf;
 use crate::adapters::loops::executables;
@@ -19,7 +19,7 @@ pub fn register() {
     let mut budget = MOST_PAGES;
     for text in maps.split(|b| *b == b'\n').filter_map(candidate) {
         // The header is in front of the text. It need not be at the start of a mapping, because the
-        // kernel joins neighbours.
+        // kernel joins adjacent mappings.
         let pages = (1..=FARTHEST_PAGES).map_while(|page| text.start.checked_sub(page * 4096));
         for base in pages {
             if budget == 0 || sys::read_value::<u32>(base).is_none() {
@@ -34,14 +34,15 @@ pub fn register() {
     }
 }
 
-/// Pages in front of a text in which its header is looked for. They have the constants of the code.
+/// The number of pages in front of a text that are searched for its header. They contain the
+/// constants of the code.
 const FARTHEST_PAGES: usize = 1024;
-/// Pages that are looked at in all, so that a program with much code of a JIT compiler does not wait
-/// for longer than some tens of milliseconds.
+/// The largest number of pages that are searched in all, so that a program with much code of a JIT
+/// compiler does not wait for longer than some tens of milliseconds.
 const MOST_PAGES: usize = 1 << 15;
 
-/// A mapping that can be the text of an executable: it is private and executable, and belongs to no
-/// file, or to the temporary one of a system library.
+/// Returns the range of a mapping that can be the text of an executable: it is private and
+/// executable, and belongs to no file, or to the temporary file of a system library.
 fn candidate(line: &[u8]) -> Option<Range> {
     let mut fields = line.splitn(6, |b| *b == b' ');
     let (range, mode) = (fields.next()?, fields.next()?);

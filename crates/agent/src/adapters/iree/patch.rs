@@ -104,8 +104,8 @@ fn patch(found: &Found, process: &Process, lock: &Lock) {
     }
 }
 
-/// A table of pointers that may be read-only by now (RELRO). Caches the protection of the last
-/// page, and leaves the protection of each page as it was.
+/// A table of pointers, which may be read-only by now (RELRO). It remembers the protection of the
+/// last page, and leaves the protection of each page as it was.
 #[derive(Default)]
 struct Table {
     page: usize,

@@ -1,7 +1,7 @@
 //! The bracket around a dispatch function: the hot path of the IREE adapter.
 //!
-//! [`crate::recorder::bracket`] lists what it may and may not do. The code of [`call`] is inlined
-//! into the function that all stubs jump to.
+//! [`crate::recorder::bracket`] lists what this code may and may not do. The code of [`call`] is
+//! inlined into the function to which all stubs jump.
 
 use std::ffi::c_int;
 
@@ -116,8 +116,8 @@ unsafe fn described(
     }
 }
 
-/// Does what [`call`] does, in all cases. In a run with a budget, `is_counted` says that the call has
-/// been counted already, and is due.
+/// Does what [`call`] does, in all cases. In a run with a budget, `is_counted` says that the call
+/// was counted already and must be recorded.
 ///
 /// # Safety
 /// As for [`call`].
@@ -211,7 +211,7 @@ unsafe fn begin_guarded(thread: *mut Thread, export: u32, frame: usize, is_count
     guarded(|| begin_with_id(unsafe { &mut *thread }, &call)) == Some(true)
 }
 
-/// A dispatch or one of its workgroups.
+/// Describes a new call of a dispatch or of one of its workgroups.
 #[inline(always)]
 fn new_call(export: u32, frame: usize, ending: Ending) -> NewCall {
     let (may_read, is_counted, how) = (true, false, How::Due);
@@ -219,7 +219,7 @@ fn new_call(export: u32, frame: usize, ending: Ending) -> NewCall {
     NewCall { export, frame, ending, may_read, is_counted, how, subject }
 }
 
-/// Begins a call that gets an id of profiler plugins, if they take ids.
+/// Begins a call, and gives it an id of profiler plugins if they take ids.
 #[inline(always)]
 fn begin_with_id(thread: &mut Thread, call: &NewCall) -> bool {
     let id = collectors::give_id(thread, call.frame, call.ending);
@@ -313,7 +313,7 @@ pub unsafe fn end_hooked(export: u32) {
         let (end, location) = (*thread).run.clock.end();
         let Some(at) = (*thread).innermost_split(export) else { return };
         let start = (*thread).finish(at).start;
-        // The runtime does not pass the workgroup; a count of zero, which no dispatch has, says so.
+        // The runtime does not pass the workgroup, so its count is zero, which no dispatch has.
         let call = Call { export, location, start, end, ..Call::default() };
         end_with_id(&mut *thread, at, &call);
     }

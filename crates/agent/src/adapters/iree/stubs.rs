@@ -113,7 +113,7 @@ unsafe extern "C-unwind" fn dispatch_entry(
     }
 }
 
-/// Records a call that was counted and is due.
+/// Records a call that was already counted and was chosen by sampling.
 ///
 /// # Safety
 /// Same as for [`probe::call`], for the slot's function.

@@ -1,5 +1,6 @@
-//! Tells the profile where the machine code of a module is, and copies it there if the recording
-//! wants that: executables are unloaded, files are rebuilt, and code of a JIT compiler has no file.
+//! Tells the profile where the machine code of a module is, and copies the code there if the
+//! recording wants that: executables are unloaded, files are rebuilt, and code of a JIT compiler
+//! has no file.
 //!
 //! ```text
 //!  descriptor ─► in an object of the dynamic linker ─► its file; deleted or too large: its code in memory
@@ -7,7 +8,7 @@
 //!             └► in other memory (a JIT) ────────────► the mapping that has the code
 //! ```
 //!
-//! What does not fit, or cannot be read or written, is the loss `code_not_kept`.
+//! Code that does not fit, or cannot be read or written, counts as the loss `code_not_kept`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -20,16 +21,16 @@ use crate::os::elf;
 use crate::os::sys::{self, AppendError, Descriptor};
 use crate::process::part::Process;
 
-/// Bytes of one copy, at most.
+/// The largest size of one copy, in bytes.
 const MOST_BYTES: u64 = 64 << 20;
-/// Bytes of all copies that a process makes, at most.
+/// The largest size of all copies that a process makes, in bytes.
 const MOST_IN_ALL: u64 = 512 << 20;
-/// Bytes that are copied at once.
+/// The number of bytes that are copied at once.
 const CHUNK: usize = 1 << 20;
-/// Segments and notes of an object that are looked at, at most.
+/// The largest number of segments and notes of an object that are examined.
 const MOST_SEGMENTS: usize = 64;
 
-/// Bytes that this process has copied.
+/// The number of bytes that this process has copied.
 static COPIED: AtomicU64 = AtomicU64::new(0);
 
 const PT_LOAD: u32 = 1;
@@ -41,7 +42,7 @@ const NT_GNU_BUILD_ID: u32 = 3;
 /// `e_machine` of ELF files for this machine.
 const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
-/// A part of memory: address, bytes.
+/// A part of memory: its address and its length in bytes.
 type Piece = (u64, u64);
 
 /// An object in memory.
@@ -49,13 +50,13 @@ type Piece = (u64, u64);
 struct Object {
     /// The difference between an address in memory and the one in the object's file.
     base: u64,
-    /// What is loaded and not writable, at addresses in memory.
+    /// The parts that are loaded and not writable, with their addresses in memory.
     pieces: Vec<Piece>,
     build_id: Vec<u8>,
 }
 
-/// Tells the part of `process` where the code of a module is, whose descriptor is at `at`. `keep`:
-/// copies it, too.
+/// Tells the part of `process` where the code of a module is, whose descriptor is at `at`. If
+/// `keep` is set, copies the code, too.
 pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
     if !known.is_first_note(process) {
         return;
@@ -103,11 +104,11 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
             }
         }
     }
-    // A failure is counted.
+    // A failure is counted as a loss.
     let _ = process.append_loops(&LoopFrame::Code(frame).to_bytes());
 }
 
-/// The object of the dynamic linker's that has this address.
+/// Returns the dynamic linker's object that contains this address.
 fn linked(address: u64) -> Option<Object> {
     let mut search: (u64, Option<Object>) = (address, None);
     unsafe extern "C" fn look(
@@ -138,7 +139,7 @@ fn linked(address: u64) -> Option<Object> {
     search.1
 }
 
-/// The executable that IREE has mapped at this address.
+/// Returns the executable that IREE has mapped at this address.
 fn embedded(base: u64) -> Option<Object> {
     let headers = elf::program_headers(usize::try_from(base).ok().filter(|base| *base != 0)?)?;
     let headers = headers.iter().map(|h| (h[0] as u32, (h[0] >> 32) as u32, h[2], h[5]));
@@ -146,7 +147,7 @@ fn embedded(base: u64) -> Option<Object> {
 }
 
 impl Object {
-    /// From type, flags, address and bytes of each program header.
+    /// Makes the description from the type, flags, address and length of each program header.
     fn new(base: u64, headers: impl Iterator<Item = (u32, u32, u64, u64)>) -> Self {
         let mut object = Self { base, ..Self::default() };
         for (kind, flags, address, bytes) in headers.take(MOST_SEGMENTS) {
@@ -163,7 +164,7 @@ impl Object {
     }
 }
 
-/// The build id in notes; empty: there is none.
+/// Returns the build id in a range of notes, or an empty one if there is none.
 fn build_id(at: u64, bytes: u64) -> Vec<u8> {
     let mut notes = vec![0; bytes.min(1 << 16) as usize];
     let read = sys::copy_memory(at as usize, &mut notes);
@@ -188,8 +189,9 @@ fn build_id(at: u64, bytes: u64) -> Vec<u8> {
     Vec::new()
 }
 
-/// The mapping with the code of a module that no file and no loader explains: the one with a function
-/// that the descriptor names, or else the nearest one that is executable and has no file.
+/// Returns the mapping with the code of a module that neither a file nor a loader explains: the one
+/// with a function that the descriptor names, or else the nearest one that is executable and has no
+/// file.
 fn jit_code(address: u64, module: &Module) -> Option<Piece> {
     let maps = sys::read_file(c"/proc/self/maps").ok()?;
     let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);
@@ -200,7 +202,7 @@ fn jit_code(address: u64, module: &Module) -> Option<Piece> {
         _ => map.start.abs_diff(address).min(map.end.abs_diff(address)),
     };
     let found = code.min_by_key(distance)?;
-    // Relative addresses of 32 bits reach no farther.
+    // Relative addresses of 32 bits reach no farther than this.
     (distance(&found) < 1 << 31).then_some((found.start, found.end - found.start))
 }
 
@@ -212,7 +214,7 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    /// Takes room for this many bytes.
+    /// Reserves room for this many bytes.
     fn reserve(&self, bytes: u64) -> Result<(), i32> {
         let within = |all: u64| all.checked_add(bytes).filter(|all| *all <= MOST_IN_ALL);
         let order = Ordering::Relaxed;
@@ -251,7 +253,7 @@ impl Keeper<'_> {
             let mut done = 0;
             while done < *bytes {
                 let wanted = chunk.len().min((bytes - done) as usize);
-                // What cannot be read stays zero: loaders leave holes between pages.
+                // Bytes that cannot be read stay zero, because loaders leave holes between pages.
                 let read = sys::copy_memory((at + done) as usize, &mut chunk[..wanted]);
                 chunk[read..wanted].fill(0);
                 self.write(&chunk[..wanted])?;

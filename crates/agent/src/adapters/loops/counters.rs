@@ -1,8 +1,8 @@
-//! Counters around hits of functions and outer loops: read at the start and the end of each timed
-//! hit, what they add is summed for each id.
+//! Reads counters around hits of functions and outer loops: at the start and the end of each timed
+//! hit. The differences are summed for each id.
 //!
-//! A hit that begins may never end (`longjmp`, exceptions). So its reading is on a stack, and a later
-//! hit forgets those whose stack frames are gone, as the recorder does with calls.
+//! A hit that begins may never end (`longjmp`, exceptions). So its reading is on a stack, and a
+//! later hit forgets those whose stack frames are gone, as the recorder does with calls.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -20,7 +20,7 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::{self, Thread};
 use crate::state::run::Run;
 
-/// Hits inside of one another for which counters are read.
+/// The largest depth of nested hits for which counters are read.
 const DEEPEST: usize = 32;
 
 /// A hit in progress.
@@ -30,7 +30,7 @@ struct Open {
     readings: Readings,
 }
 
-/// The hits that a thread is in.
+/// The hits in progress of a thread.
 struct Stack {
     depth: usize,
     open: [Open; DEEPEST],
@@ -43,8 +43,8 @@ impl Stack {
         Box::new(Self { depth: 0, open: [NONE; DEEPEST], after: Readings::new() })
     }
 
-    /// Forgets hits whose frames are gone: those below the frame of the one that begins, and one of
-    /// the same id in the same frame, with all that are inside of it.
+    /// Forgets hits whose frames are gone: those below the frame of the hit that begins, and one of
+    /// the same id in the same frame, with all hits inside of it.
     fn forget(&mut self, entry: *const Entry, frame: usize) {
         while self.depth > 0 && self.open[self.depth - 1].frame < frame {
             self.depth -= 1;
@@ -56,7 +56,8 @@ impl Stack {
     }
 }
 
-/// How many counters the tables of this run have sums for, for a module of this mode.
+/// Returns the number of counters for which the tables of a module of this mode have sums in this
+/// run.
 pub fn count(run: &Run, mode: Mode) -> u32 {
     match mode {
         Mode::Sampled | Mode::Timed => run.counter_mask.count_ones(),
@@ -64,7 +65,7 @@ pub fn count(run: &Run, mode: Mode) -> u32 {
     }
 }
 
-/// Makes the calling thread have counters, and room for hits. One that cannot is a counted loss.
+/// Gives the calling thread counters and room for hits. If that is impossible, counts a loss.
 pub fn prepare() {
     let local = local::get();
     // SAFETY: `local::get` returns the calling thread's own thread-local, which lives as long as
@@ -81,28 +82,30 @@ pub fn prepare() {
     }
 }
 
-/// Rounds of the measurement of a hit's readings, and hits in each.
+/// The number of rounds in the measurement of a hit's readings. HITS is the number of hits in each.
 const ROUNDS: usize = 25;
 const HITS: u32 = 4;
 
-/// The part that knows what readings take ([`Process::serial`]).
+/// The part of the profile that contains the time of readings ([`Process::serial`]).
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Tells the part of `process` what reading counters at the start and the end of a hit takes, unless it
-/// knows: measured with this thread's counters, after [`prepare`], in about 0.1 ms. The readings are
-/// outside of the hit's own time, and inside of that of what is around it.
+/// Tells the part of `process` how long reading counters at the start and the end of a hit takes,
+/// unless the part already has that: measured with this thread's counters, after [`prepare`], in
+/// about 0.1 ms. The readings are not part of the hit's own time, but of the time of what is around
+/// it.
 pub fn tell(process: &Process, counters: u32) {
     if TOLD.load(Ordering::Acquire) == process.serial() {
         return;
     }
-    // A thread whose counters cannot be read leaves this to the next one. Two threads may both tell.
+    // A thread whose counters cannot be read leaves this to the next one. Two threads may both
+    // write it.
     let Some(ticks) = measure(counters) else { return };
     TOLD.store(process.serial(), Ordering::Release);
-    // A failure is counted; it is not tried again.
+    // A failure is counted as a loss, and not tried again.
     let _ = process.append_loops(&LoopFrame::Reading(ticks).to_bytes());
 }
 
-/// `None`: this thread's counters cannot be read.
+/// Measures the readings. Returns `None` if this thread's counters cannot be read.
 fn measure(counters: u32) -> Option<[f64; 3]> {
     let bytes = sums_offset(1) + 8 * (1 + counters as usize);
     let mut block = vec![0u64; bytes.div_ceil(8)];
@@ -132,7 +135,7 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
             }
         }
         let ticks = ticks::now().wrapping_sub(before);
-        // The first round makes code and memory warm.
+        // The first round only loads code and memory into the caches.
         if read && round > 0 {
             took.push(ticks as f64 / f64::from(HITS));
         }
@@ -143,7 +146,7 @@ fn measure(counters: u32) -> Option<[f64; 3]> {
     spread(took)
 }
 
-/// The thread exits.
+/// Frees the stack of a thread that exits.
 ///
 /// # Safety
 /// `local` must be what [`local::get`] returns for the calling thread.
@@ -158,7 +161,7 @@ pub unsafe fn forget(local: *mut local::Local) {
     }
 }
 
-/// The calling thread, if its counters can be read now.
+/// Returns the calling thread, if its counters can be read now.
 fn counting() -> Option<&'static mut Thread> {
     // SAFETY: `thread::current` returns null or the calling thread's own state, which lives as long
     // as the thread.
@@ -167,12 +170,12 @@ fn counting() -> Option<&'static mut Thread> {
     can.then_some(thread)
 }
 
-/// Runs `body` so that a signal handler that calls us passes through.
+/// Runs `body` with the thread marked as busy, so that calls of a signal handler pass through.
 fn busy<T>(thread: &mut Thread, body: impl FnOnce(&mut Thread) -> T) -> T {
     while_busy!(thread, body(thread))
 }
 
-/// A hit begins. What this returns belongs to its end; 0: nothing was read.
+/// Begins a hit. Returns a number to pass to its end, or 0 if nothing was read.
 ///
 /// # Safety
 /// `entry` must be the entry of this id in a table that `enter` has returned.
@@ -189,7 +192,7 @@ pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
             let open = stack.open.get_mut(stack.depth)?;
             (open.entry, open.frame) = (entry, frame);
             stack.depth += 1;
-            // A failed read leaves its mark in the readings; the end sees it.
+            // A failed read leaves its mark in the readings, which the end checks.
             let _ = thread.counters.read(&mut open.readings);
             Some(stack.depth as u64)
         })
@@ -197,7 +200,7 @@ pub unsafe extern "C" fn begin(entry: *mut Entry, _: u32) -> u64 {
     begun.flatten().unwrap_or(0)
 }
 
-/// The hit ends.
+/// Ends a hit.
 ///
 /// # Safety
 /// As for [`begin`], which must have returned `began` for this entry.
@@ -225,7 +228,7 @@ pub unsafe extern "C" fn end(entry: *mut Entry, id: u32, began: u64) {
     });
 }
 
-/// Adds what was counted to the sums of this id, if every counter counted all the time.
+/// Adds the counts of a hit to the sums of this id, if every counter was counting all the time.
 ///
 /// # Safety
 /// As for [`end`].

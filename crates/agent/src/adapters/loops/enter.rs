@@ -1,4 +1,4 @@
-//! From a module to the calling thread's table: called whenever an instrumented function is entered.
+//! Finds the calling thread's table of a module, whenever an instrumented function is entered.
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::process::part::Process;
 use crate::state::epoch;
 use crate::state::run::{self, Run};
 
-/// The table of the calling thread for a module; null: nothing is counted.
+/// Returns the table of the calling thread for a module, or null if nothing is counted.
 ///
 /// # Safety
 /// `module` must be a descriptor that was registered.
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn enter(module: *mut Module) -> *mut Entry {
     }
 }
 
-/// The thread has no table of this module yet, or nothing is recorded.
+/// Makes the table, if the thread has no table of this module yet and something is recorded.
 ///
 /// # Safety
 /// As for [`enter`].
@@ -57,7 +57,7 @@ unsafe fn enter_first(module: *mut Module) -> *mut Entry {
 /// As for [`enter`].
 unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     point!(LoopEnter);
-    // Before the run is looked at: a session that begins in between makes the table stale.
+    // The epoch is read before the run: a session that begins in between makes the table stale.
     let epoch = epoch::current();
     let run = load::load()?;
     // SAFETY: by contract, `module` is a registered descriptor, and those have their number.
@@ -65,7 +65,7 @@ unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
     tables::make(known, epoch, run, process)
 }
 
-/// Makes the profile know the module, and the module what the run wants.
+/// Writes the module to the profile, and the options of the run to the module.
 ///
 /// # Safety
 /// `at` must be a descriptor that has its number.

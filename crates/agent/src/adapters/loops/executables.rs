@@ -1,6 +1,6 @@
 //! Finds the descriptors of instrumented executables of IREE. An executable may not import symbols
-//! and has no constructors, so nothing in it looks for a runtime: the agent looks into its writable
-//! data when the runtime loads it.
+//! and has no constructors, so nothing in it searches for a runtime: the agent searches its
+//! writable data when the runtime loads it.
 
 use std::sync::atomic::Ordering;
 
@@ -18,17 +18,17 @@ const PT_GNU_RELRO: u32 = 0x6474_e552;
 const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 
-/// How descriptors are aligned.
+/// The alignment of descriptors.
 const ALIGN: usize = 64;
-/// Bytes of writable data that are looked at in one executable, at most.
+/// The largest number of bytes of writable data that are searched in one executable.
 const MOST_BYTES: usize = 64 << 20;
-/// Bytes that are copied at once.
+/// The number of bytes that are copied at once.
 const CHUNK: usize = 1 << 16;
 
 /// A range of addresses.
 type Range = std::ops::Range<usize>;
 
-/// Where things are in an executable.
+/// The ranges of an executable's parts.
 #[derive(Default)]
 struct Image {
     base: usize,
@@ -40,8 +40,8 @@ struct Image {
     relro: Vec<Range>,
 }
 
-/// Whether the recording wants loops. Otherwise executables stay as they are; a session that begins
-/// later and wants loops looks for them.
+/// Returns whether the recording wants loops. If not, executables stay as they are; a session that
+/// begins later and wants loops searches them then.
 pub fn wanted() -> bool {
     run::current().is_some_and(|run| run.loops.is_some())
 }
@@ -93,7 +93,7 @@ pub fn system(function: usize, export: Option<u32>) {
 }
 
 impl Image {
-    /// From type, flags, address and bytes of each program header.
+    /// Makes the description from the type, flags, address and length of each program header.
     fn new(base: usize, headers: impl Iterator<Item = (u32, u32, u64, u64)>) -> Self {
         let mut image = Self { base, ..Self::default() };
         for (kind, flags, address, bytes) in headers {
@@ -116,7 +116,7 @@ impl Image {
         image
     }
 
-    /// Whether the descriptor that was read at `at` is one of this executable.
+    /// Returns whether the descriptor that was read at `at` belongs to this executable.
     fn owns(&self, at: usize, module: &Module) -> bool {
         let within = |ranges: &[Range], from: usize, bytes: usize| {
             let to = from.checked_add(bytes);
@@ -153,9 +153,9 @@ fn look(image: &Image, export: Option<u32>) {
     }
 }
 
-/// Registers what may be a descriptor.
+/// Registers the descriptor at this address, if there is one.
 fn found(image: &Image, at: usize, export: Option<u32>) {
-    // The fields that a table and a function are in are checked before anything uses them.
+    // The fields that refer to a table and to a function are checked before anything uses them.
     let Some(copy) = sys::read_value::<[u64; size_of::<Module>() / 8]>(at) else { return };
     // SAFETY: the array has as many bytes as a module. A module consists of integers, pointers and
     // an optional function, for which all bytes are values.
@@ -167,7 +167,7 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
     if copy.enter.load(Ordering::Relaxed).is_null() {
         let end = at + size;
         let frozen = image.relro.iter().any(|range| range.start < end && at < range.end);
-        // One that becomes read-only, or that other processes share, cannot be filled in.
+        // A descriptor that becomes read-only, or that other processes share, cannot be filled in.
         if frozen || !make_writable(at, size) {
             losses::lose(Loss::LoopModuleRefused, 1, 0);
             return;
@@ -180,8 +180,8 @@ fn found(image: &Image, at: usize, export: Option<u32>) {
     unsafe { register(at as *mut Module, Some(Origin { place, export })) };
 }
 
-/// Makes sure that this memory can be written and belongs to this process alone. Memory of an
-/// executable's data that cannot be written yet stays writable.
+/// Makes sure that this memory can be written and belongs to this process alone. If a part of an
+/// executable's data is made writable for that, it stays writable.
 fn make_writable(at: usize, bytes: usize) -> bool {
     let page = at & !4095;
     let end = (at + bytes).next_multiple_of(4096);

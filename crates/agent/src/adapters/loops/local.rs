@@ -1,4 +1,4 @@
-//! What a thread knows about its tables: two words in the static TLS block, as the recorder's
+//! The data of a thread about its tables: a few words in the static TLS block, like the recorder's
 //! ([`crate::recorder::thread`]), so that finding a table needs no call and no allocation.
 
 use std::ffi::c_void;
@@ -9,25 +9,29 @@ use abi::loops::Entry;
 /// The thread-local.
 #[repr(C)]
 pub struct Local {
-    /// Where the thread's tables are, in memory that a forked child finds zeroed. Null: nowhere.
+    /// The thread's places of tables, in memory that a forked child finds zeroed; null if there are
+    /// none.
     pub places: *mut Places,
-    /// What the thread owns ([`super::tables`]); a forked child finds a copy. Null: nothing.
+    /// The data that the thread owns ([`super::tables`]), of which a forked child has a copy; null
+    /// if there is none.
     pub owned: *mut c_void,
-    /// Hits for which counters were read at their start ([`super::counters`]). Null: none.
+    /// The hits for which counters were read at their start ([`super::counters`]); null if there
+    /// are none.
     pub stack: *mut c_void,
-    /// How often the thread's exit was noticed.
+    /// Number of times that the thread's exit was noticed.
     pub lives: u32,
 }
 
 const _: () = assert!(size_of::<Local>() == 32);
 
-/// In the place of a table for which there was no room.
+/// The address that stands for a table for which there was no room.
 pub const NOTHING: usize = 1;
 
-/// Where the tables are, by the numbers of their modules. A forked child finds it zeroed.
+/// The addresses of tables, by the numbers of their modules. A forked child finds this memory
+/// zeroed.
 #[repr(C)]
 pub struct Places {
-    /// The epoch that the tables belong to; 0: none.
+    /// The epoch that the tables belong to; 0 if there are none.
     pub epoch: AtomicU32,
     /// The number of tables.
     pub count: u32,
@@ -36,7 +40,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// The table of a module: null if there is none of this epoch, [`NOTHING`] if there will be none.
+    /// Returns the table of a module: null if there is none of this epoch, [`NOTHING`] if there
+    /// will be none.
     ///
     /// # Safety
     /// The memory after this struct must have room for `count` tables.
@@ -51,7 +56,7 @@ impl Places {
     }
 }
 
-/// How many fit into this many bytes.
+/// Returns how many tables fit into this many bytes.
 pub fn count_in(bytes: usize) -> u32 {
     ((bytes - size_of::<Places>()) / size_of::<*mut Entry>()) as u32
 }
@@ -110,7 +115,7 @@ mod place {
     }
 }
 
-/// The calling thread's own.
+/// Returns the calling thread's own thread-local.
 #[inline(always)]
 pub fn get() -> *mut Local {
     place::get()

@@ -1,9 +1,11 @@
-//! Mode log: the first starts and ends of each id with the return address of the handler's call.
+//! Mode log: writes down the first starts and ends of each id with the return address of the
+//! handler's call.
 //!
-//! A hit that is left by an exception or `longjmp` has a start and no end, and only the first starts of an id
-//! are written down. So an end is written down if the start of its own hit was, and not whenever some hit is
-//! open: otherwise the end of the thousandth call would close the start of the first. A stack of the hits in
-//! progress says which start belongs to an end: hits whose stack frames are gone were left.
+//! A hit that is left by an exception or `longjmp` has a start and no end, and only the first
+//! starts of an id are written down. So an end is written down only if the start of its own hit
+//! was. If it were written down whenever some hit is open, the end of the thousandth call would
+//! close the start of the first. A stack of the hits in progress tells which start belongs to an
+//! end: hits whose stack frames are gone were left.
 
 use std::sync::atomic::Ordering;
 
@@ -16,8 +18,8 @@ use super::{tables, ticks};
 use crate::process::losses;
 use crate::process::panics::guarded;
 
-// The return address is what the caller has put on the stack or into the link register; a function
-// in Rust cannot see it, so it becomes the fourth argument, and the stack pointer the fifth.
+// The caller puts the return address on the stack or into the link register. A function in Rust
+// cannot see it, so it becomes the fourth argument, and the stack pointer the fifth.
 #[cfg(target_arch = "x86_64")]
 std::arch::global_asm!(
     ".globl cp_loops_log",
@@ -48,7 +50,7 @@ unsafe extern "C" {
     fn cp_loops_log(entry: *mut Entry, id: u32, end: u32);
 }
 
-/// What instrumented code calls.
+/// Returns the address of the function that instrumented code calls.
 pub fn address() -> *mut () {
     cp_loops_log as *mut ()
 }
@@ -92,7 +94,7 @@ unsafe extern "C" fn log(entry: *mut Entry, id: u32, end: u32, from: u64, frame:
     });
 }
 
-/// Counts a start, and says whether it is one to write down: one of the first of its id.
+/// Counts a start, and returns whether to write it down, because it is one of the first of its id.
 fn begins(entry: &Entry, block: &BlockHeader, open: &mut OpenHits, frame: usize) -> bool {
     let hits = add(&entry.trips);
     entry.hits.store(hits, Ordering::Relaxed);

@@ -23,8 +23,8 @@
 //! | [`open_hits`] | which begin an end in mode log belongs to |
 //! | [`ticks`] | the clock of instrumented code |
 //!
-//! The tables of a thread are mapped as long as the thread lives, whatever becomes of the session or
-//! the pool: functions that were entered keep their addresses, and write to them.
+//! The tables of a thread are mapped as long as the thread lives, even if the session ends or the
+//! pool is replaced: functions that were entered keep their addresses, and write to them.
 
 mod code;
 mod counters;
@@ -42,7 +42,7 @@ mod ticks;
 use crate::recorder::adapter::Adapter;
 use crate::recorder::rehearsal;
 
-/// What the recorder knows about this adapter.
+/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     constructed: register::constructed,
     session_began,
@@ -53,7 +53,7 @@ pub static ADAPTER: Adapter = Adapter {
     ..Adapter::NOTHING
 };
 
-/// Registers what was loaded before the session began.
+/// Registers the modules that were loaded before the session began.
 fn session_began() {
     register::register_all();
 }

@@ -1,6 +1,6 @@
-//! The modules of this process. A module has a number here, by which threads find their tables. It is
-//! never forgotten: one that is unloaded and loaded again gets its number back, so that a program which
-//! does that for ever needs no more memory and writes no more metadata.
+//! The modules of this process. Each has a number, by which threads find their tables. A module is
+//! never forgotten: one that is unloaded and loaded again gets its number back, so that a program
+//! which does that for ever needs no more memory and writes no more metadata.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -13,29 +13,30 @@ use crate::os::sys;
 use crate::process::lock::Lock;
 use crate::process::part::Process;
 
-/// A module that was registered. Leaked: a list that is only ever prepended to can be walked without
-/// a lock, also after a fork in the middle of a change.
+/// A module that was registered. It is leaked: a list to which values are only ever prepended can
+/// be walked without a lock, also after a fork in the middle of a change.
 pub struct Known {
-    /// Counted from 1; also the module's index in the tables of threads.
+    /// The module's number, from 1, which is also its index in the tables of threads.
     pub number: u32,
-    /// How many ids the module has.
+    /// Number of ids that the module has.
     pub ids: u32,
     /// How hits are recorded.
     pub mode: Mode,
     /// The module's identity.
     pub id: [u8; 16],
-    /// File of the module's object; empty: in anonymous memory.
+    /// File of the module's object; empty if the module is in anonymous memory.
     object: String,
-    /// Where the module's object is in memory; 0 in anonymous memory, and where nobody needs it.
+    /// Address of the module's object in memory; 0 if it is in anonymous memory, or if the address
+    /// is not needed.
     pub base: u64,
-    /// Where the module's object is in memory now; 0 in anonymous memory.
+    /// Address of the module's object in memory at present; 0 if it is in anonymous memory.
     start: AtomicU64,
-    /// The id of the first export of the module's library of IREE.
+    /// Export id of the first function in the module's IREE library.
     export: Option<u32>,
     costs: Option<Costs>,
-    /// The part that has the module's frame ([`Process::serial`]).
+    /// The part of the profile that contains the module's frame ([`Process::serial`]).
     told: AtomicU32,
-    /// The part that knows where the module's code is.
+    /// The part of the profile that says where the module's code is.
     noted: AtomicU32,
     next: *const Known,
 }
@@ -56,7 +57,7 @@ pub fn find(number: u32) -> Option<&'static Known> {
     known().find(|known| known.number == number)
 }
 
-/// Where the object is that an address belongs to: file, and where it begins in memory.
+/// The object that an address belongs to: its file and its address in memory.
 pub struct Place {
     /// The module's file; empty for anonymous memory.
     pub object: String,
@@ -64,17 +65,18 @@ pub struct Place {
     pub base: u64,
 }
 
-/// Where a module is, and what it belongs to.
+/// The place of a module, and the library that it belongs to.
 pub struct Origin {
-    /// Where the code is.
+    /// The place of the code.
     pub place: Place,
-    /// The id of the first export of its library, if it is in one of IREE and that is known.
+    /// Export id of the first function of its library, if the module is in an IREE library and the
+    /// id is known.
     pub export: Option<u32>,
 }
 
-/// The equal module that was registered before.
+/// Returns the equal module that was registered before, if there is one.
 fn find_equal(module: &Module, mode: Mode, origin: &Origin) -> Option<&'static Known> {
-    // Return addresses are stored less the base, so that in mode log another place in memory makes
+    // Return addresses are stored less the base, so in mode log another place in memory makes
     // another module.
     let base = if mode == Mode::Log { origin.place.base } else { 0 };
     known().find(|known| {
@@ -83,12 +85,12 @@ fn find_equal(module: &Module, mode: Mode, origin: &Origin) -> Option<&'static K
     })
 }
 
-/// Whether an equal module was registered before, whose costs are known.
+/// Returns whether an equal module was registered before, so that its costs are known.
 pub fn is_known(module: &Module, mode: Mode, origin: &Origin) -> bool {
     find_equal(module, mode, origin).is_some()
 }
 
-/// The number of a module: that of an equal one which was registered before, or a new one.
+/// Returns the number of a module: that of an equal one which was registered before, or a new one.
 pub fn remember(
     module: &Module,
     mode: Mode,
@@ -123,22 +125,22 @@ pub fn remember(
 }
 
 impl Known {
-    /// Where the module's object is in memory; 0 in anonymous memory.
+    /// Returns the address of the module's object in memory, or 0 if it is in anonymous memory.
     pub fn start(&self) -> u64 {
         self.start.load(Ordering::Relaxed)
     }
 
-    /// The file of the module's object; empty: in anonymous memory.
+    /// Returns the file of the module's object; empty if the module is in anonymous memory.
     pub fn object(&self) -> &str {
         &self.object
     }
 
-    /// Whether the part of `process` is told for the first time where the module's code is.
+    /// Returns whether the part of `process` is told for the first time where the module's code is.
     pub fn is_first_note(&self, process: &Process) -> bool {
         self.noted.swap(process.serial(), Ordering::AcqRel) != process.serial()
     }
 
-    /// Tells the part of `process` about the module, unless it knows.
+    /// Writes the module's frame to the part of `process`, unless the part has it.
     pub fn announce(&self, module: &Module, options: LoopOptions, process: &Process) {
         if self.told.load(Ordering::Acquire) == process.serial() {
             return;
@@ -169,22 +171,22 @@ impl Known {
         };
         let mut bytes = moment();
         bytes.extend_from_slice(&LoopFrame::Module(frame).to_bytes());
-        // A failure is counted; it is not tried again.
+        // A failure is counted as a loss, and not tried again.
         let _ = process.append_loops(&bytes);
         self.told.store(process.serial(), Ordering::Release);
     }
 }
 
-/// Bytes of a side table that are copied into a profile, at most.
+/// The largest side table that is copied into a profile, in bytes.
 const MOST_TABLE: usize = 1 << 28;
 
-/// A frame that says what time it is on the clock of instrumented code.
+/// Makes a frame with the present time on the clock of instrumented code.
 pub fn moment() -> Vec<u8> {
     let (ticks, monotonic_ns) = now();
     LoopFrame::Moment(ticks, monotonic_ns).to_bytes()
 }
 
-/// Ticks and `CLOCK_MONOTONIC`, read as closely together as three tries allow.
+/// Returns the ticks and `CLOCK_MONOTONIC`, read as closely together as three tries allow.
 pub fn now() -> (u64, u64) {
     let one = || {
         let before = ticks::now();
@@ -201,13 +203,13 @@ pub fn now() -> (u64, u64) {
 #[repr(C, align(128))]
 struct Scratch(Entry);
 
-/// How often each kind of empty hit is measured.
+/// The number of measurements of each kind of empty hit.
 const ROUNDS: usize = 101;
-/// Hits between two looks at the clock, where a single one is too short.
+/// The number of hits between two readings of the clock, where a single hit is too short.
 const HITS: u64 = 64;
 
-/// Measures what empty hits of a module cost, with the module's own code. About 0.2 ms. `None`: the
-/// module has no rehearsal.
+/// Measures the cost of empty hits of a module, with the module's own code, in about 0.2 ms.
+/// Returns `None` if the module has no rehearsal.
 ///
 /// # Safety
 /// `at` must be a descriptor that no thread uses yet.
@@ -221,7 +223,7 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     let entry = &scratch.0;
     entry.random.store(1, Ordering::Relaxed);
     let pointer = std::ptr::from_ref(entry).cast_mut();
-    // Hits from now on are timed, all of them or none.
+    // Makes all hits from now on timed, or none.
     let time = |all: bool| {
         let next = entry.hits.load(Ordering::Relaxed).wrapping_add(1);
         entry.next.store(if all { next } else { 0 }, Ordering::Relaxed);
@@ -257,14 +259,14 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     Some(Costs { inside: spread(inside), timed: spread(timed), counted: spread(counted) })
 }
 
-/// 10th percentile, median and 90th percentile.
+/// Returns the 10th percentile, the median and the 90th percentile.
 pub fn spread(mut all: Vec<f64>) -> Option<[f64; 3]> {
     all.sort_unstable_by(f64::total_cmp);
     let at = |tenths: usize| all.get(all.len() * tenths / 10).copied();
     Some([at(1)?, at(5)?, at(9)?])
 }
 
-/// Which object an address is in.
+/// Returns the object that contains an address.
 pub fn place_of(address: usize) -> Place {
     let Some(base) = base_of(address) else {
         return Place { object: String::new(), base: 0 };
@@ -273,7 +275,8 @@ pub fn place_of(address: usize) -> Place {
     Place { object, base }
 }
 
-/// Where the object that is loaded at this address begins. `None`: no object of the dynamic linker's.
+/// Returns the difference between addresses in memory and in the file, for the dynamic linker's
+/// object that contains this address; `None` if there is none.
 fn base_of(address: usize) -> Option<u64> {
     let mut found: (usize, Option<u64>) = (address, None);
     unsafe extern "C" fn look(

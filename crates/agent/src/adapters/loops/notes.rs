@@ -1,9 +1,9 @@
-//! Finds modules whose constructors found no runtime, by their ELF notes: those that were loaded
-//! before this library was, or whose constructors ran before its own.
+//! Finds modules whose constructors found no runtime by their ELF notes: modules that were loaded
+//! before this library, or whose constructors ran before its own.
 
 use abi::loops::{Module, NOTE_NAME, NOTE_TYPE};
 
-/// Descriptors found in one look, at most.
+/// The largest number of descriptors that one search finds.
 const MOST: usize = 1024;
 
 struct Found {
@@ -11,7 +11,7 @@ struct Found {
     count: usize,
 }
 
-/// Where the notes of all loaded objects say that descriptors are.
+/// Returns the addresses at which, by their notes, loaded objects have descriptors.
 pub fn find() -> Vec<usize> {
     let mut found = Box::new(Found { at: [0; MOST], count: 0 });
     // SAFETY: `look` has the type that `dl_iterate_phdr` calls, and `found` outlives the call.
@@ -61,7 +61,7 @@ unsafe extern "C" fn look(
     0
 }
 
-/// The descriptions of our notes: where each is, and what it says.
+/// Returns the contents of our notes: the place of each, and the distance that it states.
 fn descriptors(notes: &[u8], align: usize) -> impl Iterator<Item = (usize, i64)> + '_ {
     let word =
         |at: usize| notes.get(at..)?.first_chunk().map(|word| u32::from_ne_bytes(*word) as usize);
@@ -108,7 +108,7 @@ mod tests {
             note(1, b"Counterpoint\0", &7i64.to_ne_bytes()),
             note(NOTE_TYPE, b"Counterpoint\0", &(-4i64).to_ne_bytes()),
         ];
-        // Each note of 12 + 4 + 20 and 12 + 16 + 8 bytes: 36 all.
+        // The notes have 12 + 4 + 20 and 12 + 16 + 8 bytes: 36 each.
         let bytes = notes.concat();
         let found: Vec<_> = descriptors(&bytes, 4).collect();
         assert_eq!(found, [(36 + 28, 100), (3 * 36 + 28, -4)]);

@@ -1,4 +1,5 @@
-//! Mode log: the hits that a thread is in, and which of them were written down ([`super::log`]).
+//! Mode log: the hits in progress of a thread, and which of them were written down
+//! ([`super::log`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,19 +14,21 @@ pub fn add(number: &AtomicU64) -> u64 {
     next
 }
 
-/// Hits in the first piece of memory; each further piece is twice as long as the one before it.
+/// The number of hits in the first piece of memory; each further piece is twice as long as the one
+/// before.
 const FIRST_PIECE: usize = 1024;
-/// Pieces at most: a million hits inside of one another. A thread with a stack of 8 MiB gets nowhere near.
+/// The largest number of pieces, for a million nested hits. A thread with a stack of 8 MiB cannot
+/// have nearly as many.
 const PIECES: usize = 10;
 
-/// The hits that a thread is in, of all modules in this mode. The innermost is the last.
+/// The hits in progress of a thread, of all modules in this mode. The innermost one is the last.
 ///
-/// Recursion may be deep, so the memory grows, by pieces that never move: a signal handler that enters
-/// an instrumented function may add one while the interrupted function looks at another.
+/// Recursion may be deep, so the memory grows, by pieces that never move: a signal handler that
+/// enters an instrumented function may add a hit while the interrupted function reads another.
 pub struct OpenHits {
     pieces: [*mut OpenHit; PIECES],
     length: usize,
-    /// Whether there are deeper hits, for which this list has no room.
+    /// Whether there are deeper hits, for which this list had no room.
     is_full: bool,
 }
 
@@ -36,7 +39,7 @@ struct OpenHit {
     is_written: bool,
 }
 
-/// The piece that a hit is in, and its place in the piece.
+/// Returns the piece that a hit is in, and its place in the piece.
 fn place(at: usize) -> (usize, usize) {
     let piece = (at / FIRST_PIECE + 1).ilog2() as usize;
     (piece, at - FIRST_PIECE * ((1 << piece) - 1))
@@ -85,14 +88,14 @@ impl OpenHits {
         true
     }
 
-    /// The innermost hit for which this holds.
+    /// Returns the index of the innermost hit for which this holds.
     fn rposition(&self, is_it: impl Fn(&OpenHit) -> bool) -> Option<usize> {
         (0..self.length).rev().find(|at| is_it(&self.get(*at)))
     }
 
-    /// Forgets hits that were left: those in frames below this one, and one of the same id in the same
-    /// frame, with all that are inside of it. Says whether the start is to be written down: not if
-    /// there is no room to remember it, because its end would not be found.
+    /// Forgets hits that were left: those in frames below this one, and one of the same id in the
+    /// same frame, with all hits inside of it. Returns whether the start is to be written down. It
+    /// is not if there is no room to remember the hit, because its end would not be found.
     pub fn begins(&mut self, entry: &Entry, frame: usize, is_written: bool) -> bool {
         while self.length > 0 && self.get(self.length - 1).frame < frame {
             self.length -= 1;
@@ -108,17 +111,18 @@ impl OpenHits {
         remembered && is_written
     }
 
-    /// Counts an end if its start was written down, and says whether it was. A function that takes
-    /// memory from the stack meanwhile ends below its start.
+    /// Ends a hit, and returns whether its start was written down. A function that takes memory
+    /// from the stack in between ends below its start.
     pub fn ends(&mut self, entry: &Entry, frame: usize) -> bool {
         let same = |hit: &OpenHit| std::ptr::eq(hit.entry, entry);
-        // Outwards, frames never become smaller (`begins`), so those that are above need no look.
+        // From the inside outwards, frames never become smaller (`begins`), so hits above need not
+        // be compared.
         let exact = (0..self.length)
             .rev()
             .take_while(|at| self.get(*at).frame <= frame)
             .find(|at| same(&self.get(*at)) && self.get(*at).frame == frame);
         let above = || self.rposition(|hit| same(hit) && hit.frame > frame);
-        // Deeper hits are not remembered, so that what is above may be another call's.
+        // Deeper hits are not remembered, so a hit above may be another call's.
         let Some(at) = exact.or_else(|| if self.is_full { None } else { above() }) else {
             return false;
         };
@@ -152,7 +156,8 @@ mod tests {
         assert!(!open.ends(&outer, 800));
         assert!(open.ends(&outer, 1000));
         assert_eq!(outer.ended.load(Ordering::Relaxed), 1);
-        // In the same frame, and left; and one whose function took memory from the stack.
+        // One hit was left and began again in the same frame; another one's function took memory
+        // from the stack.
         open.begins(&inner, 900, true);
         open.begins(&inner, 900, true);
         assert!(open.ends(&inner, 860));
@@ -173,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Each of 100,000 calls inside of one another ends, and each end is its own start's.
+    /// Each of 100,000 nested calls ends, and each end belongs to its own start.
     #[test]
     fn deep_recursion_ends_as_it_began() {
         const DEPTH: usize = 100_000;

@@ -1,4 +1,4 @@
-//! What instrumented modules call, from their constructors and destructors.
+//! The functions that instrumented modules call from their constructors and destructors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,18 +14,19 @@ use crate::process::part::Process;
 use crate::process::{load, losses};
 use crate::state::{epoch, run, run_file};
 
-/// See `include/counterpoint/loops.h`.
+/// Results of `register`, as `include/counterpoint/loops.h` defines them.
 const REGISTERED: i32 = 0;
 const NOTHING_RECORDED: i32 = 1;
 const REFUSED: i32 = -1;
 
-/// Whether this library's constructor has run: before, nobody knows what is asked for.
+/// Whether this library's constructor has run. Before that, it is not known what the environment
+/// asks for.
 static CONSTRUCTED: AtomicBool = AtomicBool::new(false);
-/// Whether a module came before this library's constructor had run. The constructors of libraries that a program is linked with can
-/// run before those of a preloaded one.
+/// Whether a module was registered before this library's constructor had run. The constructors of
+/// libraries that a program is linked with can run before those of a preloaded one.
 static EARLY: AtomicBool = AtomicBool::new(false);
 
-/// Is called at the end of the constructor.
+/// Registers modules that came too early. Called at the end of the constructor.
 pub fn constructed() {
     CONSTRUCTED.store(true, Ordering::Release);
     if EARLY.load(Ordering::Acquire) {
@@ -33,9 +34,9 @@ pub fn constructed() {
     }
 }
 
-/// Registers every module that has a note. One that is registered already stays as it is.
+/// Registers every module that has a note. A module that is already registered stays as it is.
 pub fn register_all() {
-    // The dynamic linker's lock, which finding them takes, is free again.
+    // The dynamic linker's lock, which the search takes, is free again here.
     for at in notes::find() {
         // SAFETY: `find` returns addresses of loaded memory with a descriptor's size. `register`
         // itself checks that a descriptor is there.
@@ -43,7 +44,7 @@ pub fn register_all() {
     }
 }
 
-/// Takes in an instrumented module.
+/// Registers an instrumented module.
 ///
 /// # Safety
 /// As `include/counterpoint/loops.h` says: `module` must be a descriptor, or readable memory that
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn counterpoint_loops_register(module: *mut Module) -> i32
     guarded_apart(|| unsafe { register(module, None) }).unwrap_or(NOTHING_RECORDED)
 }
 
-/// The module is about to go away.
+/// Unregisters a module that is about to be unloaded.
 ///
 /// # Safety
 /// `module` must be null or a descriptor.
@@ -68,14 +69,14 @@ pub unsafe extern "C" fn counterpoint_loops_unregister(module: *mut Module) {
         if mode_of(module).is_none() {
             return;
         }
-        // The module's code can still be entered, by other destructors.
+        // Other destructors can still enter the module's code.
         module.enter.store(std::ptr::null_mut(), Ordering::Release);
         module.handle.store(0, Ordering::Relaxed);
         module.unregister.store(std::ptr::null_mut(), Ordering::Relaxed);
     });
 }
 
-/// The mode of a descriptor that this runtime knows.
+/// Returns the mode of a descriptor, if this runtime knows its version and its mode.
 fn mode_of(module: &Module) -> Option<Mode> {
     let known = module.magic == MAGIC
         && module.size as usize == size_of::<Module>()
@@ -110,12 +111,13 @@ pub unsafe fn register(at: *mut Module, origin: Option<Origin>) -> i32 {
         }
         return REFUSED;
     };
-    // Without loops in the run that the environment asks for, there will never be any.
+    // If the run that the environment asks for has no loops, no loops will ever be recorded.
     if epoch::is_off() || asked && run.is_none() || module.ids == 0 {
         return NOTHING_RECORDED;
     }
     if module.handle.load(Ordering::Acquire) == 0 {
-        // Before the lock is taken: a thread that has the dynamic linker's may wait for ours.
+        // This is done before the lock is taken, because a thread that has the dynamic linker's
+        // lock may wait for ours.
         let origin = origin
             .unwrap_or_else(|| Origin { place: modules::place_of(at as usize), export: None });
         let costs = match modules::is_known(module, mode, &origin) {

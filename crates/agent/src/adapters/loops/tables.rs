@@ -1,10 +1,11 @@
-//! The tables of a thread: where they are, in memory that a forked child finds zeroed; and the runs of
-//! pages of the pool that hold them, which the thread gives back when it ends.
+//! The tables of a thread: their addresses, in memory that a forked child finds zeroed; and the
+//! runs of pages of the pool that contain them, which the thread gives back when it ends.
 //!
-//! A forked child goes on in the middle of functions that have the addresses of its parent's tables.
-//! There, private memory takes their place, as soon as the fork returns ([`crate::recorder::handler_fork`]).
-//! The same happens when a session ends, at the thread's next entry, and at the end of the process:
-//! what a function that was entered before counts afterwards goes nowhere.
+//! A forked child goes on in the middle of functions that have the addresses of its parent's
+//! tables. In the child, private memory takes the place of the tables as soon as the fork returns
+//! ([`crate::recorder::handler_fork`]). The same happens when a session ends, at the thread's next
+//! entry, and at the end of the process: later counts of a function that was entered before are not
+//! recorded.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,11 +31,12 @@ use crate::recorder::handler_fork;
 use crate::state::epoch;
 use crate::state::run::Run;
 
-/// How often a thread may come back after its exit began, as destructors may enter functions again.
+/// The number of times that a thread may come back after its exit began, as destructors may enter
+/// functions again.
 const MOST_LIVES: u32 = 3;
-/// Bytes of the records of mode log of one thread and module, at most.
+/// The largest size of the records in mode log of one thread and module, in bytes.
 const MOST_LOG_BYTES: usize = 1 << 20;
-/// Bytes that are collected before they are appended.
+/// The number of bytes that are collected before they are appended.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// A run of pages of the pool that a thread has claimed.
@@ -42,7 +44,7 @@ struct Piece {
     first: usize,
     pages: usize,
     at: *mut u8,
-    /// Whether the piece is still the pool's memory, and this process's to write.
+    /// Whether the piece is still memory of the pool, which this process may write to.
     shared: bool,
 }
 
@@ -66,8 +68,8 @@ impl Piece {
         if std::mem::replace(&mut self.shared, false)
             && sys::map_private_at(self.at as usize, self.bytes()).is_err()
         {
-            // No private memory: what is written from now on may be lost, but not in a table of
-            // somebody else's.
+            // There is no private memory: counts from now on may be lost, but do not go to a table
+            // of another process.
             epoch::switch_off();
         }
     }
@@ -81,11 +83,11 @@ pub struct Owned {
     pid: u32,
     places_bytes: usize,
     pieces: Vec<Piece>,
-    /// Mode log: the hits that the thread is in.
+    /// Mode log: the hits in progress of the thread.
     open: Option<OpenHits>,
 }
 
-/// The table for the calling thread, made now. `None`: the loss was counted.
+/// Makes the table for the calling thread. Returns `None` if that failed; the loss was counted.
 pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> Option<*mut Entry> {
     let local = local::get();
     // SAFETY: the thread-local is the calling thread's own. This runs in `guarded_apart`, which
@@ -121,7 +123,7 @@ pub fn make(known: &Known, epoch: u32, run: &'static Run, process: Process) -> O
     }
 }
 
-/// The hits in mode log that the calling thread is in. `None`: it has no table of this mode.
+/// Returns the hits of the calling thread in mode log, or `None` if it has no table of this mode.
 ///
 /// # Safety
 /// No other reference to them may be in use on this thread.
@@ -150,7 +152,7 @@ impl Owned {
         self.pieces.iter_mut().for_each(Piece::part);
     }
 
-    /// Makes room for this number in the places, and clears those of another epoch.
+    /// Makes room for this number in the places, and clears the places of another epoch.
     ///
     /// # Safety
     /// `old` must be null or the thread's places, which have `places_bytes` bytes.
@@ -208,7 +210,8 @@ impl Owned {
         let buckets = match known.mode {
             Mode::Log => 0,
             _ if options.trips => TRIP_BUCKETS as u32,
-            // The words about single hits keep the iterations of the first hits apart from those of random ones.
+            // The words about single hits keep the iterations of the first hits and of random ones
+            // apart.
             Mode::Sampled => 1,
             Mode::Timed | Mode::Count => 0,
         };
@@ -306,8 +309,8 @@ impl Owned {
         Ok(Piece { first, pages, at, shared: true })
     }
 
-    /// Appends what was counted to the part's file, and gives the pages back. What cannot be
-    /// appended stays in the pool, for the collector.
+    /// Appends the counts to the part's file, and gives the pages back. Pages that cannot be
+    /// appended stay in the pool, for the collector.
     fn flush(&mut self) {
         let (process, run) = (self.process, self.run);
         for piece in self.pieces.iter_mut().filter(|piece| piece.shared) {
@@ -320,8 +323,8 @@ impl Owned {
         }
     }
 
-    /// Whether this memory belongs to this process, and to what is being recorded, or was when the agent
-    /// switched itself off.
+    /// Returns whether this memory belongs to this process, and to the present recording, or to the
+    /// last one if the agent switched itself off.
     fn is_current(&self) -> bool {
         let recorded = self.epoch == epoch::current() || epoch::is_off();
         self.pid == sys::process_id() && self.epoch != 0 && recorded
@@ -347,7 +350,7 @@ fn write(piece: &Piece, process: &Process) -> Result<(), AppendError> {
     process.append_loops(&chunk)
 }
 
-/// A number that is not 0, from any: splitmix64.
+/// Makes a number that is not 0 from any number, by splitmix64.
 fn random(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -355,7 +358,7 @@ fn random(seed: u64) -> u64 {
     (z ^ (z >> 31)).max(1)
 }
 
-/// In a forked child, before anything else runs there.
+/// Called in a forked child, before anything else runs there.
 fn in_child() {
     // SAFETY: `owned` is null or the calling thread's own.
     if let Some(owned) = unsafe { (*local::get()).owned.cast::<Owned>().as_mut() } {
@@ -363,10 +366,10 @@ fn in_child() {
     }
 }
 
-/// Calls [`leave_c`].
+/// Calls [`leave_c`] when a thread exits.
 static EXIT: ExitKey = ExitKey::new(leave_c);
 
-/// The thread exits: none of its functions goes on.
+/// Frees the tables of a thread that exits, none of whose functions goes on.
 unsafe extern "C" fn leave_c(owned: *mut c_void) {
     let _errno = ErrnoGuard::new();
     let _calm = SignalsBlocked::new();
@@ -394,7 +397,8 @@ unsafe extern "C" fn leave_c(owned: *mut c_void) {
     }
 }
 
-/// At the end of the process, for the thread that ends it. Tables of other threads stay in the pool.
+/// Appends the tables of the thread that ends the process. Tables of other threads stay in the
+/// pool.
 pub fn at_process_exit() {
     let _calm = SignalsBlocked::new();
     let local = local::get();

@@ -1,6 +1,6 @@
-//! The clock of instrumented code, whatever the clock of the run is.
+//! Reads the clock of instrumented code, which does not depend on the clock of the run.
 
-/// Ticks now.
+/// Returns the ticks at present.
 #[inline(always)]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -18,7 +18,7 @@ pub fn now() -> u64 {
     }
 }
 
-/// Ticks in a second, where the processor states it; otherwise 0.
+/// Returns the number of ticks in a second, if the processor states it, or 0.
 pub fn per_second() -> u64 {
     #[cfg(target_arch = "x86_64")]
     return 0;

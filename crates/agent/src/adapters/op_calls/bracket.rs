@@ -70,19 +70,20 @@ pub(super) fn recording() -> Option<*mut Thread> {
     }
 }
 
-/// Which of a host's calls are timed, and how ([`crate::recorder::thread`] takes the times of brackets).
+/// The kinds of host calls, which are timed in different ways ([`crate::recorder::thread`] takes
+/// the times of brackets).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// The instrument of a virtual machine, which it calls before and after each op. In a run with a budget,
-    /// its calls tell what an op costs that is only counted.
+    /// The call comes from the instrument of a virtual machine, before and after each op. In a run
+    /// with a budget, such calls show what an op costs that is only counted.
     Instrument,
-    /// A host that holds its ops, and that calls [`begin_held_op`].
+    /// The call comes from a host that holds its ops, and that calls [`begin_held_op`].
     Holder,
-    /// As `Holder`, and what the host takes to announce an op is measured as well.
+    /// The call comes from a host like `Holder`, whose time to announce an op is measured as well.
     MeasuredHolder,
 }
 
-/// The first thing that a host's call does before an op, so that its time can be taken. The result is for
+/// Called first in a host's call before an op, so that its time can be taken. The result is for
 /// [`begin_held_op`].
 #[inline(always)]
 pub fn enter_before(caller: Caller) -> u64 {
@@ -104,9 +105,9 @@ pub fn enter_before(caller: Caller) -> u64 {
     thread.enter(BEFORE)
 }
 
-/// The first thing that the call of an instrument does after an op. In a run with a budget, it tells what an
-/// op costs that is only counted. In other runs, the second half begins with the end of the op, so that nothing
-/// differs between calls before the counters are read.
+/// Called first in the call of an instrument after an op. In a run with a budget, it shows what an
+/// op costs that is only counted. In other runs, the second half begins with the end of the op, so
+/// that nothing differs between calls before the counters are read.
 #[inline(always)]
 pub fn enter_after() {
     if let Some(thread) = recording() {
@@ -119,8 +120,8 @@ pub fn enter_after() {
     }
 }
 
-/// The last thing that a host's call does after an op, and that of an instrument before one. Returns how many times
-/// the host shall announce an op that does nothing, to measure what this takes.
+/// Called last in a host's call after an op, and in that of an instrument before one. Returns how
+/// many times the host shall announce an op that does nothing, to measure how long this takes.
 #[inline(always)]
 pub fn leave(caller: Caller) -> i32 {
     let Some(thread) = recording() else { return 0 };
@@ -213,9 +214,10 @@ struct NewOp {
     counted: bool,
 }
 
-/// What follows the collectors is a function of its own for ops with a short way, so that its code is short: the
-/// program displaces it from the processor's caches between two ops. And collectors need much of the stack; below
-/// the same frame, both were more than an entry may use.
+/// The part after the collectors is a function of its own for ops that take the short way, so that
+/// the code of that way is short: between two ops, the program displaces it from the processor's
+/// caches. Also, collectors need much of the stack; with both in the same frame, an entry would use
+/// more of the stack than it may.
 #[inline(never)]
 fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>) -> bool {
     begin_started(thread, op, Ending::Held, started)
@@ -314,13 +316,14 @@ pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     end_op_otherwise(thread, frame, (end, location))
 }
 
-/// The value of a call that has no other numbers than its forward op.
+/// Returns the value of a call whose only number is its forward op.
 #[inline(always)]
 fn only_forward([storage, workspace, forward]: [u64; 3]) -> Option<(u32, u64)> {
     (storage | workspace == 0).then(|| (KEY_FORWARD, forward.wrapping_sub(1)))
 }
 
-/// Ends an op in any case. It is a function of its own, so that the code of the short way is short.
+/// Ends an op in any case. This is a function of its own, so that the code of the short way is
+/// short.
 #[inline(never)]
 fn end_op_otherwise(
     thread: &mut Thread,
@@ -331,7 +334,7 @@ fn end_op_otherwise(
     let is_read = thread.reads_call(at);
     let Finished { export, start, numbers } = thread.finish(at);
     let call = Call { export, location, start, end, ..Call::default() };
-    // An op may have an id although plugins take none any more.
+    // An op may have an id although plugins take no ids any more.
     let has_no_values =
         numbers == [0; 3] && !collectors::any() && collectors::only_id(thread, at).is_none();
     let interrupted = if has_no_values {
@@ -344,7 +347,8 @@ fn end_op_otherwise(
     Some(Ended { at, is_read, interrupted })
 }
 
-/// A function of its own, so that the stack that it needs is not needed where there are values, too.
+/// Ends a call without values. This is a function of its own, so that its stack is not needed where
+/// there are values, too.
 #[inline(never)]
 fn end_without_values(thread: &mut Thread, call: &Call, at: usize) {
     thread.end(at, call, &[]);
@@ -385,8 +389,8 @@ fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize)
     interrupted
 }
 
-/// Writes the values of a call to `room`. The collectors of calls that a collector makes have their own.
-/// Its frame is not on the stack while the call is recorded.
+/// Writes the values of a call to `room`. The collectors of calls that a collector makes have rooms
+/// of their own. This function's frame is not on the stack while the call is recorded.
 #[inline(never)]
 fn collect(thread: &mut Thread, room: *mut Room, numbers: [u64; 3], at: usize) -> bool {
     // SAFETY: `room` is memory that the caller has taken and nobody else uses. Its values are
@@ -405,13 +409,14 @@ fn collect_nothing(thread: &mut Thread, at: usize) {
     losses::lose(Loss::CollectorFailed, 1, libc::ENOMEM);
 }
 
-/// Its frame is not on the stack while collectors run.
+/// Ends a call with these values. This function's frame is not on the stack while collectors run.
 #[inline(never)]
 fn end_with<const N: usize>(thread: &mut Thread, call: &Call, at: usize, values: &Values<N>) {
     thread.end(at, call, values.as_slice());
 }
 
-/// Values of a call that are not of collectors, at most: those of [`push_numbers`], and an id for plugins.
+/// The largest number of values of a call that do not come from collectors: those of
+/// [`push_numbers`], and an id for plugins.
 const OWN: usize = 4;
 
 fn push_numbers<const N: usize>(values: &mut Values<N>, numbers: [u64; 3]) {
@@ -436,7 +441,7 @@ pub struct Bracket {
     frame: usize,
 }
 
-/// What such a bracket records.
+/// The data that such a bracket records.
 pub struct What {
     pub export: u32,
     pub entry: &'static Entry,
@@ -444,9 +449,9 @@ pub struct What {
     pub task: Option<(u32, u32)>,
     /// A number that a region and its tasks share.
     pub correlation: Option<u64>,
-    /// Whether counters are read. If not, the call that contains it has counted the same.
+    /// Whether counters are read. If they are not, the call around this one has counted the same.
     pub counted: bool,
-    /// How the op is drawn in a run with a budget.
+    /// How calls of the op are chosen by sampling in a run with a budget.
     pub how: How,
 }
 
@@ -472,8 +477,9 @@ pub fn begin_inside(thread: *mut Thread, what: &What, frame: usize) -> Option<Br
     Some(Bracket { thread, frame, start: state.run.clock.begin() })
 }
 
-/// Begins the bracket of a region. If the region is only counted, there is no bracket, and `what.how` says
-/// that its tasks are only counted as well. Returns `None` if nothing is done with either.
+/// Begins the bracket of a region. If the region is only counted, there is no bracket, and
+/// `what.how` says that its tasks are only counted as well. Returns `None` if neither the region
+/// nor its tasks are recorded or counted.
 pub fn begin_region(thread: *mut Thread, what: &mut What, frame: usize) -> Option<Option<Bracket>> {
     let bracket = begin_inside(thread, what, frame);
     if bracket.is_none() {
@@ -524,7 +530,7 @@ fn failed_op(thread: &Thread, at: usize) -> Option<u32> {
 }
 
 /// Returns the op in which the calling thread is, or for which it works, and how its regions are
-/// drawn. `frame` is a stack address of the caller.
+/// chosen by sampling. `frame` is a stack address of the caller.
 #[inline(always)]
 pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
     let last = thread.innermost_slot(owner());

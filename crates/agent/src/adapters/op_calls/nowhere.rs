@@ -10,8 +10,8 @@ use crate::adapters::op_calls::vm::Vm;
 use crate::process::hosts::Described;
 use crate::recorder::thread::Thread;
 
-/// Such a machine of one adapter. It is made when it is first asked for, and kept: two threads that ask
-/// at the same time may make one each.
+/// A machine for the calibration of one adapter. It is made when it is first needed, and kept: two
+/// threads that need it at the same time may make one each.
 #[derive(Debug)]
 pub struct Nowhere {
     host: &'static Described,
@@ -19,7 +19,7 @@ pub struct Nowhere {
 }
 
 impl Nowhere {
-    /// The machine's ops are treated like those of `host`.
+    /// Makes a place for a machine whose ops are treated like those of `host`.
     pub const fn new(host: &'static Described) -> Self {
         Self { host, machine: AtomicPtr::new(std::ptr::null_mut()) }
     }

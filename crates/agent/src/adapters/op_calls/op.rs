@@ -96,7 +96,7 @@ const RECENT: usize = 512;
 static RECENTLY: [AtomicPtr<Entry>; RECENT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 
-/// The words that identify a call, one after the other. Nobody keeps them: they are walked through once
+/// The words that identify a call, one after the other. They are not stored: they are produced once
 /// for their hash, and again in order to compare them with those of an entry. On the stack, sixty
 /// tensors would take 2 KiB.
 pub trait Words {
@@ -154,12 +154,12 @@ fn push_text(to: &mut impl Words, text: &[u8]) {
     }
 }
 
-/// What walks through the tensors of a call: pushes the same words each time.
+/// A list of the tensors of a call, which pushes the same words each time.
 pub trait Tensors {
     fn push(&self, to: &mut impl Words);
 }
 
-/// No tensors.
+/// An empty list of tensors.
 struct Nothing;
 
 impl Tensors for Nothing {
@@ -298,8 +298,8 @@ fn find(hash: u64, is_wanted: impl Fn(&Entry) -> bool) -> Option<&'static Entry>
     }
 }
 
-/// Makes the entry with these words. They are not the hash's own if the program has changed a shape
-/// meanwhile; then a later call makes another one.
+/// Makes the entry with these words. If the program has changed a shape since the hash was
+/// computed, they do not match the hash; then a later call makes another entry.
 fn make(
     vm: &'static Vm,
     role: Role,
@@ -315,7 +315,7 @@ fn make(
         return without_shapes(vm, name);
     }
     let _lock = Lock::take()?;
-    // Another thread may have added it first.
+    // Another thread may have added the entry first.
     if let Some(entry) = find(hash, |entry| *entry.signature == *words) {
         return Some(entry);
     }
@@ -443,12 +443,14 @@ impl Entry {
         self.tell(thread)
     }
 
-    /// Where the op's frame was written last, and whether its calls are recorded there.
+    /// Returns a word that says where the op's frame was written last, and whether its calls are
+    /// recorded there.
     pub fn told(&self) -> u32 {
         self.told.load(Ordering::Acquire)
     }
 
-    /// What [`Entry::told`] is for an entry whose calls on this thread are recorded.
+    /// Returns the word that [`Entry::told`] returns for an entry whose calls on this thread are
+    /// recorded.
     #[inline(always)]
     pub fn told_to(thread: &Thread) -> u32 {
         thread.serial << 1 | 1
@@ -512,7 +514,8 @@ impl Entry {
         })
     }
 
-    /// Whether the entry is of an op, and not of a whole run or a range. Only an op has regions.
+    /// Returns whether the entry is one of an op, and not of a whole run or a range. Only an op has
+    /// regions.
     #[inline(always)]
     pub fn is_op(&self) -> bool {
         self.role == Role::Op

@@ -1,5 +1,5 @@
-//! The short way of an op that its host holds and whose entry the adapter has found without reading it.
-//! [`bracket`] has the ways of all others.
+//! The short way for an op that its host holds, if the adapter has found the op's entry without
+//! reading it. [`bracket`] has the ways for all other ops.
 
 use crate::adapters::op_calls::bracket;
 use crate::adapters::op_calls::op::Entry;
@@ -7,9 +7,9 @@ use crate::recorder::bracket::held;
 use crate::recorder::collectors;
 use crate::recorder::thread::Thread;
 
-/// Does what [`bracket::begin_held_op`] does for an entry with this `export`, if nothing but the bracket is due.
-/// `told` is what [`Entry::told`] was; the entry itself is not read. Returns false, and has done nothing, in
-/// any other case.
+/// Does what [`bracket::begin_held_op`] does for an entry with this `export`, if nothing but the
+/// bracket is due. `told` is the result of [`Entry::told`] when the op was stored; the entry itself
+/// is not read. In any other case, does nothing and returns false.
 ///
 /// # Safety
 /// Same as for [`bracket::begin_op`].
@@ -31,7 +31,7 @@ pub unsafe fn try_begin_op(
     thread.try_open_op(export, held(address), bracket::slot(entry, numbers), entered)
 }
 
-/// Whether the calling thread's ops take the short way, most of the time.
+/// Returns whether the calling thread's ops take the short way most of the time.
 #[inline(always)]
 pub fn is_for_ops() -> bool {
     // SAFETY: `recording` returns the calling thread's own state.

@@ -149,7 +149,8 @@ mod tests {
         text
     }
 
-    /// Expected values: `str(tvm_ffi.dtype(…))` for the same names, and the rules in `dtype.cc`.
+    /// The expected values are those of `str(tvm_ffi.dtype(…))` for the same names, and follow the
+    /// rules in `dtype.cc`.
     #[test]
     fn data_types_are_spelled_as_tvm_does() {
         assert_eq!(dtype(2, 32, 1), "float32");

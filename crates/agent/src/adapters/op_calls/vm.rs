@@ -25,17 +25,17 @@ pub struct Vm {
     pub host: &'static Described,
     /// Number of calls that the machine's instruments saw while something was recorded.
     pub calls: AtomicU64,
-    /// Which thread calls the machine, and where the thread's outermost op is.
+    /// The thread that calls the machine, and the place of that thread's outermost op.
     pub inside: Inside,
-    /// Whether the machine's calls are watched just now.
+    /// Whether the machine's calls are being watched.
     pub watching: Watching,
     /// Serial number of the part that contains the machine's frame.
     told: AtomicU32,
     next: *const Vm,
 }
 
-/// Whether a machine is between two calls of its instrument. TVM looks for the instrument again
-/// after the op; if it was removed meanwhile, TVM reports an error.
+/// The state that tells whether a machine is between two calls of its instrument. TVM uses the
+/// instrument again after the op; if it was removed in between, TVM reports an error.
 #[derive(Debug, Default)]
 pub struct Inside {
     /// The thread that called the machine last; 0 if none has.
@@ -135,7 +135,8 @@ impl Vm {
         Box::leak(Box::new(Self::new(u32::MAX - 1, u32::MAX, String::new(), host)))
     }
 
-    /// Makes the machine, of this name, that owns parallel regions launched outside of any machine.
+    /// Makes a machine with this name, which owns the parallel regions that are launched outside of
+    /// any machine.
     pub fn outside(name: &str, host: &'static Described) -> &'static Self {
         Box::leak(Box::new(Self::new(u32::MAX, names::take_library(), name.to_owned(), host)))
     }

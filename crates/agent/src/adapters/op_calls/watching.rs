@@ -1,4 +1,4 @@
-//! Whether a machine's calls are watched just now, in a run with a budget
+//! Decides whether the calls of a machine are watched at a time, in a run with a budget
 //! ([`crate::recorder::budget::watch`]).
 
 use std::cell::UnsafeCell;
@@ -8,31 +8,33 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use crate::recorder::budget::watch::{Calls, Pattern};
 use crate::recorder::thread::Thread;
 
-/// No run of this machine is in progress, or it is recorded as if it was the only one.
+/// No run of this machine is in progress, or the run is recorded as if it was the only one.
 pub const IDLE: u32 = 0;
 /// A run is in progress that is watched.
 pub const WATCHED: u32 = 1;
 /// A run is in progress that is not watched: the machine has no instrument.
 pub const UNWATCHED: u32 = 2;
 
-/// The state of one machine. One run claims it at a time, because a machine cannot run on two threads
-/// at once; if one does so all the same, all of its runs are watched from then on.
+/// The state of one machine. One run claims the machine at a time, because a machine cannot run on
+/// two threads at once. If a program does that all the same, all of the machine's runs are watched
+/// from then on.
 #[derive(Debug, Default)]
 pub struct Watching {
     state: AtomicU32,
-    /// The thread whose run is in progress, and its process's part.
+    /// The thread whose run is in progress, and the part of its process.
     thread: AtomicUsize,
     serial: AtomicU32,
-    /// The run in progress is one in this many runs, of which the others are not watched; 0 or 1 if each run
-    /// is watched.
+    /// The number of runs for which the run in progress stands, because the others are not watched;
+    /// 0 or 1 if each run is watched.
     one_in: AtomicU32,
     /// A hash of the calls of the run in progress so far.
     hash: AtomicU64,
     told: AtomicU32,
     /// The calls themselves, while the recorder learns; otherwise null.
     calls: AtomicPtr<Vec<u32>>,
-    /// All runs are watched, because the machine was used by two threads at once, or because its ops
-    /// launch parallel regions, whose tasks would have no op in a run that is not watched.
+    /// Whether all runs are watched, because the machine was used by two threads at once, or
+    /// because its ops launch parallel regions, whose tasks would have no op in a run that is not
+    /// watched.
     is_always: AtomicBool,
     functions: AtomicPtr<Function>,
     pub switch: Switch,
@@ -51,7 +53,7 @@ pub struct Switch {
 pub struct Function {
     /// The export of the function's runs.
     export: u32,
-    /// Belongs to the thread that has claimed the machine.
+    /// Only the thread that has claimed the machine uses it.
     pattern: UnsafeCell<Pattern>,
     next: *const Function,
 }
@@ -60,14 +62,15 @@ pub struct Function {
 // has claimed the machine uses `pattern`.
 unsafe impl Sync for Function {}
 
-/// What a thread may do with a machine.
+/// The right of a thread to use a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
     /// The machine is claimed, until [`Watching::release`].
     Mine,
-    /// The calling thread has claimed the machine, for a run around this one, which is in this state.
+    /// The calling thread has claimed the machine for an outer run, which is in this state.
     Within(u32),
-    /// The machine cannot be claimed. Says whether a run on another thread is not watched.
+    /// The machine cannot be claimed. The value says whether a run on another thread is not
+    /// watched.
     Refused(bool),
 }
 
@@ -77,8 +80,8 @@ impl Watching {
         unsafe { libc::pthread_self() as usize }
     }
 
-    /// Claims the machine for a run on this thread. In a child that was forked while another thread had
-    /// claimed it, `mend` is called, which must give the instrument back.
+    /// Claims the machine for a run on this thread. In a child that was forked while another thread
+    /// had claimed the machine, calls `mend`, which must give the instrument back.
     pub fn claim(&self, thread: &Thread, mend: impl FnOnce()) -> Claim {
         let here = Self::here();
         let state = self.state.load(Ordering::Acquire);
@@ -116,22 +119,23 @@ impl Watching {
         self.state.store(IDLE, Ordering::Release);
     }
 
-    /// Says that the claimed run is one in `runs` runs, of which the others are not watched.
+    /// Notes that the claimed run stands for `runs` runs, of which the others are not watched.
     pub fn set_one_in(&self, runs: u32) {
         self.one_in.store(runs, Ordering::Relaxed);
     }
 
-    /// Collects the exports that the claimed run calls in `calls`, which must live until [`Watching::release`].
+    /// Lets the exports that the claimed run calls be collected in `calls`, which must live until
+    /// [`Watching::release`].
     pub fn collect(&self, calls: *mut Vec<u32>) {
         self.calls.store(calls, Ordering::Relaxed);
     }
 
-    /// Says that the claimed run is not watched.
+    /// Notes that the claimed run is not watched.
     pub fn set_unwatched(&self) {
         self.state.store(UNWATCHED, Ordering::Relaxed);
     }
 
-    /// Returns the number of runs of which the run in progress is the one that is watched; 1 if each is.
+    /// Returns the number of runs for which the run in progress stands; 1 if each run is watched.
     #[inline(always)]
     pub fn one_in(&self) -> u32 {
         self.one_in.load(Ordering::Relaxed).max(1)
@@ -142,8 +146,8 @@ impl Watching {
         self.is_always.store(true, Ordering::Relaxed);
     }
 
-    /// Notes a call of the machine. Returns false if the run is not watched, so that the call has been
-    /// or will be counted with it.
+    /// Notes a call of the machine. Returns false if the run is not watched, so that the call has
+    /// been or will be counted with the run.
     #[inline(always)]
     pub fn note(&self, export: u32) -> bool {
         match self.state.load(Ordering::Relaxed) {
@@ -163,13 +167,13 @@ impl Watching {
         true
     }
 
-    /// What the claimed run has called.
+    /// Returns a summary of the calls of the claimed run so far.
     pub fn seen(&self) -> Calls {
         Calls { hash: self.hash.load(Ordering::Relaxed), told: self.told.load(Ordering::Relaxed) }
     }
 
-    /// Returns the function whose runs have this export; it is made at its first use. The caller holds the
-    /// process's lock.
+    /// Returns the function whose runs have this export, and makes it at its first use. The caller
+    /// must hold the process's lock.
     pub fn function(&self, export: u32) -> &'static Function {
         let first = self.functions.load(Ordering::Acquire);
         let mut at: *const Function = first;
@@ -193,7 +197,7 @@ impl Function {
         self.export
     }
 
-    /// What is known of the function's runs.
+    /// Returns what is known about the function's runs.
     ///
     /// # Safety
     /// The calling thread must have claimed the machine, and there must be no other reference.
@@ -206,13 +210,13 @@ impl Function {
 }
 
 impl Switch {
-    /// Whether the instrument may be taken away.
+    /// Returns whether the instrument may be taken away.
     pub fn is_there(&self) -> bool {
         !self.instrument.load(Ordering::Relaxed).is_null()
     }
 
-    /// Calls `body` with our instrument, while nobody replaces it. Does nothing, and returns `None`, if
-    /// the instrument must not be taken away.
+    /// Calls `body` with our instrument, which no other thread replaces until `body` returns. Does
+    /// nothing, and returns `None`, if the instrument must not be taken away.
     pub fn with<T>(&self, body: impl FnOnce(*mut c_void) -> T) -> Option<T> {
         self.take();
         let instrument = self.instrument.load(Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! A thread for each plugin that can be paused or can hand over events while the program runs. It
-//! does what the user asks for by a word in the pool, and asks the plugin for its events at an
-//! interval. A plugin that hangs costs its own thread only.
+//! A thread for each plugin that can be paused or can hand over events while the program runs. The
+//! thread follows the user's commands, which are a word in the pool, and asks the plugin for its
+//! events at an interval. A plugin that hangs only stops its own thread.
 //!
-//! The threads also look whether the program still has a thread. If it has none, they end the
-//! recording and then themselves, so that the process ends. If plugins have started threads but none
-//! can be controlled, one thread does nothing else.
+//! The threads also watch whether the program still has a thread. If it has none, they end the
+//! recording and then themselves, so that the process ends. If plugins have started threads but
+//! none of them can be controlled, there is one thread that does only this.
 
 use std::ffi::c_long;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -22,12 +22,12 @@ use crate::state::run::Run;
 
 /// The word that the threads wait for; null while there are none.
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
-/// Distinguishes the threads of one recording after the other.
+/// A number that tells apart the threads of successive recordings.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
-/// How often the threads look whether the program still has one.
+/// The interval at which the threads check whether the program still has a thread.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Starts the threads. Without them, plugins record until the end.
+/// Starts the threads. If they cannot be started, plugins record until the end.
 pub fn start(
     run: &'static Run,
     options: &PluginOptions,
@@ -50,7 +50,7 @@ pub fn start(
     if threads.is_empty() && have_threads {
         threads.push((None, None));
     }
-    // The threads inherit the mask, so they get none of the program's signals.
+    // The threads inherit the mask of blocked signals, so they get none of the program's signals.
     let _calm = sys::SignalsBlocked::for_new_threads();
     let (started, starts) = channel();
     for (guest, every) in threads {
@@ -64,7 +64,7 @@ pub fn start(
             }
             drop(own);
         };
-        // The program goes on when the thread is known as ours.
+        // The program goes on only when the thread is known as ours.
         if std::thread::Builder::new().name("cp control".into()).spawn(work).is_ok() {
             let _ = starts.recv();
         }
@@ -80,8 +80,8 @@ pub fn wake() {
     }
 }
 
-/// Waits for changes of the word until the recording is over. Returns whether that is so because the
-/// program has no thread any more.
+/// Follows the commands until the recording is over. Returns whether that is because the program
+/// has no thread any more.
 fn obey(
     row: &'static Row,
     mut guest: Option<&'static Guest>,
@@ -111,7 +111,8 @@ fn obey(
         let is_due = every.is_some_and(|every| flushed.elapsed() >= every);
         let flush = is_due || !is_first && wanted.flushes != known.flushes;
         if flush || is_first || wanted.paused != known.paused {
-            // A plugin that was given up is left alone; the thread still looks after the program.
+            // A plugin that was given up is not called again, but the thread goes on watching the
+            // program.
             guest = guest.filter(|guest| {
                 guest.with(|one| {
                     one.toggle(wanted.paused);

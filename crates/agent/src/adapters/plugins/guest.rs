@@ -1,6 +1,6 @@
 //! One plugin in one recording, and the threads on which it is called. A plugin may hang, end its
-//! thread, or change what belongs to its thread, so none of its calls runs on a thread of the
-//! program: each has a thread of its own, which exists during the call only.
+//! thread, or change the state of its thread, so none of its calls runs on a thread of the program:
+//! each has a thread of its own, which exists only during the call.
 //!
 //! ```text
 //!  begin_call ─► thread "cp plugin": the plugin's function ─► returns ─► destructors ─► the thread ends
@@ -8,8 +8,8 @@
 //!  wait ◄── done, or no step for as long as a call may take: the plugin is given up
 //! ```
 //!
-//! A plugin that was given up is never called again. Its thread and what it holds stay, because
-//! nothing can take them away from it, and its file has no end: it says which call it was.
+//! A plugin that was given up is never called again. Its thread and its memory stay, because
+//! nothing can take them away from it. Its file has no end, and says which call did not return.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -25,34 +25,35 @@ use super::threads;
 use crate::os::sys;
 use crate::process::panics::guarded;
 
-/// Bytes of the stack of a thread that calls a plugin, as large as that of a program's main thread.
+/// The size of the stack of a thread that calls a plugin, in bytes; it is as large as that of a
+/// program's main thread.
 pub const STACK: usize = 8 << 20;
 
-/// A plugin that takes part in a recording. Guests are never freed: a thread that hangs may come back
-/// at any time.
+/// A plugin that takes part in a recording. Guests are never freed, because a thread that hangs may
+/// go on at any time.
 pub struct Guest {
     one: Mutex<One>,
-    /// One more than the plugin's number; 0 before it was loaded.
+    /// One more than the plugin's number; 0 before the plugin was loaded.
     number: AtomicU32,
     progress: Arc<Progress>,
-    /// How long one step may take.
+    /// The longest time that one step may take.
     patience: Duration,
 }
 
 type Body = Box<dyn FnOnce(&mut One) + Send>;
 
 impl Guest {
-    /// A guest that nobody has called yet.
+    /// Makes a guest of a plugin that has not been called yet.
     pub fn new(one: One, progress: Arc<Progress>, patience: Duration) -> Self {
         Self { one: Mutex::new(one), number: AtomicU32::new(0), progress, patience }
     }
 
-    /// How long one step may take.
+    /// Returns the longest time that one step may take.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// The plugin's number in this process, once it is known.
+    /// Returns the plugin's number in this process, once it is known.
     pub fn number(&self) -> Option<u32> {
         self.number.load(Ordering::Acquire).checked_sub(1)
     }
@@ -62,7 +63,7 @@ impl Guest {
         self.number.store(number.map_or(0, |number| number + 1), Ordering::Release);
     }
 
-    /// Runs `body` on this very thread. Returns false if the guest was given up.
+    /// Runs `body` on the calling thread. Returns false if the guest was given up.
     pub fn with(&self, body: impl FnOnce(&mut One)) -> bool {
         if self.progress.is_given_up() {
             return false;
@@ -77,7 +78,8 @@ impl Guest {
         !self.progress.is_given_up()
     }
 
-    /// As [`Guest::with`], unless somebody else is calling the plugin. Returns whether it ran.
+    /// Does what [`Guest::with`] does, unless another thread is calling the plugin. Returns whether
+    /// `body` ran.
     pub fn try_with(&self, body: impl FnOnce(&mut One)) -> bool {
         if self.progress.is_given_up() {
             return false;
@@ -89,7 +91,8 @@ impl Guest {
         true
     }
 
-    /// As [`Guest::begin_call`]. A fault in the plugin ends the call and not the process.
+    /// Does what [`Guest::begin_call`] does. A fault in the plugin ends the call and not the
+    /// process.
     pub fn begin_last_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
         self.begin_call(|one| {
             let _on_thread = crash::OnThread::new();
@@ -97,15 +100,15 @@ impl Guest {
         })
     }
 
-    /// Runs `body` on a thread of its own. A program that may start no thread (RLIMIT_NPROC, seccomp)
-    /// runs it at once and waits however long it takes.
+    /// Runs `body` on a thread of its own. In a program that may start no thread (RLIMIT_NPROC,
+    /// seccomp), runs it at once and waits however long it takes.
     pub fn begin_call(&'static self, body: impl FnOnce(&mut One) + Send + 'static) -> Call {
         if self.progress.is_given_up() {
             return Call { guest: self, thread: None };
         }
         self.progress.begins();
         let (done, ended) = channel();
-        // The thread takes the body out, or we do if there is no thread.
+        // The thread takes the body out; if there is no thread, we do.
         let body: Arc<Mutex<Option<Body>>> = Arc::new(Mutex::new(Some(Box::new(body))));
         let take = |body: &Mutex<Option<Body>>| body.lock().ok().and_then(|mut body| body.take());
         let its = Arc::clone(&body);
@@ -116,7 +119,7 @@ impl Guest {
             }
             let _ = done.send(sys::thread_id());
         };
-        // The thread and those that the plugin starts inherit what is blocked.
+        // The thread, and those that the plugin starts, inherit the mask of blocked signals.
         let _calm = sys::SignalsBlocked::for_new_threads();
         let thread = std::thread::Builder::new().name("cp plugin".into()).stack_size(STACK);
         match thread.spawn(work) {
@@ -131,7 +134,7 @@ impl Guest {
     }
 }
 
-/// A call that goes on.
+/// A call that has not been waited for.
 #[must_use]
 pub struct Call {
     guest: &'static Guest,
@@ -139,8 +142,8 @@ pub struct Call {
 }
 
 impl Call {
-    /// Waits until the call has returned and its thread is gone. Returns false if the guest has taken
-    /// too long, now or before.
+    /// Waits until the call has returned and its thread is gone. Returns false if the guest has
+    /// taken too long, in this call or an earlier one.
     pub fn wait(self) -> bool {
         let progress = &self.guest.progress;
         if let Some((thread, ended)) = self.thread {

@@ -17,9 +17,9 @@
 //! | [`threads`] | which threads are the program's |
 //! | [`progress`] | how long a plugin has been in a call |
 //!
-//! A program that the run does not ask to load plugins runs none of this: the adapter looks at
-//! the end of a path that was copied anyway. A forked child runs none of it either, because the
-//! plugins' threads are not there.
+//! A program for which the run asks for no plugins runs none of this: the adapter only looks at the
+//! end of a path that was copied anyway. A forked child runs none of it either, because it does not
+//! have the plugins' threads.
 
 mod control;
 mod guest;
@@ -42,7 +42,7 @@ use crate::recorder::rehearsal;
 use crate::state::run::{self, Run};
 use crate::state::{epoch, run_file};
 
-/// What the recorder knows about this adapter.
+/// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     constructed,
     main_begins,
@@ -53,7 +53,7 @@ pub static ADAPTER: Adapter = Adapter {
     },
     session_ends: || _ = stop(false),
     at_exit: end,
-    // Plugins have no calls that are bracketed.
+    // Plugins make no calls that are bracketed.
     rehearse: rehearsal::rehearse_plain_calls,
     ..Adapter::NOTHING
 };
@@ -62,16 +62,16 @@ pub static ADAPTER: Adapter = Adapter {
 /// (`vfork`) or has a copy of it has another id.
 static RECORDS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether plugins of this very process record. One load if none do.
+/// Returns whether plugins of this very process record. This costs one load if none do.
 pub fn record_here() -> bool {
     let process = RECORDS.load(Ordering::Acquire);
     process != 0 && process == sys::process_id()
 }
 
 /// Called by the constructor, where plugins are not loaded yet: other libraries may not be
-/// initialised, a plugin that hangs would hold the program before its `main`, and `pthread_exit`
-/// needs what glibc sets up for `main`. If this library comes later than `main`, there is nothing
-/// to wait for, but the thread holds the dynamic linker's lock.
+/// initialised, a plugin that hangs would keep the program from its `main`, and `pthread_exit`
+/// needs what glibc sets up for `main`. If this library is loaded after `main` has begun, there is
+/// no `main` to wait for, but the thread holds the dynamic linker's lock.
 fn constructed() {
     if run_file::asks_for_plugins() && !program::will_begin() {
         begin_environment(true);
@@ -91,8 +91,8 @@ fn begin_environment(is_here: bool) {
     }
 }
 
-/// Loads and starts the plugins that this run asks for, if they are for this program. `is_here`: on
-/// this very thread.
+/// Loads and starts the plugins that this run asks for, if they are for this program. With
+/// `is_here`, calls them on the calling thread.
 fn begin(run: &'static Run, is_here: bool) {
     let Some(options) = &run.plugins else { return };
     let are_for_it =
@@ -110,11 +110,11 @@ fn begin(run: &'static Run, is_here: bool) {
     });
 }
 
-/// Stops the plugins and takes their events. Returns whether they were recording. `program_ends`: the
-/// process ends after this.
+/// Stops the plugins and takes their events. Returns whether they were recording. `program_ends`
+/// says that the process ends after this.
 fn stop(program_ends: bool) -> bool {
     let own = sys::process_id();
-    // Only one of several threads that end the program or the session does it.
+    // If several threads end the program or the session, only one of them does this.
     if !record_here()
         || RECORDS.compare_exchange(own, 0, Ordering::AcqRel, Ordering::Relaxed).is_err()
     {
@@ -137,8 +137,8 @@ pub fn before_exec() -> bool {
     stop(false)
 }
 
-/// Called before `unshare` and `setns`. If the program has one thread and the others are ours and the
-/// plugins', ends the recording and with it those threads. Returns whether it did.
+/// Called before `unshare` and `setns`. If the program has one thread and the others are ours and
+/// the plugins', ends the recording and with it those threads. Returns whether it did.
 pub fn before_namespaces() -> bool {
     threads::others_are_guests() && stop(false) && {
         threads::wait_until_only_one();
@@ -146,17 +146,18 @@ pub fn before_namespaces() -> bool {
     }
 }
 
-/// The plugins record again after all, into files of their own: `exec` has failed, or the namespaces
-/// have changed.
+/// Lets the plugins record again, into files of their own, because `exec` has failed or the
+/// namespaces have changed.
 pub fn record_again() {
     if let Some(run) = run::current() {
         begin(run, false);
     }
 }
 
-/// Loads a plugin for another adapter, as [`plugins::load`] does, but on a thread that ends with it.
-/// The calling thread gets the program's signals meanwhile. Returns `None` if it takes longer than
-/// `patience` until the thread has ended, with the destructors of what the plugin keeps for it. A program that may start no thread waits however long it takes.
+/// Loads a plugin for another adapter, as [`plugins::load`] does, but on a thread that ends when it
+/// is loaded. The calling thread gets the program's signals in the meantime. Returns `None` if it
+/// takes longer than `patience` until the thread has ended, with the destructors of the plugin's
+/// thread-local objects. A program that may start no thread waits however long it takes.
 pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Loaded>> {
     let (done, ended) = channel();
     let (deadline, loader) = (Instant::now() + patience, Loader::default());
@@ -189,18 +190,18 @@ fn program_name() -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// Whether this is a zygote: a process of Chromium, or of a program that is made of it (Electron, Qt
-/// WebEngine), which does nothing but fork the processes that work. It ends itself if it finds a second
-/// thread in /proc/self/task, and its children could not use the plugins anyway.
+/// Returns whether this is a zygote: a process of Chromium, or of a program that is built on
+/// Chromium (Electron, Qt WebEngine), which only forks the processes that work. It ends itself if
+/// it finds a second thread in /proc/self/task, and its children could not use the plugins anyway.
 fn is_zygote() -> bool {
     let words = sys::read_file(c"/proc/self/cmdline").unwrap_or_default();
     words.split(|byte| *byte == 0).any(|word| word == b"--type=zygote")
 }
 
-/// Has the plugins end before the static objects of C++ libraries that are loaded by now are
-/// destroyed: handlers run in the reverse order of their registration. Without this, a session that
-/// the program does not end itself would be ended by our destructor, after the plugins' own objects
-/// are gone.
+/// Makes the plugins end before the static objects of C++ libraries that are loaded by now are
+/// destroyed: handlers run in the reverse order of their registration. Without this, our destructor
+/// would end a session that the program does not end itself, after the plugins' own objects are
+/// gone.
 fn end_before_destructors() {
     unsafe extern "C" {
         fn __cxa_atexit(
@@ -212,7 +213,7 @@ fn end_before_destructors() {
     unsafe extern "C" fn end_now(_: *mut std::ffi::c_void) {
         end();
     }
-    /// How many plugins were loaded when [`end_now`] was last registered.
+    /// Number of plugins that were loaded when [`end_now`] was last registered.
     static KNOWN: AtomicUsize = AtomicUsize::new(0);
     let loaded = plugins::loaded().len();
     if KNOWN.swap(loaded, Ordering::Relaxed) < loaded {

@@ -1,6 +1,6 @@
-//! What is done with one plugin, from its loading to its end. What it is doing is written to its file
-//! before it is called, so that a file without an end says in which call the program ended, or the
-//! plugin was given up.
+//! The calls of one plugin, from its loading to its end. The name of each call is written to the
+//! plugin's file before the call, so that a file without an end shows in which call the program
+//! ended, or the plugin was given up.
 
 use std::ffi::{CString, c_void};
 use std::io;
@@ -16,7 +16,7 @@ use crate::process::events::{self, EventsFile};
 use crate::process::part::Process;
 use crate::process::plugins::{self, Loaded, Loader};
 
-/// A file of events whose writes are steps of the plugin.
+/// A file of events in which each write counts as a step of the plugin.
 struct Stepping {
     file: EventsFile,
     progress: Arc<Progress>,
@@ -44,7 +44,7 @@ pub struct One {
     progress: Arc<Progress>,
     /// The plugin's problems when the recording began.
     before: Vec<(Problem, u64)>,
-    /// How many of the kinds that the plugin has declared are written.
+    /// Number of kinds that the plugin has declared and that were written.
     kinds: usize,
     paused: bool,
 }
@@ -55,8 +55,8 @@ const ERROR: u32 = 4;
 const WARNING: u32 = 2;
 
 impl One {
-    /// Begins the plugin's file. `None` if the process has no part of the profile, which has been
-    /// counted as a loss.
+    /// Begins the plugin's file. Returns `None` if the process has no part of the profile, which
+    /// was counted as a loss.
     pub fn new(
         process: Process,
         options: &PluginOptions,
@@ -78,7 +78,7 @@ impl One {
         })
     }
 
-    /// Says in the profile why it takes no part, and ends its file.
+    /// Writes to the profile why the plugin takes no part, and ends its file.
     pub fn refuse(mut self, why: &str) {
         self.message(ERROR, true, 1, why);
         self.finish();
@@ -98,7 +98,7 @@ impl One {
         }
     }
 
-    /// Ends the file. A failure is counted where it happens.
+    /// Ends the file. A failure is counted where it occurs.
     fn finish(&mut self) {
         self.progress.step();
         if let Some(writer) = self.writer.take() {
@@ -106,8 +106,8 @@ impl One {
         }
     }
 
-    /// Loads the plugin. The numbers in `others` are plugins that take part already, perhaps under
-    /// another name.
+    /// Loads the plugin. The numbers in `others` are those of plugins that take part already,
+    /// perhaps under another name.
     pub fn load(&mut self, file: &str, loader: &Loader, others: &[u32]) {
         self.doing("while it was loaded and registered");
         let Some(loaded) = loader.load(&[file]).pop() else { return };
@@ -118,12 +118,12 @@ impl One {
         self.loaded = Some(loaded);
     }
 
-    /// The number of the plugin, if it was loaded and takes part.
+    /// Returns the number of the plugin, if it was loaded and takes part.
     pub fn number(&self) -> Option<u32> {
         self.loaded.map(|loaded| loaded.number)
     }
 
-    /// Has `take` called when the plugin wants to hand over events.
+    /// Lets `take` be called when the plugin wants to hand over events.
     pub fn take_events_with(&self, take: TakeEvents) {
         if let Some(loaded) = self.loaded {
             loaded.host.take_events_with(take);
@@ -156,12 +156,12 @@ impl One {
         self.toggle(paused);
     }
 
-    /// What gives the plugin's sessions the ids of ops.
+    /// Returns the objects through which the plugin's sessions get the ids of ops.
     pub fn correlations(&self) -> impl Iterator<Item = Correlation> {
         self.sessions.iter().map(Session::correlation)
     }
 
-    /// Whether the plugin can be paused or can hand over events while it records.
+    /// Returns whether the plugin can be paused or can hand over events while it records.
     pub fn can_be_controlled(&self) -> bool {
         self.sessions.iter().any(|session| {
             let extension = session.profiler().extension;
@@ -169,14 +169,14 @@ impl One {
         })
     }
 
-    /// Whether the plugin can hand over events while it records.
+    /// Returns whether the plugin can hand over events while it records.
     pub fn can_flush(&self) -> bool {
         self.sessions
             .iter()
             .any(|session| session.profiler().extension.is_some_and(|known| known.flush.is_some()))
     }
 
-    /// Pauses (`true`) or continues, if that is a change.
+    /// Pauses the plugin (`true`) or lets it continue, if that is a change.
     pub fn toggle(&mut self, paused: bool) {
         if std::mem::replace(&mut self.paused, paused) == paused {
             return;
@@ -200,9 +200,9 @@ impl One {
         self.doing("while it recorded");
     }
 
-    /// Writes the complete events of one session, because the plugin asks for it. Returns whether it
-    /// was done. The file goes on saying that the plugin records: if it hangs here, it hangs on a
-    /// thread of its own.
+    /// Writes the complete events of one session, because the plugin asks for it. Returns whether
+    /// they were written. The file still says that the plugin records: if the plugin hangs here, it
+    /// hangs on a thread of its own.
     pub fn take_events(&mut self, session: *mut c_void) -> bool {
         self.kinds();
         let Some(writer) = &mut self.writer else { return false };
@@ -248,7 +248,7 @@ impl One {
         self.kinds = types.len();
     }
 
-    /// Writes what the plugin did wrong while it was loaded and in this recording.
+    /// Writes the plugin's problems from loading and from this recording.
     fn problems(&mut self) {
         let Some(loaded) = self.loaded else { return };
         let since = loaded.plugin.problems.since(&self.before);

@@ -1,49 +1,50 @@
-//! How long a plugin has been in a call, for those who wait for it.
+//! Measures how long a plugin has been in a call, for threads that wait for it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a plugin is doing, for those who wait for it.
+/// The progress of a plugin, for threads that wait for it.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// When the plugin took its last step, in ms of the monotonic clock; 0 while nobody calls it.
+    /// Time of the plugin's last step, in ms of the monotonic clock; 0 while the plugin is not
+    /// being called.
     since_ms: AtomicU64,
-    /// When the plugin took its last step, also after the call has returned.
+    /// Time of the plugin's last step, which is kept after the call has returned.
     last_ms: AtomicU64,
-    /// The plugin has taken too long, and is not called again.
+    /// Whether the plugin has taken too long, so that it is not called again.
     given_up: AtomicBool,
 }
 
 impl Progress {
-    /// A step of a call that goes on: a function of the plugin begins, or events were written.
+    /// Notes a step of a call: a function of the plugin begins, or events were written.
     pub fn step(&self) {
         let now = now_ms();
         self.last_ms.store(now, Ordering::Relaxed);
         self.since_ms.store(now, Ordering::Relaxed);
     }
 
-    /// A call begins. Its time is already running if an earlier one has not returned.
+    /// Notes that a call begins. If an earlier call has not returned, the time is already running.
     pub fn begins(&self) {
         let (idle, now) = (0, now_ms());
         let _ = self.since_ms.compare_exchange(idle, now, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// The call has returned. Called before the next one can begin.
+    /// Notes that the call has returned. Must be called before the next call can begin.
     pub fn ends(&self) {
         self.since_ms.store(0, Ordering::Relaxed);
     }
 
-    /// The plugin has taken too long.
+    /// Notes that the plugin has taken too long.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the plugin has taken too long, so that it is not called again.
+    /// Returns whether the plugin has taken too long, so that it is not called again.
     pub fn is_given_up(&self) -> bool {
         self.given_up.load(Ordering::Relaxed)
     }
 
-    /// How much is left of the time that one step may take.
+    /// Returns how much is left of the time that one step may take.
     pub fn left(&self, patience: Duration) -> Duration {
         match self.since_ms.load(Ordering::Relaxed) {
             0 => patience,
@@ -51,8 +52,8 @@ impl Progress {
         }
     }
 
-    /// How much time is left for a call that has returned and whose thread is ending: the destructors of what the plugin
-    /// keeps for the thread belong to the last step.
+    /// Returns how much time is left for a call that has returned and whose thread is ending: the
+    /// destructors of the plugin's thread-local objects belong to the last step.
     pub fn left_for_end(&self, patience: Duration) -> Duration {
         left_since(self.last_ms.load(Ordering::Relaxed), patience)
     }
@@ -62,7 +63,7 @@ fn left_since(since_ms: u64, patience: Duration) -> Duration {
     patience.saturating_sub(Duration::from_millis(now_ms().saturating_sub(since_ms)))
 }
 
-/// Never 0.
+/// Returns the time of the monotonic clock in ms, which is never 0.
 fn now_ms() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` has room for the result and outlives the call.

@@ -1,5 +1,5 @@
 //! The plugins of one recording of this process. Each is called on threads of its own
-//! ([`super::guest`]), so one that hangs costs only what it had not handed over.
+//! ([`super::guest`]), so a plugin that hangs only costs the events that it had not handed over.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::Ordering;
@@ -22,14 +22,14 @@ use crate::process::plugins::{self, Loader};
 use crate::recorder::collectors;
 use crate::state::run::Run;
 
-/// The plugins that record. The lock is held for a moment only, and never while a plugin is called. A
-/// forked child must not look at it: another thread may have held the lock at the fork.
+/// The plugins that record. The lock is held for a moment only, and never while a plugin is called.
+/// A forked child must not use it, because another thread may have held the lock at the fork.
 static GUESTS: Mutex<Vec<&'static Guest>> = Mutex::new(Vec::new());
 
-/// Loads the plugins, and creates and starts their sessions. Returns false if this process has no
-/// part of the profile, which has been counted as a loss, or cannot use plugins. `is_here`: the
-/// plugins are called on this very thread, because it holds a lock that they may need. `stop` ends
-/// the recording, and is called when the program has no thread any more.
+/// Loads the plugins, and creates and starts their sessions. Returns false if this process cannot
+/// use plugins, or has no part of the profile, which was counted as a loss. With `is_here`, calls
+/// the plugins on the calling thread, because that thread holds a lock that they may need. `stop`
+/// ends the recording, and is called when the program has no thread any more.
 pub fn begin(
     run: &'static Run,
     options: &'static PluginOptions,
@@ -84,8 +84,8 @@ pub fn begin(
     true
 }
 
-/// Calls a plugin and waits for it, on a thread of its own unless it must be this one. Returns false
-/// if the plugin was given up.
+/// Calls a plugin and waits until it returns, on a thread of its own unless the plugin must be
+/// called on this one. Returns false if the plugin was given up.
 fn call(
     guest: &'static Guest,
     is_here: bool,
@@ -98,7 +98,7 @@ fn call(
     guest.begin_call(body).wait()
 }
 
-/// Called when a plugin asks on a thread of its own that its events are taken. Waits for nothing:
+/// Takes the events of a plugin that asks for it on a thread of its own. Never waits, because
 /// another thread may be in a call of the plugin that waits for this one.
 fn take_events(number: u32, session: *mut c_void) -> bool {
     if !plugins::are_usable() {
@@ -115,10 +115,11 @@ fn take_events(number: u32, session: *mut c_void) -> bool {
     taken
 }
 
-/// Stops all plugins, takes their events, and ends their files. All are stopped before the first one
-/// hands over, because that can take long. Waits for each no longer than one step of it may take.
-/// `program_ends`: the process ends after this, so a fault in a plugin is caught: the other plugins
-/// and the program have something to write.
+/// Stops all plugins, takes their events, and ends their files. Stops all of them before it takes
+/// the events of the first, because taking events can take long, and the others would record in the
+/// meantime. Waits for each no longer than one step may take. `program_ends` says that the process
+/// ends after this; then a fault in a plugin is caught, because the other plugins and the program
+/// still have something to write.
 pub fn end(program_ends: bool) {
     let guests = std::mem::take(&mut *GUESTS.lock().unwrap_or_else(PoisonError::into_inner));
     control::wake();
@@ -141,8 +142,9 @@ pub fn end(program_ends: bool) {
     }
 }
 
-/// Ends a process after a time unless it ends by itself. A plugin that has crashed may hold a lock
-/// that the program's end needs, such as that of its memory; then the signal is the end after all.
+/// Ends the process after a time, unless it ends by itself. A plugin that has crashed may hold a
+/// lock that the program's end needs, such as that of `malloc`; then the process is ended by the
+/// signal.
 fn end_by_signal_after(time: Duration, signal: i32) {
     let _calm = sys::SignalsBlocked::for_new_threads();
     let work = move || {
@@ -152,9 +154,10 @@ fn end_by_signal_after(time: Duration, signal: i32) {
     let _ = std::thread::Builder::new().name("cp plugin".into()).spawn(work);
 }
 
-/// What checks a whole program, by a symbol of each. It would check the plugins as well, and report them:
-/// ThreadSanitizer and MemorySanitizer see only a part of what code without their instrumentation does.
-/// In a forked child, LeakSanitizer and valgrind report what only a thread of the parent has used.
+/// Programs that check a whole process, each recognised by one of its symbols. They would check the
+/// plugins as well, and report them: ThreadSanitizer and MemorySanitizer see only a part of what
+/// code without their instrumentation does. In a forked child, LeakSanitizer and valgrind report
+/// memory that only a thread of the parent has used.
 const CHECKERS: [(&CStr, &str); 4] = [
     (c"__tsan_init", "ThreadSanitizer"),
     (c"__msan_init", "MemorySanitizer"),
@@ -163,7 +166,7 @@ const CHECKERS: [(&CStr, &str); 4] = [
     (c"_vgnU_freeres", "valgrind"),
 ];
 
-/// Why this process cannot use plugins.
+/// Returns why this process cannot use plugins, or `None` if it can.
 fn obstacle() -> Option<String> {
     if !plugins::are_usable() {
         return Some(
@@ -177,7 +180,7 @@ fn obstacle() -> Option<String> {
     Some(format!("is not used in a program with {name}, which would report the plugin's own work"))
 }
 
-/// Says in the profile why this process uses no plugins.
+/// Writes to the profile why this process uses no plugins.
 fn refuse(process: Process, options: &PluginOptions, why: &str) {
     for file in &options.files {
         let Some(one) = One::new(process, options, file, Arc::default()) else { return };

@@ -1,6 +1,6 @@
-//! Which threads of the process are the program's, and which are ours or our guests'. A thread of a
-//! guest must not keep a process alive that has no thread of its own any more: a program may end with
-//! the bare system call `exit` of each of its threads, as strict seccomp demands.
+//! Tells the program's threads from ours and our guests'. A thread of a guest must not keep a
+//! process alive that has no thread of its own any more: a program may end by the bare system call
+//! `exit` in each of its threads, as strict seccomp demands.
 
 use std::ffi::c_long;
 use std::os::unix::thread::JoinHandleExt;
@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use crate::os::sys;
 
-/// Threads that this adapter has started and that have not ended.
+/// The threads that this adapter has started and that have not ended.
 static OURS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
-/// Threads that the plugins have started when the recording began.
+/// The threads that the plugins had started when the recording began.
 static GUESTS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
-/// A thread of ours, while this lives.
+/// A thread of ours, as long as this value lives.
 pub struct Own(u32);
 
 impl Own {
@@ -34,14 +34,15 @@ impl Drop for Own {
     }
 }
 
-/// The ids of all threads of this process; `None` if they cannot be listed.
+/// Returns the ids of all threads of this process, or `None` if they cannot be listed.
 pub fn all() -> Option<Vec<u32>> {
     let entries = std::fs::read_dir("/proc/self/task").ok()?;
     let id = |name: std::ffi::OsString| name.to_str().and_then(|name| name.parse().ok());
     Some(entries.flatten().filter_map(|entry| id(entry.file_name())).collect())
 }
 
-/// Whether the process has other threads than the calling one, and none of them is the program's.
+/// Returns whether the process has other threads than the calling one, none of which is the
+/// program's.
 pub fn others_are_guests() -> bool {
     let Some(all) = all() else { return false };
     let ours = OURS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,17 +51,17 @@ pub fn others_are_guests() -> bool {
     all.len() > 1 && all.iter().all(|id| *id == me || ours.contains(id) || guests.contains(id))
 }
 
-/// Whether the calling thread is the only one of its process.
+/// Returns whether the calling thread is the only one of its process.
 pub fn is_only_one() -> bool {
     all().is_some_and(|all| all.len() == 1)
 }
 
-/// Notes which threads the plugins have started while they began. `was_alone`: the program had one
-/// thread before that. If it had more, nobody can tell whose a new thread is, and it counts as the
-/// program's.
+/// Notes which threads the plugins have started while they began. `was_alone` says that the program
+/// had one thread before that. If it had more, it is not known whose a new thread is, and it counts
+/// as the program's.
 pub fn note_guests(was_alone: bool) -> bool {
     let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
-    // Threads of a plugin that was given up earlier stay.
+    // Threads of a plugin that was given up earlier stay in the list.
     guests.retain(|id| sys::thread_exists(*id));
     if was_alone && let Some(all) = all() {
         let me = sys::thread_id();
@@ -74,7 +75,7 @@ pub fn note_guests(was_alone: bool) -> bool {
 /// it is not known.
 static MAIN: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// On the main thread, asks the kernel for that word.
+/// Asks the kernel for that word, on the main thread.
 fn note_main() {
     const PR_GET_TID_ADDRESS: c_long = 40;
     if sys::thread_id() != sys::process_id() {
@@ -97,7 +98,8 @@ fn main_has_ended() -> bool {
     }
 }
 
-/// The state of the main thread and its exit code as `wait` has it, in /proc/self/stat.
+/// Reads the state of the main thread and its exit code, as `wait` returns it, from
+/// /proc/self/stat.
 fn main_state() -> Option<(u8, i32)> {
     let text = sys::read_file(c"/proc/self/stat").ok()?;
     // The name, in parentheses, may have any characters.
@@ -107,7 +109,8 @@ fn main_state() -> Option<(u8, i32)> {
     Some((state, rest.split_ascii_whitespace().last()?.parse().ok()?))
 }
 
-/// Whether all threads of the program itself have ended, so that only ours and our guests' are left.
+/// Returns whether all threads of the program itself have ended, so that only ours and our guests'
+/// are left.
 pub fn program_is_over() -> bool {
     if !main_has_ended() {
         return false;
@@ -119,10 +122,10 @@ pub fn program_is_over() -> bool {
     all.iter().all(|id| *id == main || ours.contains(id) || guests.contains(id))
 }
 
-/// Called by a thread of ours in a program whose own threads have all ended, after the plugins have:
-/// ends the process with the main thread's status. If that is 0, the process ends with the calling
-/// thread, unless a guest's thread is left: glibc may have to call `exit`, which it does when the
-/// last thread ends in an orderly way.
+/// Ends the process with the main thread's status. Called by a thread of ours in a program whose
+/// own threads have all ended, after the plugins have ended. If the status is 0, the process ends
+/// with the calling thread, unless a guest's thread is left: glibc may have to call `exit`, which
+/// it does when the last thread ends in an orderly way.
 pub fn end_what_is_left() {
     let Some((b'Z' | b'X', code)) = main_state() else { return };
     let status = code >> 8 & 0xff;
@@ -136,7 +139,7 @@ pub fn end_what_is_left() {
     }
 }
 
-/// Waits a moment for the other threads of ours.
+/// Waits for a moment until the other threads of ours have ended.
 fn wait_until_only_main() {
     let (me, main) = (sys::thread_id(), sys::process_id());
     for _ in 0..2_000 {
@@ -148,7 +151,7 @@ fn wait_until_only_main() {
     }
 }
 
-/// Waits a moment for the threads of a recording that has ended.
+/// Waits for a moment until the threads of a recording that has ended are gone.
 pub fn wait_until_only_one() {
     for _ in 0..2_000 {
         if is_only_one() {
@@ -158,8 +161,8 @@ pub fn wait_until_only_one() {
     }
 }
 
-/// Waits until a thread of ours has ended, which it cannot while a destructor of a plugin hangs. Returns
-/// false if it has not ended at the deadline; then it is left alone.
+/// Waits until a thread of ours has ended, which it cannot while a destructor of a plugin hangs.
+/// Returns false if it has not ended by the deadline; then it is not waited for any more.
 pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     let thread = thread.into_pthread_t();
     // SAFETY: `into_pthread_t` made this function the only owner of the thread, which is neither
@@ -175,8 +178,8 @@ pub fn join_until(thread: JoinHandle<()>, deadline: Instant) -> bool {
     true
 }
 
-/// Waits until the kernel has forgotten a thread that has ended: until then, the process is not one
-/// with a single thread.
+/// Waits until the kernel has removed a thread that has ended. Until then, the process does not
+/// count as one with a single thread.
 pub fn wait_until_gone(id: u32) {
     for _ in 0..20_000 {
         if !sys::thread_exists(id) {

@@ -4,10 +4,10 @@ use record::host::Host;
 use record::meta::Role;
 use std::borrow::Cow::Borrowed;
 
-/// The times of a bracket begin when the recorder is called. They leave out the shim, and what the bracket
-/// displaces from the caches; on the other hand, taking them touches cache lines that other brackets do not.
-/// Measured: in a training loop on a busy machine, 313 ns per op of a profiler's samples were in the recorder
-/// and the shim, where the times showed 349.
+/// The times of a bracket begin when the recorder is called. They leave out the shim, and the cost
+/// of what the bracket displaces from the caches; on the other hand, taking them touches cache
+/// lines that other brackets do not. Measured: in a training loop on a busy machine, a profiler's
+/// samples showed 313 ns per op in the recorder and the shim, where the times showed 349.
 const UNSEEN: [u32; 3] = [1_000, 1_000, 1_800];
 
 pub const HOST: Host = Host {
@@ -29,7 +29,8 @@ pub const HOST: Host = Host {
         (Role::Region, Borrowed("torch.region")),
         (Role::Task, Borrowed("torch.task")),
     ]),
-    // Each step of its profiler has a name of its own; they are one row in its own tables.
+    // Each step of PyTorch's profiler has a name of its own; in PyTorch's own tables, the steps are
+    // one row.
     numbered: Borrowed(&[Borrowed("ProfilerStep#")]),
     ..Host::UNKNOWN
 };

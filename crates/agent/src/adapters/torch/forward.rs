@@ -1,12 +1,12 @@
 //! Finds the forward op of a call of the backward pass.
 //!
-//! PyTorch gives each op of the forward pass a sequence number, which counts the nodes of autograd's
-//! graph that the thread has made. Autograd hands the number of a node, and the thread that made it,
-//! to the calls of the backward pass. Several nested ops have the same number, because they began
-//! before the node was made; the one that began last made it. That is also how PyTorch's own profiler
-//! links the two.
+//! PyTorch gives each op of the forward pass a sequence number, which counts the nodes of
+//! autograd's graph that the thread has made. Autograd passes the number of a node, and the thread
+//! that made it, to the calls of the backward pass. Several nested ops have the same number,
+//! because they began before the node was made; the one that began last made it. PyTorch's own
+//! profiler links the two in the same way.
 //!
-//! Each thread has a ring of its latest numbers. It is as long as a very deep model needs; a forward
+//! Each thread has a ring of its latest numbers. It is long enough for a very deep model; a forward
 //! op that has been overwritten is not known, which is not an error.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ struct Ring {
     /// of this one would be a page fault.
     process: AtomicU32,
     /// For each sequence number modulo [`KEPT`]: the number's lower half, and one more than the
-    /// export of the op; 0 for none.
+    /// export of the op; 0 if there is none.
     ops: [AtomicU64; KEPT],
 }
 
@@ -80,7 +80,7 @@ fn make(thread: u64, serial: u32) -> Option<&'static Ring> {
     let place = RINGS.get(usize::try_from(thread).ok()?)?;
     let here = sys::process_id();
     if let Some(old) = ring(thread).filter(|ring| ring.process.load(Ordering::Relaxed) == here) {
-        // Of an earlier session. Only this thread writes to its ring.
+        // The ring is from an earlier session. Only this thread writes to it.
         old.serial.store(0, Ordering::Relaxed);
         old.ops.iter().for_each(|op| op.store(0, Ordering::Relaxed));
         old.serial.store(serial, Ordering::Release);

@@ -1,10 +1,12 @@
-//! Finds the entry of an op by what PyTorch passes for it: the address of its schema, or a name.
+//! Finds the entry of an op by the data that PyTorch passes for it: the address of its schema, or a
+//! name.
 //!
-//! Between two ops, the program displaces from the caches what the recorder needs. In the table of all
-//! entries, finding one by its name takes four cache lines, one after the other: the place in the table, the
-//! entry, its name, and the host's name. *Measured* in a training loop on a busy machine: waiting for these
-//! took more than half of the recorder's time for an op. Here it takes one line, which also has what most
-//! ops need of the entry, and the next one for a long name.
+//! Between two ops, the program displaces the recorder's data from the caches. In the table of all
+//! entries, finding one by its name takes four cache lines, one after the other: the place in the
+//! table, the entry, its name, and the host's name. *Measured* in a training loop on a busy
+//! machine: waiting for these took more than half of the recorder's time for an op. Here it takes
+//! one line, which also contains the data of the entry that most ops need, and the next line for a
+//! long name.
 //!
 //! ```text
 //!  schema ─► place: version, export, told, entry, schema      the shim passes no name
@@ -12,8 +14,8 @@
 //!     └─(not there)──► name ──► table of all entries ──► place
 //! ```
 //!
-//! PyTorch may remove an op and make another one whose schema is at the same address. The shim hears of it,
-//! and says so before it happens ([`forget`]).
+//! PyTorch may remove an op and make another one whose schema is at the same address. PyTorch tells
+//! the shim, which calls [`forget`] before that happens.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
@@ -28,8 +30,9 @@ const NAMES: usize = 256;
 const LONGEST: usize = 96;
 const WORDS: usize = LONGEST / 8;
 
-/// How often [`forget`] tries to change a place that another thread is changing. That takes that thread some
-/// nanoseconds, unless it is in the parent of a forked child; then nobody finds anything in that place.
+/// Number of times that [`forget`] tries to change a place that another thread is changing. That
+/// takes the other thread some nanoseconds, unless it is in the parent of a forked child; then no
+/// op is found in that place any more.
 const TRIES: u32 = 1000;
 
 /// An op that was found.
@@ -38,20 +41,22 @@ pub struct Known {
     pub entry: &'static Entry,
     /// The entry's export.
     pub export: u32,
-    /// What [`Entry::told`] was when the op was stored: the entry's line need not be read.
+    /// The result of [`Entry::told`] when the op was stored, so that the entry's line need not be
+    /// read.
     pub told: u32,
 }
 
-/// What identifies the op in a place.
+/// The data that identifies the op in a place.
 trait Key {
-    /// What is looked for.
+    /// The data by which an op is looked up.
     type Wanted<'a>: Copy;
-    /// Whether this entry is the wanted one. The answer is only used if nobody has changed the place meanwhile.
+    /// Returns whether this entry is the wanted one. The answer is used only if no thread changed
+    /// the place at the same time.
     fn is(&self, wanted: Self::Wanted<'_>) -> bool;
     fn set(&self, wanted: Self::Wanted<'_>);
 }
 
-/// The address of a schema; 0: none.
+/// The address of a schema; 0 if there is none.
 type Schema = AtomicUsize;
 
 impl Key for Schema {
@@ -67,7 +72,7 @@ impl Key for Schema {
     }
 }
 
-/// The bytes of a name, of which the last word is filled up with zeros.
+/// The bytes of a name, whose last word is filled up with zeros.
 struct Name {
     length: AtomicUsize,
     words: [AtomicU64; WORDS],
@@ -96,8 +101,8 @@ fn words(name: &[u8]) -> impl Iterator<Item = u64> {
     whole.iter().map(|word| u64::from_le_bytes(*word)).chain(last)
 }
 
-/// What is known of one op. Any thread may read and change it at any time: `version` is odd while it is being
-/// changed.
+/// The known data of one op. Any thread may read and change it at any time: `version` is odd while
+/// it is being changed.
 #[repr(C, align(32))]
 struct Place<K> {
     version: AtomicU32,
@@ -207,7 +212,7 @@ pub fn put(schema: *const c_void, name: &[u8], entry: &'static Entry) {
     }
 }
 
-/// Forgets the op with this schema. Nobody calls it any more.
+/// Forgets the op with this schema. The program does not call it any more.
 pub fn forget(schema: *const c_void) {
     let place = schema_place(schema as usize);
     let clear = |place: &Place<Schema>| {

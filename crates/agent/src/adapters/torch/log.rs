@@ -48,10 +48,10 @@ struct Recording {
 }
 
 impl Recording {
-    /// The recording of a handle, if this process began it.
+    /// Returns the recording of a handle, if this process began it.
     ///
     /// # Safety
-    /// `trace` must be null or what [`begin`] returned, and was not ended.
+    /// `trace` must be null, or a result of [`begin`] that was not ended.
     unsafe fn of<'a>(trace: Trace) -> Option<&'a mut Self> {
         // SAFETY: by contract, `trace` is null or a recording that `begin` made and that has not
         // ended. torch_log.h requires that calls with it come one at a time.
@@ -84,7 +84,7 @@ unsafe extern "C" fn say(line: *const c_char) {
     });
 }
 
-/// This process, if something records it.
+/// Returns this process, if it is being recorded.
 fn recorded() -> Option<Process> {
     let run = load::load().filter(|_| !epoch::is_off())?;
     Process::current(run)
@@ -99,8 +99,8 @@ unsafe extern "C" fn begin(program: Text) -> Trace {
         let mut writer = events::create(process, None, |file| file)?;
         // SAFETY: torch_log.h requires that `program` points to as many bytes as it says.
         writer.plugin(unsafe { bytes(program) });
-        // From now on, there is a file without an end. If the process is killed, it says that a
-        // recording is missing.
+        // From now on, there is a file without an end. If the process is killed, the file shows
+        // that a recording is missing.
         let _ = writer.flush();
         Some(Box::new(Recording { writer, process: sys::process_id() }))
     });
@@ -140,7 +140,7 @@ impl Recording {
     /// Writes an entry.
     ///
     /// # Safety
-    /// Its texts and arguments must be readable.
+    /// The entry's texts and arguments must be readable.
     unsafe fn put(&mut self, raw: &RawEntry) {
         let has = |bit: u16| raw.has & bit != 0;
         // SAFETY: by contract, the entry's texts are readable.
@@ -163,7 +163,7 @@ impl Recording {
             };
             Argument { key: bytes(raw.key), value }
         };
-        // Not on the stack, which is the program's.
+        // The arguments are not on the stack, which is the program's.
         let arguments: Vec<Argument<'_>> = given.iter().map(argument).collect();
         // SAFETY: by contract, the entry's texts are readable.
         let (name, category) = unsafe { (bytes(raw.name), bytes(raw.category)) };

@@ -42,7 +42,7 @@ pub static HOST: Described = Described::new(description::HOST);
 /// This adapter's interface to the recorder.
 pub static ADAPTER: Adapter = Adapter {
     rehearse: ops::rehearse,
-    // Regions, and tasks on the thread that launched their region.
+    // No counters are read for regions, nor for tasks on the thread that launched their region.
     has_uncounted: true,
     ..Adapter::NOTHING
 };

@@ -30,7 +30,7 @@ use crate::state::run::{self, Run};
 
 /// The outlined body of a region.
 pub type Body = unsafe extern "C-unwind" fn(*mut c_void);
-/// `GOMP_parallel`.
+/// The type of `GOMP_parallel`.
 pub type Parallel = unsafe extern "C-unwind" fn(Body, *mut c_void, c_uint, c_uint);
 type Number = unsafe extern "C" fn() -> c_int;
 
@@ -54,25 +54,26 @@ pub fn real() -> *mut c_void {
     REAL.load(Ordering::Acquire)
 }
 
-/// The data of one region, and what its tasks need. It is in memory of its own ([`scratch`]), as long as the
-/// launching thread waits for the tasks.
+/// The data of one region, with the data that its tasks need. It is in memory of its own
+/// ([`scratch`]), as long as the launching thread waits for the tasks.
 #[repr(C)]
 struct Launch {
     shared: Shared,
-    /// The bracket of the launching thread; the other threads have none here.
+    /// The bracket of the launching thread; the brackets of other threads are elsewhere.
     bracket: Option<Bracket>,
     what: What,
-    /// Whether the run has counters. The thread's state does not say so when the region ends, if a signal
-    /// handler has forked meanwhile and this is the child.
+    /// Whether the run has counters. The thread's state does not say so at the end of the region,
+    /// if a signal handler has forked in between and this is the child.
     has_counters: bool,
     /// Written by all threads if the run has counters, and otherwise never used.
     workers: Sums,
-    /// The sums, for the op around the region.
+    /// The sums that are added to the op around the region.
     added: Workers,
 }
 
-/// What each task reads. The launching thread has just written it, so each of its cache lines has to come
-/// from another processor, and the launching thread waits for that: it is one line.
+/// The data that each task reads. The launching thread has just written it, so each of its cache
+/// lines has to come from another processor, and the launching thread waits for that. Therefore it
+/// is one line.
 #[repr(C, align(64))]
 struct Shared {
     body: Body,
@@ -89,7 +90,7 @@ fn has_counters(run: &Run) -> bool {
     !run.plan.counters().is_empty()
 }
 
-/// What the other threads counted.
+/// The counts of the other threads.
 #[repr(align(64))]
 struct Sums {
     /// Number of tasks on other threads.
@@ -120,7 +121,7 @@ fn number(function: &AtomicPtr<c_void>, otherwise: u32) -> u32 {
     u32::try_from(number).unwrap_or(otherwise)
 }
 
-/// What libraries call in place of libgomp's function.
+/// The function that libraries call in place of libgomp's.
 pub unsafe extern "C-unwind" fn parallel(
     body: Body,
     data: *mut c_void,
@@ -211,8 +212,8 @@ fn region_ends(launch: &mut Launch) {
     });
 }
 
-/// Adds what the other threads counted to the op. Its frame is not on the stack while the region's
-/// counters are read.
+/// Adds the counts of the other threads to the op. This function's frame is not on the stack while
+/// the region's counters are read.
 #[inline(never)]
 fn add_workers(launch: &mut Launch) {
     let thread = thread::current();
@@ -281,7 +282,7 @@ fn task_ends(bracket: &Bracket, what: &What, launch: &Launch) {
     });
 }
 
-/// Adds a task of which nothing is known.
+/// Adds a task whose counts are not known.
 fn add_unknown(workers: &Sums) {
     workers.unknown.store(u32::MAX, Ordering::Relaxed);
     workers.tasks.fetch_add(1, Ordering::Release);

@@ -3,10 +3,10 @@
 //!
 //! PyTorch keeps the object that describes an op on the stack of the thread that calls it, and its
 //! destructor ends the op even if the op throws. The object's address therefore identifies the op.
-//! Addresses of nested ops have no order, because the compiler may put several objects into one frame.
-//! A range of Python's `record_function` has its object
-//! elsewhere, and Python may end it late or on another thread. Such a range is not among the calls in
-//! progress of its thread; the shim keeps what its end needs ([`Apart`]).
+//! Addresses of nested ops have no order, because the compiler may put several objects into one
+//! frame. A range of Python's `record_function` has its object elsewhere, and Python may end it
+//! late or on another thread. Such a range is not among the open calls of its thread; the shim
+//! keeps the data that its end needs ([`Apart`]).
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -33,7 +33,7 @@ use crate::recorder::rehearsal;
 use crate::recorder::thread::{self, State, Thread, Workers};
 use crate::state::{epoch, run};
 
-/// The table of `include/counterpoint/torch_ops.h`.
+/// The table that `include/counterpoint/torch_ops.h` documents.
 #[allow(non_upper_case_globals, reason = "a C name")]
 #[unsafe(no_mangle)]
 pub static counterpoint_torch_ops: Table = Table {
@@ -59,7 +59,7 @@ pub static counterpoint_torch_ops: Table = Table {
 
 const _: () = assert!(COUNTERS == model::MAX_COUNTERS);
 
-/// What the end of a range needs to know about its start. It is in memory of the shim.
+/// The start of a range, kept for its end. It is in memory of the shim.
 #[repr(C, align(16))]
 struct Apart {
     /// The epoch in which the range began.
@@ -77,7 +77,7 @@ static OPEN: AtomicU32 = AtomicU32::new(0);
 /// Returns the entry of a call; `None` if the table is full or the call has no name.
 ///
 /// # Safety
-/// `call` must be as the header requires.
+/// `call` must be as `include/counterpoint/torch_ops.h` requires.
 #[inline(always)]
 unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
     let vm = host()?;
@@ -97,7 +97,7 @@ unsafe fn entry_of(call: &TorchCall) -> Option<&'static Entry> {
 /// Returns the entry of a call with tensors.
 ///
 /// # Safety
-/// As [`entry_of`]; `call.tensors` must not be null.
+/// As for [`entry_of`]; in addition, `call.tensors` must not be null.
 #[inline(always)]
 unsafe fn entry_with_tensors(
     vm: &'static Vm,
@@ -114,7 +114,7 @@ unsafe fn entry_with_tensors(
     op::of_call(vm, role, name, &Given(words))
 }
 
-/// What the shim says about the tensors of a call.
+/// The shim's description of the tensors of a call.
 struct Given<'a>(&'a [u64]);
 
 impl Tensors for Given<'_> {
@@ -159,13 +159,13 @@ fn forward_of(thread: &Thread, call: &TorchCall, export: u32) -> u64 {
     if call.sequence >= 0 { forward::note(thread, call, export) } else { 0 }
 }
 
-/// Has the next call of this op find its entry. Called before counters are read: after a fork, the first
-/// write to a page is a page fault.
+/// Makes the next call of this op find its entry. Called before counters are read, because after a
+/// fork, the first write to a page is a page fault.
 ///
 /// # Safety
-/// `call` must be as the header requires.
+/// `call` must be as `include/counterpoint/torch_ops.h` requires.
 unsafe fn remember(call: &TorchCall, entry: &'static Entry) {
-    // An earlier shim does not say what identifies the op.
+    // An earlier shim does not identify the op.
     let says_it = call.size as usize >= size_of::<TorchCall>();
     if says_it && call.tensors.is_null() && call.kind != kind::RANGE {
         let is_named = call.identity.is_null() && !call.name.is_null();
@@ -179,7 +179,7 @@ unsafe fn remember(call: &TorchCall, entry: &'static Entry) {
 /// Returns the op of a call if it is known.
 ///
 /// # Safety
-/// `call` must be as the header requires.
+/// `call` must be as `include/counterpoint/torch_ops.h` requires.
 #[inline(always)]
 unsafe fn known_of(call: &TorchCall) -> Option<Known> {
     if !call.identity.is_null() {
@@ -226,8 +226,8 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
     i32::from(begun != Some(false))
 }
 
-/// Begins an op that is known in any case. It is a function of its own, so that the code of the usual case
-/// is short.
+/// Begins an op that is known, in any case. This is a function of its own, so that the code of the
+/// usual case is short.
 ///
 /// # Safety
 /// The shim must call the op next, on this thread.
@@ -272,7 +272,7 @@ unsafe extern "C" fn end(frame: *const c_void, counts: *mut Counts) -> i32 {
     announcements.unwrap_or(0)
 }
 
-/// Fills in what the call at index `at`, which has just ended on this thread, counted.
+/// Fills in the counts of the call at index `at`, which has just ended on this thread.
 fn fill(counts: &mut Counts, at: usize) {
     let thread = thread::current();
     // SAFETY: `thread::current` returns null or the calling thread's own state.
@@ -292,7 +292,7 @@ fn fill_from(counts: &mut Counts, thread: &Thread, before: &Readings) {
         return;
     }
     for (i, value) in counts.values.iter_mut().enumerate().take(counts.count as usize) {
-        // A call during which the counters ran for part of the time has no exact value.
+        // A call during which the counters ran for only a part of the time has no exact value.
         let whole = thread.after.enabled(i).zip(before.enabled(i)).map(|(a, b)| a.wrapping_sub(b))
             == thread.after.running(i).zip(before.running(i)).map(|(a, b)| a.wrapping_sub(b));
         if let Some(counted) = thread.after.since(before, i).filter(|_| whole) {

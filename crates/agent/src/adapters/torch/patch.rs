@@ -18,7 +18,7 @@ use crate::os::sys::{self, ErrnoGuard};
 use crate::process::lock::Lock;
 use crate::process::panics::{guarded, guarded_apart};
 
-/// The library that must be patched for anything to be seen.
+/// The library that must be patched so that any region is seen.
 const TORCH: &[u8] = b"libtorch_cpu.so";
 
 #[cfg(target_arch = "x86_64")]
@@ -35,9 +35,10 @@ const DT_JMPREL: i64 = 23;
 
 /// Number of libraries that had ever been loaded when [`scan`] ran last; 0 before.
 static SEEN: AtomicU64 = AtomicU64::new(0);
-/// Number of libraries that had ever been unloaded then.
+/// Number of libraries that had ever been unloaded when [`scan`] ran last.
 static GONE: AtomicU64 = AtomicU64::new(0);
-/// Number of libraries that were loaded then. As long as none is unloaded, new ones come after them.
+/// Number of libraries that were loaded when [`scan`] ran last. As long as none is unloaded, new
+/// ones come after them.
 static KNOWN: AtomicUsize = AtomicUsize::new(0);
 /// Number of slots of libtorch_cpu that lead to us.
 static OF_TORCH: AtomicUsize = AtomicUsize::new(0);
@@ -58,8 +59,8 @@ pub extern "C" fn watch_parallel() -> i32 {
     watched.unwrap_or(REFUSED)
 }
 
-/// Does the same for libraries that were loaded since, if any were. Costs a call of the dynamic
-/// linker if there are none.
+/// Does what [`watch_parallel`] does, for libraries that were loaded since then. If there are none,
+/// this only costs a call of the dynamic linker.
 pub fn look_again() {
     if OF_TORCH.load(Ordering::Relaxed) == 0 {
         return;
@@ -69,8 +70,9 @@ pub fn look_again() {
     }
 }
 
-/// Looks up the functions of the OpenMP library that libtorch_cpu is bound to. The dynamic linker
-/// searches the program and its global libraries first, then what libtorch_cpu itself needs.
+/// Looks up the functions of the OpenMP library to which libtorch_cpu is bound. The dynamic linker
+/// searches the program and its global libraries first, then the libraries that libtorch_cpu itself
+/// needs.
 fn find_real() -> bool {
     if !openmp::real().is_null() {
         return true;
@@ -154,7 +156,7 @@ struct Library {
     is_torch: bool,
     /// Where the library's code is.
     code: std::ops::Range<usize>,
-    /// What the linker has made read-only.
+    /// The range that the linker has made read-only.
     sealed: std::ops::Range<usize>,
     symbols: usize,
     strings: usize,

@@ -72,7 +72,7 @@ static CHILD_TOLD: AtomicBool = AtomicBool::new(false);
 /// A recording of one profiler.
 struct Recording {
     child: &'static Child,
-    /// Locked for a moment by each of the calls that follow one another.
+    /// The session, which each of the calls that follow one another locks for a moment.
     session: Mutex<Session<'static>>,
     correlation: Correlation,
 }
@@ -105,11 +105,11 @@ fn complain(line: &str) {
     sys::complain(&format!("counterpoint: {line}\n"));
 }
 
-/// Stands for the user's settings in [`complain_once`].
+/// The number that stands for the user's settings in [`complain_once`].
 const SETTINGS: u32 = u32::MAX;
 
-/// Writes a line, unless there was one about the same plugin. A schedule may have any number of
-/// recordings, and each would say the same.
+/// Writes a line, unless a line about the same plugin was written before. A schedule may have any
+/// number of recordings, and each would write the same line.
 fn complain_once(about: u32, line: &str) {
     static TOLD: Mutex<Vec<u32>> = Mutex::new(Vec::new());
     let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ fn children() -> Vec<Child> {
     else {
         return Vec::new();
     };
-    // Whoever started such a process must not choose what it loads.
+    // The user who started such a process must not choose what it loads.
     if sys::has_more_rights() {
         return Vec::new();
     }
@@ -182,14 +182,15 @@ fn children() -> Vec<Child> {
     children.collect()
 }
 
-/// How long loading a plugin may take.
+/// Returns how long loading a plugin may take.
 fn patience() -> Duration {
     let seconds = variable(c"COUNTERPOINT_PLUGIN_TIMEOUT");
     let seconds = seconds.and_then(|text| std::str::from_utf8(text).ok()?.trim().parse().ok());
     Duration::from_secs(seconds.unwrap_or(30).max(1))
 }
 
-/// Whether root may load a plugin from the directory. Others can change what it refuses.
+/// Returns whether this process may load a plugin from the directory: as root, it loads no file
+/// that any user can change. Tells the user what others can change.
 fn may_load(file: &Path) -> bool {
     let Some(exposed) = fit::exposed_to_others(file, true) else { return true };
     let does = if exposed.is_refused { "does not load it" } else { "loads it all the same" };
@@ -197,7 +198,7 @@ fn may_load(file: &Path) -> bool {
     !exposed.is_refused
 }
 
-/// Writes what a plugin has logged and what it did wrong, each thing once in the life of a process.
+/// Writes the lines that a plugin has logged and its problems, each once in the life of a process.
 fn tell(plugin: &Loaded) {
     static TOLD: Mutex<Vec<(u32, Problem)>> = Mutex::new(Vec::new());
     let file = plugin.plugin.file.display();
@@ -233,7 +234,7 @@ unsafe extern "C" fn create(
     let recording = guarded(|| {
         point!(TorchPluginsCreate);
         if !plugins::are_usable() {
-            // The parent of this child may have held any lock of ours when it forked.
+            // When the parent of this child forked, any lock of ours may have been held.
             if !CHILD_TOLD.swap(true, Ordering::Relaxed) {
                 complain(
                     "PyTorch records no plugins in this process, which was forked from one that \
@@ -295,7 +296,7 @@ fn result(agreed: Option<bool>) -> i32 {
 }
 
 impl Recording {
-    /// Runs one of the calls that follow one another.
+    /// Makes one of the calls that follow one another.
     fn control(&self, call: impl FnOnce(&mut Session<'static>) -> bool) -> bool {
         // In a forked child, a thread that no longer exists may hold the lock.
         plugins::are_usable()

@@ -11,12 +11,14 @@
 //!                  an optimizer's, or the data loader's        └─► durations: what announcing costs here
 //! ```
 //!
-//! The first steps are all seen. Later ones are seen with probability 1/`period`, which is at least 1/16. The
-//! period follows from how much more processor time the thread needs for steps that are seen.
+//! The first steps are all seen. Later ones are seen with probability 1/`period`, which is at least
+//! 1/16. The period is computed from how much more processor time the thread needs for steps that
+//! are seen.
 //!
-//! A step that is away ends when the next one begins. If there is none, because the loop is over, the program
-//! must not go on unseen: PyTorch announces one op in some hundred to an observer that asks whether the step
-//! takes too long ([`is_overdue`]). For all other ops, such an observer costs nothing.
+//! A step that is away ends when the next one begins. If there is none, because the loop is over,
+//! the program must not go on unseen. So PyTorch announces one op in some hundred to an observer,
+//! which asks whether the step takes too long ([`is_overdue`]). For all other ops, such an observer
+//! costs nothing.
 
 use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_char};
@@ -31,29 +33,33 @@ use crate::recorder::collectors;
 use crate::recorder::thread::{self, Thread};
 use crate::state::{epoch, run};
 
-/// The first this many steps are all seen.
+/// The number of first steps that are all seen.
 const ALL_SEEN: u64 = 8;
-/// After this many of them, the others are in the sample: the first steps make calls that later ones do not.
+/// The number of first steps that are not in the sample, because they make calls that later ones do
+/// not.
 const WARM: u64 = 4;
-/// If announcing may cost this many times more than is assumed, and would then exceed the budget, it is measured.
+/// If announcing could cost this many times more than is assumed, and would then exceed the budget,
+/// its cost is measured.
 const UNSURE: f64 = 3.0;
 /// The longest period.
 const LONGEST: u32 = 16;
-/// Before the durations of steps say what announcing costs, at least this many steps without the observer
-/// must have ended. Until then, the cost is assumed.
+/// At least this many steps without the observer must have ended before the durations of steps show
+/// what announcing costs. Until then, the cost is assumed.
 const FEWEST: usize = 5;
 /// The assumed cost of announcing an op, in ns. Measured: 280 to 580, including the cost of counting it.
 const ASSUMED_NS: f64 = 500.0;
-/// How often the name of a range must occur that is inside of others, so that it is taken for the start of a
-/// step. The ranges of a model's layers occur several times in each step, which often is a range itself.
+/// Number of times that a range's name must occur, if the range is inside of others, so that it is
+/// taken for the start of a step. The ranges of a model's layers occur several times in each step,
+/// which often is a range itself.
 const INSIDE: u32 = 32;
 /// The cost of taking the observer away or giving it back, in ns: PyTorch tells each of its threads.
 const SWITCH_NS: f64 = 2_000.0;
-/// A step is overdue that takes longer than this many times the longest one so far, and than this time.
+/// A step is overdue if it takes longer than this many times the longest one so far, and longer
+/// than SHORTEST_OVERDUE_NS.
 const TIMES_LONGEST: u64 = 4;
 const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 
-/// When the step that is away is overdue, on the monotonic clock.
+/// Time at which the step that is away becomes overdue, on the monotonic clock.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// The processor times that the last steps of one kind took of their thread, in ns.
@@ -71,7 +77,7 @@ impl Durations {
         self.count += 1;
     }
 
-    /// The median, the number of values, and the median of their distances from it.
+    /// Returns the median, the number of values, and the median of their distances from it.
     fn middle(&self) -> [u64; 3] {
         let mut values = self.last;
         let values = &mut values[..self.count.min(32)];
@@ -81,7 +87,7 @@ impl Durations {
     }
 }
 
-/// The time on the monotonic clock, and the thread's processor time, in ns.
+/// Returns the time on the monotonic clock, and the thread's processor time, in ns.
 fn now() -> [u64; 2] {
     [record::clock::monotonic_ns(), record::clock::thread_cpu_ns()]
 }
@@ -112,7 +118,7 @@ struct Marker {
 struct State {
     /// The process's part; 0 for none.
     serial: u32,
-    /// Ranges, with how often each has begun.
+    /// Ranges, with the number of times that each has begun.
     candidates: [(Marker, u32); 32],
     known: usize,
     marker: Option<Marker>,
@@ -120,12 +126,13 @@ struct State {
     steps: u64,
     cut: u64,
     now: Step,
-    /// Whether the step in progress is away no more, because it took too long.
+    /// Whether the step in progress is not away any more, because it took too long.
     is_cut: bool,
-    /// When the step in progress began, on the monotonic clock, and the thread's processor time, in ns.
+    /// Time at which the step in progress began, on the monotonic clock, and the thread's processor
+    /// time then, in ns.
     began: [u64; 2],
     longest_ns: u64,
-    /// How many steps there are until the next one that is seen, and the period with which it was drawn.
+    /// Number of steps until the next one that is seen, and the period with which it was drawn.
     left: u64,
     period: u32,
     seen: Durations,
@@ -153,7 +160,7 @@ impl State {
         }
     }
 
-    /// Whether a range that begins is the start of a step.
+    /// Returns whether a range that begins is the start of a step.
     fn is_begin(&mut self, range: Marker) -> bool {
         if let Some(marker) = self.marker {
             return marker == range;
@@ -228,7 +235,7 @@ impl State {
 }
 
 impl State {
-    /// The period that keeps to the budget.
+    /// Returns the period that keeps to the budget.
     fn wanted(&self, thread: &Thread) -> u32 {
         let (seen, away) = (self.seen.middle()[0] as f64, self.away.middle()[0] as f64);
         let draws = &thread.draws;
@@ -240,12 +247,12 @@ impl State {
         }
         let more = ASSUMED_NS * draws.calls_of_step() as f64;
         let assumed = |more: f64| wanted(more, (seen - more).max(seen / 4.0));
-        // Where the assumption may be too low, some steps are away, to measure it.
+        // Where the assumed cost may be too low, some steps are away, to measure it.
         if assumed(UNSURE * more) == 1 { 1 } else { assumed(more).max(2) }
     }
 }
 
-/// The state. Only who has the lock uses it; nobody waits for it.
+/// The state with its lock. No thread waits for the lock.
 struct Locked {
     lock: AtomicBool,
     state: UnsafeCell<State>,
@@ -269,8 +276,8 @@ impl Locked {
     }
 }
 
-/// Says whether the shim shall tell of ranges and steps. PyTorch must announce all ops now. `has_forked`: this
-/// is a forked child, and no other thread runs.
+/// Decides whether the shim shall announce ranges and steps. PyTorch must announce all ops at this
+/// time. `has_forked` says that this is a forked child, in which no other thread runs.
 pub extern "C" fn steps(has_forked: i32) -> i32 {
     if has_forked != 0 {
         STATE.lock.store(false, Ordering::Release);
@@ -286,8 +293,9 @@ pub extern "C" fn steps(has_forked: i32) -> i32 {
     i32::from(wanted.flatten() == Some(true))
 }
 
-/// Called at the start of a named range that is inside of `depth` others on this thread. `must_see` forbids steps
-/// that are not seen. Returns whether PyTorch shall announce ops from now on; -1: as before.
+/// Called at the start of a named range that is inside of `depth` others on this thread. `must_see`
+/// forbids steps that are not seen. Returns whether PyTorch shall announce ops from now on, or -1
+/// if nothing changes.
 ///
 /// # Safety
 /// `name` must be a C string.
@@ -339,8 +347,8 @@ pub extern "C" fn is_overdue() -> i32 {
     i32::from(guarded(cut).flatten() == Some(true))
 }
 
-/// Says that steps were cut in the counts of the thread whose ranges are the steps, if this is that thread: there may be no other
-/// step.
+/// Notes in the counts of the thread whose ranges are the steps, if this is that thread, that steps
+/// were cut. There may be no other step in which to note it.
 fn tell_of_cut(cut: u64) {
     // SAFETY: `thread::current` returns null or the calling thread's own state.
     let thread = unsafe { thread::current().as_mut() };
@@ -349,7 +357,8 @@ fn tell_of_cut(cut: u64) {
     }
 }
 
-/// FNV-1a. The numbers of PyTorch's own ranges for steps of its profiler (`ProfilerStep#7`) are left out.
+/// Hashes a name by FNV-1a, without the numbers of PyTorch's own ranges for steps of its profiler
+/// (`ProfilerStep#7`).
 fn hash(name: &[u8]) -> u64 {
     let numbered = b"ProfilerStep#";
     let name = if name.starts_with(numbered) { &numbered[..] } else { name };
@@ -403,7 +412,7 @@ mod tests {
         let mut of = Durations::NONE;
         assert_eq!(of.middle(), [0, 0, 0]);
         [7, 1_000, 8, 6, 9].iter().for_each(|ns| of.add(*ns));
-        // Sorted: 6, 7, 8, 9, 1,000. Distances from 8: 0, 1, 1, 2, 992.
+        // Sorted, the values are 6, 7, 8, 9 and 1,000. The distances from 8 are 0, 1, 1, 2 and 992.
         assert_eq!(of.middle(), [8, 5, 1]);
         (0..32).for_each(|_| of.add(5));
         assert_eq!(of.middle(), [5, 32, 0]);

@@ -22,7 +22,7 @@ use crate::recorder::bracket::stack_address;
 use crate::recorder::collectors;
 use crate::state::epoch;
 
-/// Why an exported function raises an error.
+/// The reason why an exported function raises an error.
 enum Refusal {
     /// The arguments have wrong types, or there are too few.
     Types,
@@ -122,7 +122,7 @@ macro_rules! exported {
         $(#[$doc])*
         ///
         /// # Safety
-        /// Must be called by TVM's FFI.
+        /// Only TVM's FFI may call this.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(
             _: *mut c_void,
@@ -137,7 +137,7 @@ macro_rules! exported {
 }
 
 exported! {
-    /// Registers a virtual machine: name → number.
+    /// Registers a virtual machine. The argument is its name, and the result its number.
     __tvm_ffi_counterpoint_vm, _ffi, arguments, _frame, {
         let name = String::from_utf8_lossy(text(arguments, 0)?).into_owned();
         Vm::register(name, &HOST).map(|vm| integer(vm.number.into())).ok_or(Refusal::Internal)
@@ -145,7 +145,8 @@ exported! {
 }
 
 exported! {
-    /// Makes an instrument for a virtual machine: number, the user's instrument or None → function.
+    /// Makes an instrument for a virtual machine. The arguments are the machine's number and the
+    /// user's instrument or None; the result is a function.
     __tvm_ffi_counterpoint_instrument, ffi, arguments, _frame, {
         let (vm, user) = (vm(arguments)?, function(arguments, 1)?);
         Instrument::make(ffi, vm, user).ok_or(Refusal::Internal)
@@ -153,8 +154,9 @@ exported! {
 }
 
 exported! {
-    /// Makes a wrapper for an entry function: number, name, function, then the machine's function that
-    /// sets its instrument if all runs make the same calls, or None → function.
+    /// Makes a wrapper for an entry function. The arguments are the machine's number, the name, the
+    /// function, and None or, if all runs make the same calls, the machine's function that sets its
+    /// instrument. The result is a function.
     __tvm_ffi_counterpoint_entry, ffi, arguments, _frame, {
         let (vm, name) = (vm(arguments)?, text(arguments, 1)?);
         let function = some_function(arguments, 2)?;
@@ -164,8 +166,9 @@ exported! {
 }
 
 exported! {
-    /// Lets a machine's instrument be taken away for runs whose calls are known: number, our instrument or
-    /// None → 1 if the recording has a budget, or 0.
+    /// Lets a machine's instrument be taken away for runs whose calls are known. The arguments are
+    /// the machine's number and our instrument or None; the result is 1 if the recording has a
+    /// budget, or 0.
     __tvm_ffi_counterpoint_switch, ffi, arguments, _frame, {
         let (vm, instrument) = (vm(arguments)?, function(arguments, 1)?);
         watch::install(ffi, vm, instrument);
@@ -176,13 +179,13 @@ exported! {
 }
 
 exported! {
-    /// Starts watching parallel launches and workspaces: → 0 or a reason for failure.
+    /// Starts watching parallel launches and workspaces. Returns 0 or a reason for failure.
     __tvm_ffi_counterpoint_parallel, _ffi, _arguments, _frame, { Ok(integer(parallel::watch())) }
 }
 
 exported! {
-    /// Attaches the calling thread and writes the names of a machine's ops: number → 1, or 0 if
-    /// nothing is being recorded.
+    /// Attaches the calling thread and writes the names of a machine's ops. The argument is the
+    /// machine's number; the result is 1, or 0 if nothing is being recorded.
     __tvm_ffi_counterpoint_ready, _ffi, arguments, _frame, {
         let vm = vm(arguments)?;
         let thread = if epoch::wanted() { bracket::thread(&ADAPTER) } else { std::ptr::null_mut() };
@@ -195,7 +198,8 @@ exported! {
 }
 
 exported! {
-    /// Checks whether a metric may have this name: name → 0, or who uses it.
+    /// Checks whether a metric may have a name. The result is 0, or a number for what uses the
+    /// name.
     __tvm_ffi_counterpoint_metric_name, _ffi, arguments, _frame, {
         let name = std::str::from_utf8(text(arguments, 0)?).map_err(|_| Refusal::Types)?;
         Ok(integer(collectors::who_has(name).into()))
@@ -203,21 +207,24 @@ exported! {
 }
 
 exported! {
-    /// Counts the calls that a virtual machine's instruments saw: number → count.
+    /// Counts the calls that a virtual machine's instruments saw. The argument is the machine's
+    /// number.
     __tvm_ffi_counterpoint_calls, _ffi, arguments, _frame, {
         Ok(integer(vm(arguments)?.calls.load(Ordering::Relaxed) as i64))
     }
 }
 
 exported! {
-    /// Checks whether the calling thread may remove its instrument now: number → 0 or 1.
+    /// Checks whether the calling thread may remove its machine's instrument now. The argument is
+    /// the machine's number; the result is 0 or 1.
     __tvm_ffi_counterpoint_quiet, _ffi, arguments, frame, {
         Ok(integer(vm(arguments)?.inside.is_quiet(frame).into()))
     }
 }
 
 exported! {
-    /// Registers a collector: start, stop, then name and kind of each slot → number.
+    /// Registers a collector. The arguments are start, stop, and the name and the kind of each
+    /// slot; the result is its number.
     __tvm_ffi_counterpoint_collector, ffi, arguments, _frame, {
         let (start, stop) = (some_function(arguments, 0)?, some_function(arguments, 1)?);
         let mut names = Vec::new();
@@ -246,7 +253,7 @@ exported! {
 }
 
 exported! {
-    /// Removes a collector: number → 0 or −1.
+    /// Removes the collector with this number. Returns 0 or −1.
     __tvm_ffi_counterpoint_collector_remove, _ffi, arguments, _frame, {
         let number = arguments.first().and_then(ffi::integer).ok_or(Refusal::Types)?;
         Ok(integer(collectors::remove(i32::try_from(number).unwrap_or(-1)).into()))

@@ -16,7 +16,7 @@ pub struct Functions {
     pub stop: *mut Object,
 }
 
-/// Why a call returned no result.
+/// The reason why a call returned no result.
 enum Failure {
     Failed,
     Interrupted,

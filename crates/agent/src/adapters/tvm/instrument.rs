@@ -171,8 +171,8 @@ unsafe fn op_ends(frame: usize) -> bool {
 pub struct Wrapper {
     ffi: &'static Ffi,
     entry: &'static Entry,
-    /// If all runs of the function make the same calls: what is known of them, and the machine's function
-    /// that sets its instrument, of which we hold a reference.
+    /// If all runs of the function make the same calls, the data about them, and the machine's
+    /// function that sets its instrument, of which we hold a reference.
     fixed: Option<(&'static Function, *mut Object)>,
     /// The entry function, of which we hold a reference.
     function: *mut Object,
@@ -306,7 +306,7 @@ pub fn rehearse(thread: &mut Thread, calls: usize, bookkeeping: bool) -> Took {
     // SAFETY: the arguments have the form in which a VM passes them.
     let Some(entry) = (unsafe { call::of_call(vm, &before) }) else { return Took::default() };
     entry.rehearse(thread);
-    // The host's way to a function object belongs to what an instrument costs.
+    // The host's way to a function object is a part of what an instrument costs.
     let Some(ffi) = ffi::get() else { return Took::default() };
     let Some(instrument) = Instrument::make(ffi, vm, std::ptr::null_mut()) else {
         return Took::default();

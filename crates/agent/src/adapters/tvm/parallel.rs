@@ -22,8 +22,8 @@ use crate::process::panics::guarded;
 use crate::recorder::bracket::stack_address;
 use crate::state::epoch;
 
-/// The libraries that may contain the runtime's functions: a separate one since 0.25, a single one
-/// before.
+/// The libraries that may contain the runtime's functions: since 0.25 the first one, before that
+/// the second.
 const LIBRARIES: [&CStr; 2] = [c"libtvm_runtime.so", c"libtvm.so"];
 
 const SET: i64 = 0;
@@ -57,8 +57,8 @@ pub fn watch() -> i64 {
     SET
 }
 
-/// The data that a region's tasks and its end need. It is on the stack of the launching thread, which
-/// waits for the tasks.
+/// The data that a region's tasks and its end need. It is on the stack of the launching thread,
+/// which waits for the tasks.
 struct Launch {
     task: ParallelTask,
     data: *mut c_void,

@@ -1,5 +1,5 @@
-//! Runs of a machine that are not watched ([`crate::recorder::budget::watch`]): takes the instrument away
-//! for one run, and gives it back after it.
+//! Runs models without watching them ([`crate::recorder::budget::watch`]): takes the machine's
+//! instrument away for one run, and gives it back after the run.
 //!
 //! Only the wrapper of an entry function does this, for the time of one call. Calls that reach the
 //! machine in another way always find the instrument.
@@ -80,7 +80,8 @@ pub struct Run {
     /// The exports that the run calls, if they are learned.
     #[expect(clippy::box_collection, reason = "the machine has the vector's address")]
     calls: Option<Box<Vec<u32>>>,
-    /// When we began to work for it, when it began, and when it ended, in ticks; 0 if it is not timed.
+    /// Time at which our work for the run began, and at which the run began and ended, in ticks; 0
+    /// if the run is not timed.
     entered: u64,
     begun: u64,
     ended: u64,
@@ -95,7 +96,7 @@ enum Kind {
     Unwatched,
 }
 
-/// How a call of an entry function is made.
+/// The way in which a call of an entry function is made.
 pub enum Plan {
     /// The call is recorded in this way.
     Recorded(How, Option<Box<Run>>),
@@ -264,7 +265,8 @@ impl Drop for Run {
     }
 }
 
-/// Returns the exports that are counted among these calls, with how often each was called.
+/// Returns the exports that are counted among these calls, with the number of times that each was
+/// called.
 fn counted(thread: &Thread, mut calls: Vec<u32>) -> Vec<(u32, u64)> {
     let is_counted = |export: &u32| {
         thread.draws.entry(*export).is_some_and(|e| e.calls.load(Ordering::Relaxed) > 0)

@@ -1,11 +1,11 @@
-//! Places for copies of an environment. They are needed until the real call returns, which it does not if
-//! it has become another program. In a child of `vfork`, nobody can then give the place back: it is in
-//! the memory of the parent, which goes on.
+//! Places for copies of an environment. They are needed until the real call returns, and it does
+//! not return if the process has become another program. In a child of `vfork`, the place then
+//! cannot be given back, because it is in the memory of the parent, which goes on.
 //!
-//! So a place says who took it: the thread's own address (its thread pointer, which a child of `vfork`
-//! shares with its parent) and the thread's id (which it does not). A thread goes on only when its child
-//! has become another program or has ended. If it finds a place with its own address and another id, that
-//! child had it, and the place is free.
+//! So a place notes who took it: the thread's own address (its thread pointer, which a child of
+//! `vfork` shares with its parent) and the thread's id (which the child does not share). A thread
+//! goes on only when its child has become another program or has ended. If a thread finds a place
+//! with its own address and another id, that child had taken it, and the place is free.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -16,13 +16,13 @@ struct Kept {
     thread: AtomicUsize,
     /// The thread's id.
     id: AtomicU32,
-    /// The address of the place's memory, or 0 before the place has any. Only who has taken the
-    /// place reads or writes this.
+    /// The address of the place's memory, or 0 before it has any. Only the thread that has taken
+    /// the place reads or writes this.
     at: AtomicUsize,
     bytes: AtomicUsize,
 }
 
-/// If more are needed at a time, the others are mapped and not kept.
+/// The places that are kept. If more are needed at a time, the others are mapped and not kept.
 static KEPT: [Kept; 64] = [const {
     Kept {
         thread: AtomicUsize::new(0),
@@ -74,7 +74,7 @@ impl Place {
         Some(place(fresh as usize))
     }
 
-    /// The address of the place's memory.
+    /// Returns the address of the place's memory.
     pub fn at(&self) -> *mut u8 {
         self.at
     }
@@ -93,7 +93,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// A place whose user became another program is taken again, and none is taken twice.
+    /// A place whose user became another program can be taken again, and none is taken twice.
     #[test]
     fn a_place_left_by_a_child_of_vfork_is_used_again() {
         let first = Place::take(100).expect("a place");
@@ -101,7 +101,7 @@ mod tests {
         assert_ne!(first.at(), other.at());
         let at = first.at();
         let kept = first.kept.expect("kept");
-        // As a child leaves it: with its own id, and never given back.
+        // A child leaves it like this: with its own id, and never given back.
         kept.id.store(u32::MAX, Ordering::Relaxed);
         std::mem::forget(first);
         assert_eq!(Place::take(50).expect("a place").at(), at);

@@ -57,7 +57,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// Why an append failed.
+/// The reason why an append failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AppendError {
     /// The append would exceed `RLIMIT_FSIZE`; writing would kill the process with SIGXFSZ.

@@ -1,4 +1,4 @@
-//! What is mapped where, from `/proc/self/maps`.
+//! Reads the mappings of this process from `/proc/self/maps`.
 
 use super::files::read_file;
 
@@ -9,7 +9,7 @@ pub struct Mapping<'a> {
     /// The address after the mapping.
     pub end: u64,
     pub executable: bool,
-    /// The mapping's file, or what the kernel calls the mapping; empty for anonymous memory.
+    /// The mapping's file, or the kernel's name for the mapping; empty for anonymous memory.
     pub path: &'a [u8],
 }
 

@@ -82,7 +82,8 @@ pub fn protect(at: usize, bytes: usize, protection: i32) -> Result<(), i32> {
 /// success.
 ///
 /// # Safety
-/// As for `mprotect(2)`: the owner of the memory must be ready for its new protection.
+/// The requirements of `mprotect(2)` apply: the owner of the memory must be ready for its new
+/// protection.
 pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i32 {
     // SAFETY: by contract, the arguments meet the requirements of `mprotect(2)`.
     unsafe { libc::syscall(libc::SYS_mprotect, at, bytes, protection) as i32 }
@@ -91,7 +92,7 @@ pub unsafe fn host_mprotect(at: *mut c_void, bytes: usize, protection: i32) -> i
 /// Behaves like libc's `mmap`: returns `MAP_FAILED` and sets `errno` on failure.
 ///
 /// # Safety
-/// As for `mmap(2)`.
+/// The requirements of `mmap(2)` apply.
 pub unsafe fn host_mmap(
     address: *mut c_void,
     bytes: usize,

@@ -1,4 +1,4 @@
-//! This process and its threads.
+//! System calls about this process and its threads.
 
 use std::ffi::c_long;
 
@@ -18,7 +18,7 @@ pub fn end_process_with(status: i32) -> ! {
     }
 }
 
-/// Ends the process by this signal, whatever the program does at it.
+/// Ends the process by this signal, even if the program handles or ignores it.
 pub fn end_process_by(signal: i32) -> ! {
     // SAFETY: zeros are a value of `sigaction`, which stands for the default action, and outlive
     // the calls.

@@ -9,7 +9,7 @@ use std::ffi::c_long;
 pub struct SignalsBlocked(u64);
 
 /// glibc's own signals: the first asks a thread to end (`pthread_cancel`), the second one sets the
-/// ids of a thread. glibc does not let anybody block them; a bare system call does.
+/// ids of a thread. glibc's functions do not block them; a bare system call does.
 const SIGCANCEL: i32 = 32;
 const SIGSETXID: i32 = 33;
 
@@ -19,8 +19,8 @@ impl SignalsBlocked {
         Self::except(&[SIGSETXID])
     }
 
-    /// For starting threads, which inherit what is blocked: they get none of the program's signals,
-    /// and all of glibc's.
+    /// Blocks the signals in order to start threads, which inherit the mask: they get none of the
+    /// program's signals, and all of glibc's.
     pub fn for_new_threads() -> Self {
         Self::except(&[SIGSETXID, SIGCANCEL])
     }

@@ -1,4 +1,4 @@
-//! Reads memory at addresses where nothing may be mapped.
+//! Reads memory at addresses where perhaps nothing is mapped.
 
 use std::ffi::{c_long, c_void};
 
@@ -14,7 +14,7 @@ pub fn copy_memory(from: usize, to: &mut [u8]) -> usize {
     match syscall!(call, process_id(), &raw const local, 1, &raw const remote, 1, 0) {
         Ok(count) => count as usize,
         Err(libc::EFAULT) => 0,
-        // The call is forbidden (seccomp, Yama): read through /proc instead.
+        // The system call is forbidden (seccomp, Yama), so read through /proc instead.
         Err(_) => copy_through_proc(from, to),
     }
 }

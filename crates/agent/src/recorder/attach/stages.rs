@@ -1,5 +1,6 @@
-//! The stages of attaching a thread. Each takes something, and gives it back when it is dropped, unless it was
-//! kept: a stage that fails leaves nothing behind, because the stages before it are dropped in the reverse order.
+//! The stages of attaching a thread. Each takes a resource, and gives it back when it is dropped,
+//! unless it was kept. A stage that fails leaves nothing behind, because the stages before it are
+//! dropped in the reverse order.
 //!
 //! ```text
 //!  ClaimedPage ─► Memory ─► Counters ─► TakenDraws ─► all are kept by the thread's state
@@ -89,7 +90,8 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Opens the thread's counters. That they cannot be opened is a loss: the thread's calls are only timed.
+    /// Opens the thread's counters. If they cannot be opened, that is a loss, and the thread's
+    /// calls are only timed.
     pub(super) fn open(run: &'static Run, process: &Process) -> Self {
         let mut this = Self { counters: ThreadCounters::closed(), are_open: false };
         if run.counter_mask != 0 && run.budget != Some(0.0) {
@@ -128,7 +130,7 @@ impl Drop for Counters {
     }
 }
 
-/// What the thread has for drawing. It uses the addresses that an earlier state has reserved.
+/// The thread's data for drawing calls. It uses the addresses that an earlier state has reserved.
 pub(super) struct TakenDraws<'a> {
     pub(super) draws: Draws,
     memory: &'a Memory,
@@ -181,9 +183,9 @@ impl Drop for TakenDraws<'_> {
     }
 }
 
-/// Writes a value word by word. For a large value, a plain write calls `memmove`. A sanitizer of the host
-/// would see that call and take it for a race with the thread that had this memory before: it does not
-/// see our system calls.
+/// Writes a value word by word. For a large value, a plain write calls `memmove`. A sanitizer of
+/// the host would see that call and take it for a race with the thread that had this memory before,
+/// because the sanitizer does not see our system calls.
 ///
 /// # Safety
 /// `to` must be valid for writes.

@@ -16,37 +16,38 @@
 //! is measured, but not the cost of evicting the program's data from its caches. So the share aims below the
 //! budget ([`MARGIN`]).
 
-/// Calls of each export and thread that are timed before the first is drawn.
+/// The number of calls of each export and thread that are timed before the first one is drawn.
 pub const FIRST_TIMED: u64 = 8;
-/// How many of the first timed calls have their counters read.
+/// The number of the first timed calls whose counters are read.
 pub const FIRST_COUNTED: u64 = 2;
 /// The longest period.
 pub const LONGEST: u32 = 1 << 24;
-/// The part of the budget that is aimed at.
+/// The part of the budget that is the goal.
 const MARGIN: f64 = 0.8;
-/// The least part of the budget that goes to timing, so that a thread that has spent too much still
-/// learns something about its calls.
+/// The smallest part of the budget that goes to timing, so that a thread that has exceeded the
+/// budget still finds out something about its calls.
 const LEAST: f64 = 1.0 / 32.0;
 /// The part of the remaining budget that is used to watch runs of models.
 const WATCHING: f64 = 0.5;
-/// The least part of the time of a model's runs that is used to watch them.
+/// The smallest part of the time of a model's runs that is used to watch them.
 const LEAST_WATCHING: f64 = 1e-4;
-/// At most this many runs are made for each one that is watched.
+/// The largest number of runs for each one that is watched.
 pub const MOST_RUNS: u32 = 1 << 14;
-/// A debt is paid back within this processor time, or within a quarter of the thread's processor time so far.
+/// The shortest processor time within which a debt is paid back; otherwise, it is a quarter of the
+/// thread's processor time so far.
 const SHORTEST_HORIZON_NS: f64 = 20e6;
 /// Weight of a measurement in a running mean.
 const WEIGHT: f64 = 1.0 / 16.0;
 
-/// What a cold bracket costs the program outside of what the recorder measures of itself, as a multiple
-/// of how much longer it takes than a warm one: mispredicted jumps before the first clock read and after the
-/// last, and lines of the caches that the program must fetch again. Measured with a transformer
-/// (134 calls in 200 µs): a timed call in nine cost 274 ns where 93 were seen, three in four cost 67 ns where
-/// 42 were seen; a warm one takes 35.
+/// The cost of a cold bracket for the program that the recorder does not measure, as a multiple of
+/// how much longer a cold bracket takes than a warm one: mispredicted jumps before the first clock
+/// read and after the last, and lines of the caches that the program must fetch again. Measured
+/// with a transformer (134 calls in 200 µs): a timed call in nine cost 274 ns, of which the
+/// recorder measured 93; three in four cost 67 ns, of which it measured 42; a warm one takes 35.
 const UNSEEN: f64 = 3.0;
 
-/// A cost that is measured again and again: the mean, and the least value, which is the cost of a warm
-/// bracket.
+/// A cost that is measured again and again: the mean, and the smallest value, which is the cost of
+/// a warm bracket.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     mean: f64,
@@ -54,18 +55,18 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Starts with an assumption, in ticks.
+    /// Starts with an assumed cost, in ticks.
     pub const fn new(ticks: f64) -> Self {
         Self { mean: ticks, least: f64::INFINITY }
     }
 
-    /// The cost, in ticks.
+    /// Returns the cost, in ticks.
     #[inline(always)]
     pub fn ticks(self) -> f64 {
         self.mean + UNSEEN * (self.mean - self.least).max(0.0)
     }
 
-    /// Adds a measurement. One that was interrupted counts as four times the mean at most.
+    /// Adds a measurement. If it was interrupted, it counts as at most four times the mean.
     #[inline(always)]
     pub fn measured(&mut self, ticks: u64) {
         let bounded = (ticks as f64).min(4.0 * self.mean + 16.0);
@@ -88,18 +89,19 @@ pub struct Account {
     pub only_counted: Cost,
     /// Cost of a clock record and of settling the account.
     pub clock: Cost,
-    /// Spent on timed calls.
+    /// The time spent on timed calls.
     timing: f64,
-    /// Spent on everything that is not drawn, except for the time in `counting` and `attaching`.
+    /// The time spent on everything that is not drawn, except for the time in `counting` and
+    /// `attaching`.
     fixed: f64,
-    /// Spent on calls that are only counted.
+    /// The time spent on calls that are only counted.
     counting: f64,
-    /// Spent on calls that are only counted, and that no stub counts: ops, which the host announces one by
-    /// one, and calls in runs that are not watched.
+    /// The time spent on calls that are only counted, but not by a stub: ops, which the host
+    /// announces one by one, and calls in runs that are not watched.
     telling: f64,
     /// Number of these calls. They are not in `counting`.
     told: u64,
-    /// Spent on attaching the thread.
+    /// The time spent on attaching the thread.
     attaching: f64,
     /// The part of the time of its calls that timing an export may take.
     share: f64,
@@ -116,7 +118,7 @@ impl Account {
         let mut account = Self {
             budget,
             ticks_per_ns,
-            // Assumptions; each of the first calls is measured.
+            // These are assumptions; each of the first calls is measured.
             timed: ns(150.0),
             counted: ns(10_000.0),
             only_counted: ns(5.0),
@@ -135,7 +137,7 @@ impl Account {
         account
     }
 
-    /// What recording has cost so far, in ns.
+    /// Returns the cost of recording so far, in ns.
     pub fn price_ns(&self) -> u64 {
         (self.sum() / self.ticks_per_ns) as u64
     }
@@ -149,26 +151,26 @@ impl Account {
         }
     }
 
-    /// Adds an op that the host told us of and that is only counted.
+    /// Adds an op that the host announced and that is only counted.
     #[inline(always)]
     pub fn add_told(&mut self) {
         self.telling += self.only_counted.ticks();
         self.told += 1;
     }
 
-    /// Adds such an op in a run for which the cost of watching is measured.
+    /// Adds such an op in a run in which the cost of watching is measured.
     #[inline(always)]
     pub fn add_told_in_watched(&mut self) {
         self.told += 1;
     }
 
-    /// Adds what it cost, in ticks, to watch a run or not to watch it. `calls` were counted without watching.
+    /// Adds the cost of watching a run or not, in ticks. `calls` were counted without watching.
     pub fn add_run(&mut self, calls: u64, ticks: f64) {
         self.told += calls;
         self.telling += ticks;
     }
 
-    /// Number of calls that were only counted, and not by a stub, and what they have cost, in ns.
+    /// Returns the number of calls that were only counted, but not by a stub, and their cost in ns.
     pub fn told(&self) -> (u64, u64) {
         (self.told, (self.telling / self.ticks_per_ns) as u64)
     }
@@ -177,14 +179,14 @@ impl Account {
         self.timing + self.fixed + self.counting + self.telling + self.attaching
     }
 
-    /// Says how many calls were only counted in all. Until then, those since the last timed call of each
-    /// export are missing.
+    /// Adds the number of calls that were only counted in all. Until then, those since the last
+    /// timed call of each export are missing.
     pub fn end(&mut self, only_counted: u64) {
         let counting = only_counted.saturating_sub(self.told);
         self.counting = counting as f64 * self.only_counted.ticks();
     }
 
-    /// Adds something that is not drawn, in ticks.
+    /// Adds the cost of work that is not drawn, in ticks.
     pub fn add_fixed(&mut self, ticks: f64) {
         self.fixed += ticks;
     }
@@ -194,8 +196,8 @@ impl Account {
         self.attaching += ns as f64 * self.ticks_per_ns;
     }
 
-    /// Decides anew what timing may take, given the thread's processor time since it began to attach.
-    /// `counts` says whether counters can be read.
+    /// Computes anew how much of the time may go to timing, given the thread's processor time since
+    /// it began to attach. `counts` says whether counters can be read.
     pub fn update_share(&mut self, cpu_ns: u64, counts: bool) {
         self.divide(cpu_ns as f64, counts);
     }
@@ -215,9 +217,9 @@ impl Account {
     }
 
     /// Returns the period with which the calls of an export are timed from now on. `timed` of its
-    /// calls took `ticks` in total; `current` is the present period, which is kept if it is not much too
-    /// long: fewer different periods make better estimates. If the calls are in runs of which only one
-    /// in `watched` is watched, the period is among the calls in watched runs.
+    /// calls took `ticks` in total. `current` is the present period, which is kept if it is not
+    /// much too long, because fewer different periods make better estimates. If the calls are in
+    /// runs of which only one in `watched` is watched, the period counts the calls in watched runs.
     #[inline(always)]
     pub fn period(&self, timed: u64, ticks: u64, current: u32, watched: u32) -> u32 {
         if timed < FIRST_TIMED {
@@ -229,12 +231,12 @@ impl Account {
         choose(wanted / f64::from(watched), current).min(LONGEST / watched)
     }
 
-    /// Returns how many runs of a model there are from now on for each that is watched. Watching one
-    /// costs `cost` ticks. One that is not watched takes `ticks`, and costs us `own`.
+    /// Returns the number of runs of a model from now on for each one that is watched. Watching a
+    /// run costs `cost` ticks. A run that is not watched takes `ticks`, and costs us `own`.
     pub fn runs_per_watched(&self, cost: f64, ticks: f64, own: f64, current: u32) -> u32 {
         let share = WATCHING * (self.left - own / (ticks + 1.0)).max(LEAST * self.budget);
-        // With the budget 0, a run is watched now and then all the same, to see whether it still makes
-        // the same calls.
+        // With the budget 0, a run is watched now and then all the same, to find out whether it
+        // still makes the same calls.
         choose(cost / (share.max(LEAST_WATCHING) * (ticks + 1.0)), current).min(MOST_RUNS)
     }
 
@@ -272,8 +274,8 @@ fn round_up(wanted: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// An account in which a tick is a nanosecond, a timed call costs 100 and a counted one 1,100, and
-    /// nothing has been spent.
+    /// Makes an account in which a tick is a nanosecond, a timed call costs 100 and a counted one
+    /// 1,100, and nothing was spent.
     fn account(budget: f64, counts: bool) -> Account {
         let mut account = Account::new(budget, 1.0, 0, counts);
         (account.timed, account.counted) = (Cost::new(100.0), Cost::new(1_100.0));
@@ -315,7 +317,7 @@ mod tests {
         // is 870. Watching a run costs 43,000: one in 49.4, rounded up to 64.
         let account = account(0.1, false);
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), 64);
-        // Watching costs next to nothing.
+        // Watching costs almost nothing.
         assert_eq!(account.runs_per_watched(100.0, 24_000.0, 180.0, 1), 1);
         // Nothing is left: 1/32 of the budget, of which half are 37.5 ticks: one in 1,147.
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 2_000.0, 1), 1_536);
@@ -356,8 +358,8 @@ mod tests {
         assert!(cost.ticks() < 125.0, "{cost:?}");
         (0..200).for_each(|_| cost.measured(300));
         assert!((cost.ticks() - 300.0).abs() < 1.0, "{cost:?}");
-        // A bracket that is sometimes warm: half of them take 100, half 300. The mean is 200, and
-        // three times as much as is lost to cold caches is not seen.
+        // A bracket is sometimes warm: half of them take 100, half 300. The mean is 200, and three
+        // times the time that is lost to cold caches is not measured.
         (0..400).for_each(|i| cost.measured(if i % 2 == 0 { 100 } else { 300 }));
         assert!((cost.ticks() - 500.0).abs() < 30.0, "{cost:?}");
     }

@@ -17,7 +17,7 @@ use crate::recorder::busy::while_busy;
 use crate::recorder::thread::Thread;
 use crate::state::run::Run;
 
-/// Returns whether this call is one that is counted and not timed; then it has been counted. `None`
+/// Returns whether this call is counted and not timed; if so, it has been counted. Returns `None`
 /// if the thread has no entry for the export, or is not attached.
 ///
 /// # Safety
@@ -31,7 +31,7 @@ pub(crate) unsafe fn is_only_counted(thread: *mut Thread, export: u32) -> Option
 }
 
 impl Thread {
-    /// Begins to draw, after calibration. Until then, no call has an entry.
+    /// Begins to draw calls, after calibration. Until then, no call has an entry.
     pub(crate) fn begin_draws(&mut self) {
         if !self.draws.is_on {
             return;
@@ -45,7 +45,8 @@ impl Thread {
         self.store_spent(cpu_ns);
     }
 
-    /// Counts a call. Returns whether it is due; false if it could not be counted, which is a loss.
+    /// Counts a call. Returns whether it must be recorded. If it could not be counted, that is a
+    /// loss, and the result is false.
     #[inline(always)]
     pub(crate) fn count_call(&mut self, export: u32) -> bool {
         match self.draws.entry(export) {
@@ -91,9 +92,9 @@ impl Thread {
         is_wanted && self.open_drawn(call)
     }
 
-    /// Called for a call that is not recorded, while others are open. The end of this call must not be taken
-    /// for the end of an open one. So calls that were abandoned are forgotten, and a call of an export within
-    /// a call of the same export is recorded in any case.
+    /// Prepares for a call that is not recorded, while others are open. The end of this call must
+    /// not be taken for the end of an open one. So calls that were abandoned are forgotten, and a
+    /// call of an export within a call of the same export is recorded in any case.
     #[cold]
     #[inline(never)]
     pub(crate) fn begin_within(&mut self, call: &NewCall) -> bool {
@@ -108,9 +109,9 @@ impl Thread {
             && self.open_drawn(&NewCall { how: How::Within, ..*call })
     }
 
-    /// Draws a call that was counted and is to be recorded, and opens it. Returns false if it is not drawn,
-    /// or cannot be recorded. Empty calls for calibration are not drawn, but take the same path, so that they
-    /// measure its cost.
+    /// Decides whether a call that was counted and must be recorded is drawn, and opens it. Returns
+    /// false if it is not drawn, or cannot be recorded. Empty calls for calibration are not drawn,
+    /// but take the same path, so that they measure its cost.
     #[inline(always)]
     pub(super) fn open_drawn(&mut self, call: &NewCall) -> bool {
         // The recorder was interrupted by a signal handler that makes calls. They are only counted.
@@ -134,7 +135,7 @@ impl Thread {
         self.open(call, reads, drawn.as_ref())
     }
 
-    /// Gives a call back that was drawn and cannot begin.
+    /// Gives back a call that was drawn and cannot begin.
     #[cold]
     pub(crate) fn refuse(&self, open: Option<&DrawnCall>) -> bool {
         open.iter().for_each(|open| self.draws.give_back(open.export, &open.drawn));
@@ -178,7 +179,7 @@ impl Thread {
         self.counters.close_for_now();
     }
 
-    /// Whether counters are open for call `depth` or one that it contains.
+    /// Returns whether counters are open for call `depth` or for one that is inside of it.
     #[inline(always)]
     pub(crate) fn reads_from(&self, depth: usize) -> bool {
         self.draws.reading >> depth != 0
@@ -211,8 +212,8 @@ impl Thread {
         }
     }
 
-    /// Counts and draws a call that has ended and is not among the open calls. Returns whether it is to be
-    /// recorded.
+    /// Counts a call that has ended and is not among the open calls, and decides whether it is
+    /// drawn. Returns whether it must be recorded.
     pub(crate) fn draw_apart(&mut self, export: u32) -> bool {
         self.draws.look_at_step();
         self.count_call(export);
@@ -223,13 +224,13 @@ impl Thread {
         let Some((open, _)) = self.draws.draw(export, How::Always, self.run.clock) else {
             return false;
         };
-        // The time that the recorder needs for it is not measured.
+        // The time that the recorder needs for this call is not measured.
         self.draws.open[self.depth as usize] = DrawnCall { begun: 0, ..open };
         true
     }
 
-    /// Counts calls of which the recorder was not told: those of a run that was not watched. The next
-    /// call to time stays as far away as it was.
+    /// Counts calls that the host did not announce, because they were in a run that was not
+    /// watched. The next call to time stays as far away as it was.
     pub(crate) fn count_unwatched(&mut self, export: u32, calls: u64) {
         if self.draws.entry(export).is_none() && !self.make_room(export) {
             return;
@@ -312,7 +313,7 @@ impl Thread {
     }
 }
 
-/// Measures what counting a call costs, in ticks. The loop's caches are warm and its jumps are
+/// Measures the cost of counting a call, in ticks. The loop's caches are warm and its jumps are
 /// predicted, so the result is doubled.
 #[cold]
 fn cost_of_counting(run: &Run) -> f64 {

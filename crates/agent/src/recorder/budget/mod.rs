@@ -1,4 +1,5 @@
-//! Draws the calls that are timed, in a run with a budget, and counts all of them.
+//! Draws the calls that are timed (chooses them at random), in a run with a budget, and counts all
+//! of them.
 //!
 //! ```text
 //!  every call   entry.calls += 1 ─► below entry.next? ─► jump to the original      only counted
@@ -48,9 +49,9 @@
 //!      share ← budget − (what is not drawn, and a part of the debt) / processor time      account::update_share
 //! ```
 //!
-//! A period depends only on calls before the one that it is used for, so estimates stay unbiased; a gap has
-//! no memory, so a periodic program cannot hide from it. A call that was drawn and cannot be recorded is
-//! given back: the next drawn call then stands for it.
+//! A period depends only on calls before the one for which it is used, so estimates stay unbiased;
+//! a gap has no memory, so a periodic program cannot hide from it. A call that was drawn and cannot
+//! be recorded is given back: the next drawn call then stands for it, too.
 //!
 //! Counting and deciding are one increment and one comparison, and the count is exact at every instruction.
 //! The number of calls that were only counted before a drawn one follows from the numbers of the drawn calls.

@@ -1,4 +1,4 @@
-//! Ops of virtual machines and of PyTorch, in a run with a budget.
+//! Begins and ends ops of virtual machines and of PyTorch, in a run with a budget.
 //!
 //! Such a host calls us before and after each op, whether the op is recorded or not. Ops that are only
 //! counted are therefore kept on a stack of their own, so that the end of such an op does nothing, and
@@ -60,7 +60,7 @@ impl Thread {
         if self.draws.counted_ops != 0 {
             self.draws.forget_counted(|counted| counted.frame <= limit);
             if is_held {
-                // An op with the same address has ended without telling us.
+                // An op with the same address has ended without an announcement.
                 self.draws.take_counted(op.frame);
             }
         }
@@ -112,7 +112,7 @@ impl Thread {
         counted.iter().rev().find(alive).filter(inside).map(|op| op.subject)
     }
 
-    /// How a region or a task of call `at`, which is recorded, is drawn.
+    /// Returns how a region or a task of call `at`, which is recorded, is drawn.
     pub(crate) fn like_call(&self, at: usize) -> How {
         if !self.is_drawn(at) {
             return How::Always;

@@ -36,8 +36,8 @@ impl Random {
         period <= 1 || (u128::from(self.next()) * u128::from(period)) >> 64 == 0
     }
 
-    /// Returns after how many calls the next one is drawn, at least 1, if each call is drawn with the
-    /// probability 1 / `period`.
+    /// Returns the number of calls until the next one that is drawn, at least 1, if each call is
+    /// drawn with the probability 1 / `period`.
     #[inline(always)]
     pub fn gap(&mut self, period: u32) -> u64 {
         if period <= 1 {
@@ -93,7 +93,7 @@ const fn ln(x: f64) -> f64 {
     2.0 * sum
 }
 
-/// Periods for which [`scale`] is in a table.
+/// The number of periods for which [`scale`] is in a table.
 const SMALL: usize = 64;
 const SCALE: [f64; SMALL] = {
     let mut table = [0.0; SMALL];
@@ -183,7 +183,8 @@ mod tests {
         }
     }
 
-    /// A gap says nothing about the next one: pairs of short and long gaps are equally frequent.
+    /// A gap says nothing about the next one: a short gap is followed by a long one as often as
+    /// independent gaps would be.
     #[test]
     fn gaps_are_independent() {
         let mut random = Random::new(11);

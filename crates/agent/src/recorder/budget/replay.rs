@@ -1,6 +1,6 @@
-//! Replays calls that a program made, and draws from them as a thread does in a run with a budget. So the
-//! intervals of totals can be compared with the true totals of all calls, without the differences between one
-//! process and the next.
+//! Replays calls that a program made, and draws from them as a thread does in a run with a budget.
+//! So the intervals of totals can be compared with the true totals of all calls, without the
+//! differences between one process and another.
 //!
 //! ```text
 //!  recording ─► calls of each thread ─► Draws, with another seed each time ─► Strata ─► interval
@@ -28,21 +28,21 @@ use super::account::{Account, Cost};
 use super::random::Random;
 use super::sampling::{Draws, How, count};
 
-/// Kept recordings with their names: see `replay/README.md`.
+/// The recordings that the repository contains, with their names: see `replay/README.md`.
 const KEPT: [(&str, &str); 2] = [
     ("transformer", include_str!("replay/transformer.txt")),
     ("mlp", include_str!("replay/mlp.txt")),
 ];
 const BUDGETS: [(&str, f64); 4] = [("1%", 0.01), ("2%", 0.02), ("5%", 0.05), ("10%", 0.1)];
-/// How often a kept recording is replayed with each budget.
+/// The number of times that each of these recordings is replayed with each budget.
 const REPLAYS: u64 = 100;
-/// A gap that is longer than this is shortened to this length: the thread waited, which takes no processor
-/// time.
+/// A longer gap is shortened to this length, because the thread waited, which takes no processor
 /// time.
 const LONGEST_GAP: u64 = 50_000;
-/// What attaching a thread takes, in ns.
+/// The cost of attaching a thread, in ns.
 const ATTACHING: u64 = 200_000;
-/// What a clock record and handing over a page take, in ns, and how many records a page holds.
+/// The cost of a clock record and of handing over a page, in ns, and the number of records in a
+/// page.
 const CLOCK_RECORD: f64 = 500.0;
 const PAGE: f64 = 15_000.0;
 const RECORDS: u64 = 12_000;
@@ -78,7 +78,7 @@ impl Recording {
         it
     }
 
-    /// The total time or count of all calls of an op. `None` if there is no counter.
+    /// Returns the total time or count of all calls of an op, or `None` if there is no counter.
     fn truth(&self, op: usize, value: impl Fn(&Made) -> Option<u64>) -> Option<u64> {
         self.threads.iter().flatten().filter(|made| made.op == op).map(value).sum()
     }
@@ -92,7 +92,7 @@ impl Recording {
 #[derive(Clone, Default)]
 struct Unit {
     calls: u64,
-    /// Calls that were timed, and those whose counter was read.
+    /// The number of calls that were timed, and of those whose counter was read.
     known: [u64; 2],
     durations: Strata,
     counter: Strata,
@@ -112,7 +112,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     draws.account.only_counted = Cost::new(2.0);
     draws.account.add_attaching(ATTACHING);
     draws.account.update_share(ATTACHING, counts);
-    // What the recorder measures of itself varies, and it may not depend on what is drawn.
+    // The times that the recorder measures of itself vary, but must not depend on which calls are
+    // drawn.
     let mut noise = Random::new(!seed);
     let (mut now, mut records) = (ATTACHING, 0);
     for made in made {
@@ -125,7 +126,7 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
             && let Some((open, read)) = draws.draw(made.op as u32, How::Due, ClockKind::Monotonic)
         {
             let (drawn, weight) = (open.drawn, u64::from(open.drawn.period));
-            // As `analysis` does with the records of a profile.
+            // `analysis` does the same with the records of a profile.
             unit.known[0] += 1;
             unit.durations.skip(drawn.skipped);
             unit.durations.add(weight, made.duration as f64);
@@ -157,23 +158,24 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
     units
 }
 
-/// What the intervals of some estimates of one quantity say.
+/// The properties of the intervals of some estimates of one quantity.
 #[derive(Clone, Debug, Default)]
 struct Judged {
-    /// Intervals that hold what is true, those that do not, and estimates without an interval.
+    /// The number of intervals that contain the true value, of those that do not, and of estimates
+    /// without an interval.
     held: u64,
     missed: u64,
     unknown: u64,
-    /// Times that nothing was said, because too few calls were drawn.
+    /// The number of times without an estimate, because too few calls were drawn.
     silent: u64,
-    /// Intervals that end below what is true.
+    /// The number of intervals that end below the true value.
     too_low: u64,
-    /// The sums of the differences from what is true, as a part of it, and of their squares.
+    /// The sums of the relative differences from the true value, and of their squares.
     error: f64,
     squares: f64,
-    /// Calls that were timed, or whose counter was read.
+    /// The number of calls that were timed, or whose counter was read.
     known: u64,
-    /// Half of the interval's length as a part of what is true.
+    /// Half of the interval's length, relative to the true value.
     half: f64,
 }
 
@@ -191,7 +193,7 @@ impl Judged {
             return;
         };
         self.half += interval.half() / truth;
-        // Room for rounding where it is exact.
+        // An exact estimate has an interval of length 0; allow for rounding errors.
         let room = 1e-9 * truth;
         let held = interval.low - room <= truth && truth <= interval.high + room;
         *(if held { &mut self.held } else { &mut self.missed }) += 1;
@@ -202,13 +204,15 @@ impl Judged {
         (self.held + self.missed + self.unknown) as f64
     }
 
-    /// The part of the stated intervals that hold what is true. `None` if none is stated.
+    /// Returns the part of the stated intervals that contain the true value, or `None` if none is
+    /// stated.
     fn share(&self) -> Option<f64> {
         let stated = self.held + self.missed;
         (stated > 0).then(|| self.held as f64 / stated as f64)
     }
 
-    /// The mean error in standard errors: how far the estimates are from being right on average.
+    /// Returns the mean error in standard errors, which tells how far the estimates are from being
+    /// right on average.
     fn bias(&self) -> f64 {
         let n = self.estimates();
         let mean = self.error / n;
@@ -217,7 +221,7 @@ impl Judged {
     }
 }
 
-/// Replays a recording with a budget. Returns what was found for the durations of each op, and for the
+/// Replays a recording with a budget. Returns the results for the durations of each op, and for the
 /// counter of each op if the recording has one.
 fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Judged>; 2] {
     let (ops, counts) = (recording.ops, recording.has_counter());
@@ -263,11 +267,11 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
     judged
 }
 
-/// At least 90 of 100 stated intervals hold what all calls of the op took, in programs that were
-/// recorded, and estimates without an interval are right on average. The seeds are fixed.
+/// At least 90 of 100 stated intervals contain the total of all calls of the op, in programs that
+/// were recorded, and estimates without an interval are right on average. The seeds are fixed.
 ///
-/// This is so for the ops of a program together. For a single op of few calls it is not: if one of them
-/// took a tenth of the op's time, no sample without it can know that.
+/// This is true for the ops of a program together. For a single op with few calls it is not: if one
+/// of them took a tenth of the op's time, no sample without it can show that.
 #[test]
 fn intervals_hold_the_totals_of_recorded_programs() {
     if let Some(path) = std::env::var_os("COUNTERPOINT_TEST_RECORDING") {
@@ -291,8 +295,8 @@ fn intervals_hold_the_totals_of_recorded_programs() {
                 let (held, missed) = (sum(|one| one.held), sum(|one| one.missed));
                 let what = format!("{name}, budget {budget}, {what}: {held} held, {missed} missed");
                 assert!(held >= 9 * missed, "{what}: {all:?}");
-                // Where all replays say something, it is right on average. The recordings are short, so
-                // most estimates have no interval.
+                // Where all replays give an estimate, it is right on average. The recordings are
+                // short, so most estimates have no interval.
                 let always = all.iter().filter(|one| one.silent == 0 && one.estimates() > 0.0);
                 let biases: Vec<f64> = always.map(Judged::bias).collect();
                 assert!(biases.iter().all(|bias| bias.abs() < 5.0), "{what}: {biases:?}");
@@ -301,7 +305,7 @@ fn intervals_hold_the_totals_of_recorded_programs() {
     }
 }
 
-/// What was found in a recording, for a benchmark.
+/// Describes the results for a recording, for a benchmark.
 fn lines(recording: &Recording, replays: u64, seed: u64) -> String {
     let mut lines = String::new();
     for (budget, part) in BUDGETS {

@@ -17,10 +17,11 @@ use crate::state::run::Run;
 /// Maximum depth of calls in progress.
 pub(crate) const DEEPEST: usize = 32;
 
-/// Each time after this many timed calls, the recorder measures the cost of timing. A power of two.
+/// The recorder measures the cost of timing each time after this many timed calls. This must be a
+/// power of two.
 const MEASURE_EVERY: u64 = 64;
 
-/// How it is decided whether a call is timed, after it was counted.
+/// The way in which it is decided whether a call is timed, after it was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// The call is drawn, like most calls.
@@ -39,15 +40,16 @@ pub enum How {
     /// The call is timed in any case, in a run of a model that is watched with probability 1 divided by this
     /// number.
     AlwaysWatched(u32),
-    /// The call is timed because the call around it is, which was drawn like this. The second field says
-    /// whether its counters are read.
+    /// The call is timed because the call around it is, which was drawn with these numbers. The
+    /// second field says whether its counters are read.
     Like(Drawn, bool),
     /// The call is only counted, because the call around it is.
     Never,
 }
 
 impl How {
-    /// Whether a counted call is to be recorded. `is_due` says whether its number is due.
+    /// Returns whether a counted call must be recorded. `is_due` says whether its number has been
+    /// reached.
     #[inline(always)]
     pub(super) fn wants(self, is_due: bool) -> bool {
         match self {
@@ -63,7 +65,7 @@ impl How {
 pub(crate) struct DrawnCall {
     pub(super) export: u32,
     pub(super) drawn: Drawn,
-    /// When the recorder began to work for the call, in ticks; 0 if that is not measured.
+    /// Time at which the recorder began to work for the call, in ticks; 0 if that is not measured.
     pub(super) begun: u64,
     /// Whether the cost of counting was added to the account call by call.
     pub(super) is_billed: bool,
@@ -78,8 +80,8 @@ impl DrawnCall {
     };
 }
 
-/// The most ops in progress that are kept. An op inside this many is counted as well, but its regions are
-/// taken for those of the op around it.
+/// The largest number of ops in progress that are kept. An op inside this many is counted as well,
+/// but its regions are taken for those of the op around it.
 pub(super) const MOST_COUNTED: usize = 32;
 
 /// An op in progress that is only counted.
@@ -88,7 +90,7 @@ pub(crate) struct CountedOp {
     pub(super) frame: usize,
     /// The adapter's description of the op, which is never freed.
     pub(super) subject: *const c_void,
-    /// How many calls that are recorded were in progress when the op began.
+    /// Number of recorded calls that were in progress when the op began.
     pub(super) depth: u32,
 }
 
@@ -99,12 +101,13 @@ impl CountedOp {
 /// The data of a thread about the steps of the program ([`super::steps`]).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnSteps {
-    /// The step in which it has counted since its counts were last looked at, and its weight.
+    /// The step in which the thread has counted calls since its counts were last added up, and the
+    /// step's weight.
     pub(super) number: u64,
     pub(super) weight: u32,
-    /// The process's numbers when the thread was attached.
+    /// The process's numbers at the time when the thread was attached.
     pub(super) before: [u64; 3],
-    /// Calls in the last step in which it has counted.
+    /// Number of calls in the last step in which the thread has counted calls.
     pub(super) calls: u64,
 }
 
@@ -140,8 +143,8 @@ pub(crate) struct Draws {
 /// the number of the next call to time.
 #[inline(always)]
 pub(crate) fn count(entry: &Entry) -> bool {
-    // One instruction, so that a signal handler that makes a call in between loses none. It needs no
-    // lock, because only this thread writes.
+    // This is one instruction, so that a signal handler that makes a call in between loses none. It
+    // needs no lock prefix, because only this thread writes.
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the instruction increments `entry.calls`, an atomic that only this thread writes to.
     unsafe {
@@ -152,10 +155,10 @@ pub(crate) fn count(entry: &Entry) -> bool {
     entry.calls.load(Ordering::Relaxed) >= entry.next.load(Ordering::Relaxed)
 }
 
-/// Counts calls of which the recorder was not told.
+/// Counts calls that the host did not announce.
 pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
     let next = entry.next.load(Ordering::Relaxed);
-    // While every call is due, the next one is as well.
+    // If every call is due, the next one is as well.
     if next != u64::MAX && next != 0 {
         entry.next.store(next.saturating_add(calls), Ordering::Relaxed);
     }
@@ -163,8 +166,8 @@ pub(super) fn count_unwatched(entry: &Entry, calls: u64) {
 }
 
 impl Draws {
-    /// The state in a run without a budget, or before the table is made. `base` are the addresses that
-    /// the thread reserved earlier, or null.
+    /// Makes the state in a run without a budget, or before the table is made. `base` are the
+    /// addresses that the thread reserved earlier, or null.
     pub(crate) fn off(base: *mut u8) -> Self {
         Self {
             entries: std::ptr::null_mut(),
@@ -189,7 +192,7 @@ impl Draws {
     /// be opened, and `began_ns` is the thread's processor time when it began to attach.
     ///
     /// # Errors
-    /// As [`Table::make`].
+    /// As for [`Table::make`].
     pub(crate) fn prepare(
         &mut self,
         run: &Run,
@@ -227,9 +230,9 @@ impl Draws {
         (export < self.len).then(|| unsafe { &*self.entries.add(export as usize) })
     }
 
-    /// Draws the call that was just counted. Returns the probability with which it is timed, whether its
-    /// counters are read, and which call is the next. Returns `None` if a later call was drawn meanwhile, by
-    /// a signal handler.
+    /// Decides how the call that was just counted is drawn. Returns the probability with which it
+    /// is timed, whether its counters are read, and which call is the next. Returns `None` if a
+    /// signal handler has drawn a later call in the meantime.
     #[inline(always)]
     pub(super) fn draw(
         &mut self,
@@ -248,8 +251,8 @@ impl Draws {
         let timed = entry.timed.load(Ordering::Relaxed);
         let is_measured = timed < account::FIRST_TIMED || timed & (MEASURE_EVERY - 1) == 0;
         let begun = if is_measured { clock.begin() } else { 0 };
-        // A signal handler can draw a call at any instruction. Exactly one of the two stands for the calls
-        // since the last drawn one.
+        // A signal handler can draw a call at any instruction. Exactly one of the two calls stands
+        // for the calls since the last drawn one.
         let order = Ordering::Relaxed;
         entry.drawn.compare_exchange(before, number, order, order).ok()?;
         let mut skipped = number - 1 - before;
@@ -257,7 +260,8 @@ impl Draws {
             skipped += entry.carried.swap(0, Ordering::Relaxed);
         }
         if let How::Always | How::AlwaysWatched(_) | How::Like(..) = how {
-            // Each call of the export is due, because what decides is not the number of the call.
+            // Each call of the export is due, because the decision does not depend on the number of
+            // the call.
             entry.period.store(1, Ordering::Relaxed);
             entry.next.store(number + 1, Ordering::Relaxed);
             let (of, reads) = match how {
@@ -306,15 +310,15 @@ impl Draws {
         unsafe { *self.open.get_unchecked_mut(at) = *open };
     }
 
-    /// Gives a drawn call back, which gets no record: it joins those that were only counted.
+    /// Gives back a drawn call that gets no record: it counts as one that was only counted.
     pub(super) fn give_back(&self, export: u32, drawn: &Drawn) {
         if let Some(entry) = self.entry(export) {
             entry.carried.fetch_add(drawn.skipped + 1, Ordering::Relaxed);
         }
     }
 
-    /// Adds a drawn call that was recorded. `ticks` is its duration, and `own` what the recorder needed
-    /// for it, if that was measured.
+    /// Adds a drawn call that was recorded. `ticks` is its duration, and `own` the time that the
+    /// recorder needed for it, if that was measured.
     #[inline(always)]
     pub(super) fn add(&mut self, open: &DrawnCall, ticks: u64, read: bool, own: Option<u64>) {
         let Some(entry) = self.entry(open.export) else { return };
@@ -347,7 +351,7 @@ impl Draws {
         std::mem::take(&mut self.reading) != 0
     }
 
-    /// In a forked child: the table belongs to the parent.
+    /// Called in a forked child, where the table belongs to the parent.
     pub(crate) fn part(&mut self) {
         (self.entries, self.len) = (std::ptr::null_mut(), 0);
         self.table.part();
@@ -360,8 +364,8 @@ impl Draws {
     }
 }
 
-/// A seed that differs between threads and runs. Tests can fix it with `COUNTERPOINT_TEST_SEED`; then it
-/// depends only on the thread's number.
+/// Returns a seed that differs between threads and runs. Tests can fix it with
+/// `COUNTERPOINT_TEST_SEED`; then it depends only on the thread's number.
 #[cold]
 fn seed(thread: u32) -> u64 {
     // SAFETY: the name is a C string, so `getenv` returns null or a C string.

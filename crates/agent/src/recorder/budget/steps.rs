@@ -1,9 +1,9 @@
 //! Steps of a program whose host announces its ops only in some steps, in a run with a budget.
 //!
-//! Where announcing ops alone exceeds the budget, the host's adapter takes the observer away for whole steps
-//! of the program, which are drawn at random. Calls in a step without observer (a step that is *away*) are
-//! not counted. In this module, each thread computes how many calls of each export there are in a seen step,
-//! and adds as many for each step that was away:
+//! Where announcing ops alone exceeds the budget, the host's adapter takes the observer away for
+//! whole steps of the program, which are drawn at random. Calls in a step without observer (a step
+//! that is *away*) are not counted. In this module, each thread computes the number of calls of
+//! each export in a seen step, and adds as many for each step that was away:
 //!
 //! ```text
 //!  adapter   step ends, next one drawn ─► Totals, number and weight of the step that begins
@@ -20,11 +20,11 @@ use record::counts::steps::Steps;
 
 use super::sampling::{Draws, OwnSteps, count_unwatched};
 
-/// Changes with each step; 0: the process has no steps.
+/// A number that changes with each step; 0 if the process has no steps.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// The weight of the step in progress in the sample; 0: it is not in the sample.
+/// The weight of the step in progress in the sample; 0 if it is not in the sample.
 static WEIGHT: AtomicU32 = AtomicU32::new(0);
-/// In place of the weight: the step was cut, and this is the rest of it.
+/// The value in place of the weight which says that the step was cut, and this is the rest of it.
 const OF_CUT: u32 = u32::MAX;
 /// Whether the host does not announce its ops now.
 static IS_AWAY: AtomicU32 = AtomicU32::new(0);
@@ -36,7 +36,7 @@ static WEIGHTS: AtomicU64 = AtomicU64::new(0);
 static SQUARES: AtomicU64 = AtomicU64::new(0);
 static AWAY: AtomicU64 = AtomicU64::new(0);
 
-/// How a step is seen.
+/// The way in which a step is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The step stands for itself.
@@ -50,13 +50,13 @@ pub enum Step {
     Cut,
 }
 
-/// Whether the host does not announce its ops now.
+/// Returns whether the host does not announce its ops at present.
 #[inline(always)]
 pub fn is_away() -> bool {
     IS_AWAY.load(Ordering::Relaxed) != 0
 }
 
-/// The weight of ops that are drawn now.
+/// Returns the weight of ops that are drawn at present.
 #[inline(always)]
 pub fn weight() -> u32 {
     match WEIGHT.load(Ordering::Relaxed) {
@@ -78,7 +78,7 @@ pub fn next(ended: Step, begins: Step) {
     set(begins);
 }
 
-/// Notes how ops are seen from now on, without counting a step that has ended.
+/// Notes how ops are seen from now on, if no step has ended.
 pub fn set(now: Step) {
     let weight = match now {
         Step::Sampled(weight) => weight,
@@ -91,7 +91,7 @@ pub fn set(now: Step) {
 }
 
 impl Draws {
-    /// Begins to take part in steps.
+    /// Makes the thread begin to take part in steps.
     pub(super) fn begin_steps(&mut self) {
         self.steps = OwnSteps {
             number: NUMBER.load(Ordering::Acquire),
@@ -106,7 +106,8 @@ impl Draws {
         }
     }
 
-    /// Must be called before a call is counted that may be in another step than the last one.
+    /// Notes a change of the step. Must be called before a call is counted that may be in another
+    /// step than the last one.
     #[inline(always)]
     pub(crate) fn look_at_step(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != self.steps.number {
@@ -122,7 +123,8 @@ impl Draws {
         self.steps.number = NUMBER.load(Ordering::Acquire);
         self.steps.weight = WEIGHT.load(Ordering::Relaxed);
         let totals = self.totals();
-        // The number of calls in a cut step that are not counted is known when the step has ended.
+        // The number of calls in a cut step that were not counted is known only when the step has
+        // ended.
         self.add_step(ended, totals, u64::from(self.steps.weight == OF_CUT));
     }
 
@@ -151,13 +153,13 @@ impl Draws {
         }
     }
 
-    /// The steps of the sample since the thread was attached.
+    /// Returns the numbers of steps in the sample since the thread was attached.
     fn totals(&self) -> [u64; 3] {
         let now = [&SAMPLED, &WEIGHTS, &SQUARES].map(|of| of.load(Ordering::Relaxed));
         std::array::from_fn(|i| now[i].wrapping_sub(self.steps.before[i]))
     }
 
-    /// Called when the thread ends.
+    /// Adds up the last steps, when the thread ends.
     pub(super) fn end_steps(&mut self) {
         if NUMBER.load(Ordering::Relaxed) != 0 {
             self.look_at_step();
@@ -175,23 +177,26 @@ impl Draws {
         }
     }
 
-    /// Stores the numbers that only one thread knows: the thread whose ranges are the program's steps.
+    /// Stores the numbers that only one thread knows: the thread whose ranges are the program's
+    /// steps.
     pub(crate) fn tell_of_steps(&mut self, change: impl FnOnce(&mut Steps)) {
         self.table.change_steps(change);
     }
 
-    /// Returns how many steps there are from now on for each that is seen. A seen step takes `more` longer
-    /// than a step that is away, which takes `without`; `own` is the cost of any step. All are in ns.
+    /// Returns the number of steps from now on for each one that is seen. A seen step takes `more`
+    /// longer than a step that is away, which takes `without`; `own` is the cost of any step. All
+    /// are in ns.
     pub(crate) fn steps_per_seen(&self, more: f64, without: f64, own: f64, current: u32) -> u32 {
         self.account.runs_per_watched(more, without, own, current)
     }
 
-    /// Calls of the thread in the last step in which it was told of some.
+    /// Returns the number of calls of the thread in the last step in which calls were announced to
+    /// it.
     pub(crate) fn calls_of_step(&self) -> u64 {
         self.steps.calls
     }
 
-    /// After how many steps the next one is seen, at least 1.
+    /// Returns the number of steps until the next one that is seen, at least 1.
     pub(crate) fn gap(&mut self, period: u32) -> u64 {
         self.random.gap(period)
     }
@@ -211,7 +216,7 @@ fn add_step_to(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
     let calls = entry.calls.load(order);
     let of_step = calls.saturating_sub(entry.before_step.load(order));
     if ended == OF_CUT {
-        // The step is among those that are estimated.
+        // The step is one of those that are estimated.
         let in_cut = &entry.in_cut;
         let mean = entry.sum.load(order).checked_div(weights).unwrap_or(0);
         in_cut.store(in_cut.load(order).saturating_add(of_step.min(mean)), order);
@@ -248,8 +253,8 @@ mod tests {
             .map(|of| of.load(Ordering::Relaxed))
     }
 
-    /// 5 calls in a step that stands for itself, then 3 in one of weight 1 and 4 in one of weight 2:
-    /// (3 + 2 · 4) / 3 in each of 6 steps that were away are 22.
+    /// There are 5 calls in a step that stands for itself, then 3 in one of weight 1 and 4 in one
+    /// of weight 2: (3 + 2 · 4) / 3 calls in each of 6 steps that were away are 22.
     #[test]
     fn calls_of_steps_that_were_away_are_those_of_the_sample() {
         let entry = entry();
@@ -269,8 +274,9 @@ mod tests {
         // A smaller estimate takes no calls away.
         add_step_to(&entry, 0, 6, 4);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
-        // Of a step that was away at first, 2 of about 3 calls were counted, so one more is estimated (11/3 · 7
-        // are 26, rounded). Of another one, 100 were: that one is not estimated, but what it has beyond is its own.
+        // In a step that was away at first, 2 of about 3 calls were counted, so one more is
+        // estimated (11/3 · 7 are 26, rounded). In another one, 100 were counted: nothing is
+        // estimated for it, and its own calls count.
         entry.calls.store(36, Ordering::Relaxed);
         add_step_to(&entry, OF_CUT, 7, 3);
         assert_eq!(numbers(&entry), [38, 11, 41, 24]);

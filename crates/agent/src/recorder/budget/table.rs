@@ -26,7 +26,7 @@ use crate::state::run::Run;
 
 /// Maximum number of exports whose calls a thread counts.
 pub const MOST_EXPORTS: usize = 1 << 16;
-/// Bytes of addresses that a thread reserves.
+/// The number of bytes of addresses that a thread reserves.
 const RESERVED: usize =
     (TABLE_HEADER_BYTES + MOST_EXPORTS * size_of::<Entry>()).next_multiple_of(PAGE_BYTES);
 
@@ -42,7 +42,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// No table, with the addresses that an earlier one of the thread reserved, or null.
+    /// Makes a value for no table, with the addresses that an earlier table of the thread reserved,
+    /// or null.
     pub const fn none(base: *mut u8) -> Self {
         Self { base, first: 0, pages: 0 }
     }
@@ -56,12 +57,12 @@ impl Table {
         self.pages > 0
     }
 
-    /// The first entry.
+    /// Returns the address of the first entry.
     pub fn entries(&self) -> *mut Entry {
         self.base.wrapping_add(TABLE_HEADER_BYTES).cast()
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> u32 {
         entries_in(self.pages).min(MOST_EXPORTS) as u32
     }
@@ -162,7 +163,7 @@ impl Table {
         }
     }
 
-    /// Stores what recording has taken so far.
+    /// Stores how much time recording has taken so far.
     pub fn set_spent(&self, spent: Spent) {
         if self.exists() {
             self.header().cpu_ns.store(spent.cpu_ns, Ordering::Relaxed);
@@ -215,7 +216,7 @@ impl Table {
         }
     }
 
-    /// Unmaps everything. For a thread that ends.
+    /// Unmaps everything, for a thread that ends.
     pub fn unmap(&mut self) {
         if !self.base.is_null() {
             sys::unmap(self.base, RESERVED);

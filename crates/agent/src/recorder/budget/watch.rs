@@ -13,21 +13,21 @@
 //! A run that is watched takes longer, because the host announces each op. So its own duration is not
 //! recorded, unless all runs are watched.
 //!
-//! A function that once made other calls is watched from then on, and so is one whose ops are long
-//! compared with what watching costs.
+//! If a function once made other calls, it is watched from then on. So is a function whose ops are
+//! long compared with the cost of watching.
 
 use model::Loss;
 
 use crate::process::losses;
 use crate::recorder::thread::Thread;
 
-/// How many runs in a row must make the same calls before one is not watched.
+/// The number of runs in a row that must make the same calls before one is not watched.
 const ALIKE: u32 = 3;
-/// After this many runs that differ, all runs are watched.
+/// The number of different runs after which all runs are watched.
 const MOST_DIFFERENT: u32 = 8;
 /// One in this many unwatched runs is timed. A power of two.
 const TIME_EVERY: u32 = 16;
-/// The first this many unwatched runs are all timed.
+/// The number of first unwatched runs that are all timed.
 const FIRST_TIMED: u32 = 4;
 /// Weight of a new duration in the running mean.
 const WEIGHT: f64 = 1.0 / 8.0;
@@ -40,13 +40,13 @@ pub struct Pattern {
     /// The number of the last runs that made the same calls, up to [`ALIKE`].
     alike: u32,
     different: u32,
-    /// Identifies the sequence of calls.
+    /// A hash that identifies the sequence of calls.
     hash: u64,
-    /// Number of calls that the host told us of.
+    /// Number of calls that the host announced.
     told: u32,
-    /// The exports that are called in each run, and how often.
+    /// The exports that are called in each run, and the number of calls of each.
     calls: Vec<(u32, u64)>,
-    /// Runs for each that is watched, and how many are left until the next.
+    /// Number of runs for each one that is watched, and number of runs until the next one.
     period: u32,
     left: u64,
     /// In ticks: the mean duration of a run that is not watched, how much longer a watched run takes, and the
@@ -55,12 +55,12 @@ pub struct Pattern {
     more_ticks: Mean,
     own_ticks: Mean,
     unwatched: u32,
-    /// Runs since the last that was watched.
+    /// Number of runs since the last one that was watched.
     since: u64,
 }
 
-/// A running mean. A value that is much too large, because something interrupted us, counts as four
-/// times the mean.
+/// A running mean. A value that is much too large, because the recorder was interrupted, counts as
+/// four times the mean.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean(f64);
 
@@ -74,7 +74,7 @@ impl Mean {
     }
 }
 
-/// How the next run is recorded.
+/// The way in which the next run is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// The run is recorded like a run of an unknown function.
@@ -83,7 +83,7 @@ pub enum Next {
     Learn,
     /// The run is watched, and was drawn with the probability 1 divided by this number.
     Watched(u32),
-    /// The run is not watched. Says whether it is to be timed.
+    /// The run is not watched. The value says whether it is to be timed.
     Unwatched(bool),
 }
 
@@ -95,7 +95,7 @@ pub struct Calls {
 }
 
 impl Pattern {
-    /// Decides how the next run is recorded. The thread must draw.
+    /// Decides how the next run is recorded. The thread must be in a run with a budget.
     pub fn next(&mut self, thread: &mut Thread) -> Next {
         if self.serial != thread.serial {
             *self = Self { serial: thread.serial, ..Self::default() };
@@ -117,7 +117,7 @@ impl Pattern {
         Next::Watched(drawn_with)
     }
 
-    /// Draws how many runs there are until the next that is watched.
+    /// Draws the number of runs until the next one that is watched.
     fn draw(&mut self, thread: &mut Thread) {
         let account = &thread.draws.account;
         // The period grows step by step, because the first runs are slow.
@@ -128,7 +128,8 @@ impl Pattern {
         self.left = thread.draws.random.gap(self.period);
     }
 
-    /// Adds a run that was to be learned from. `calls` are its exports, and how often each was called.
+    /// Adds a run of the kind [`Next::Learn`]. `calls` are its exports, and the number of calls of
+    /// each.
     pub fn learn(
         &mut self,
         thread: &mut Thread,
@@ -148,7 +149,7 @@ impl Pattern {
         (self.hash, self.told, self.calls) = (seen.hash, seen.told, calls);
         self.alike += 1;
         if self.alike == ALIKE {
-            // Until runs of both kinds were timed.
+            // This holds until runs of both kinds were timed.
             let told = f64::from(seen.told) * thread.draws.account.only_counted.ticks();
             let run = (ticks as f64 - told).max(ticks as f64 / 8.0);
             (self.run_ticks, self.more_ticks) = (Mean(run), Mean(ticks as f64 - run));
@@ -174,14 +175,14 @@ impl Pattern {
         }
     }
 
-    /// Counts the calls of a run that was not watched. `ticks` are the run's duration and what it cost
-    /// us, if it was timed. Returns the number of calls.
+    /// Counts the calls of a run that was not watched. `ticks` are the run's duration and our cost
+    /// for it, if it was timed. Returns the number of calls.
     pub fn count(&mut self, thread: &mut Thread, ticks: Option<(u64, u64)>, failed: bool) -> u32 {
         if self.serial != thread.serial {
             return 0;
         }
         if failed {
-            // Some of the run's calls were made.
+            // Only some of the run's calls were made.
             losses::lose(Loss::RunsUnlike, 1, 0);
             return 0;
         }

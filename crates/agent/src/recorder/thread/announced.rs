@@ -1,18 +1,20 @@
 //! Measures how long a host takes to announce an op to the recorder, before and after its own code runs.
 //!
-//! As soon as an observer is registered, PyTorch makes an object for each op and looks up whom to call. No
-//! bracket can see this, and without the observer no op would be seen. So PyTorch is asked to announce some
-//! more ops, which do nothing, to an observer that does nothing, and the shim takes the time of these.
+//! As soon as an observer is registered, PyTorch makes an object for each op and looks up which
+//! observers to call. No bracket can see this, and without the observer no op would be seen. So
+//! PyTorch is asked to announce some more ops, which do nothing, to an observer that does nothing,
+//! and the shim takes the time of these.
 //!
 //! ```text
 //!  op begins ─► ops inside of it ─► op ends      after an op: its code has displaced PyTorch's
 //!  op begins ─► op begins                        right after another one: PyTorch's code is warm
 //! ```
 //!
-//! How long it takes depends on what ran since the last announcement. So the ops are drawn among all ops
-//! that begin, and what is measured is what the drawn op had found. It is measured at the end of an op that
-//! has called no others, when that op has been recorded: its code ran last, as before most ops. For an op that
-//! began right after the one around it, a first announcement makes the code warm again.
+//! How long it takes depends on the code that ran since the last announcement. So ops are drawn
+//! among all ops that begin, and an announcement is measured in the situation that the drawn op
+//! had. It is measured at the end of an op that has called no others, when that op has been
+//! recorded: its code ran last, as before most ops. For an op that began right after the one around
+//! it, an unmeasured announcement comes first and loads the code into the caches.
 
 use record::brackets::{BUCKETS, Brackets, Histogram, bucket_of};
 
@@ -20,13 +22,13 @@ use super::Thread;
 
 /// The first ops of a thread find cold caches in a way that later ones do not.
 const FIRST: u16 = 8;
-/// The first this many announcements are timed soon after one another, so that short programs have some;
-/// later ones are timed rarely.
+/// The number of first announcements that are timed soon after one another, so that short programs
+/// have some; later ones are timed rarely.
 const SOON: u32 = 48;
 
 /// The times that the host took for announcements.
 pub(crate) struct Times {
-    /// How many ops were drawn.
+    /// Number of ops that were drawn.
     drawn: u32,
     /// State of the random numbers; not 0.
     random: u32,
@@ -47,7 +49,7 @@ impl Times {
         }
     }
 
-    /// Returns how many ops begin until the next one that is drawn.
+    /// Returns the number of ops that begin until the next one that is drawn.
     fn draw(&mut self) -> u16 {
         // Marsaglia's xorshift.
         self.random ^= self.random << 13;
@@ -64,11 +66,11 @@ impl Times {
 /// The data about announcements in the first cache line of a thread.
 #[derive(Clone, Copy)]
 pub(crate) struct Announcing {
-    /// How many ops until the one that is drawn.
+    /// Number of ops until the one that is drawn.
     until: u16,
-    /// How many times an op shall be announced; 0 if no announcement is due.
+    /// Number of times that an op shall be announced; 0 if no announcement is due.
     due: u8,
-    /// Whether the last thing that was announced was a start.
+    /// Whether the last announcement was that of a start.
     has_begun: bool,
 }
 
@@ -132,7 +134,8 @@ impl Thread {
 mod tests {
     use super::*;
 
-    /// `(` is the start of an op and `)` its end. Returns what is due at each end.
+    /// `(` is the start of an op and `)` its end. Returns the announcements that are due at each
+    /// end.
     fn due(until: u16, text: &str) -> Vec<u8> {
         let mut of = Announcing { until, ..Announcing::NEW };
         let mut all = Vec::new();

@@ -29,40 +29,43 @@ pub(crate) const AFTER: usize = 1;
 
 /// A thread's first calls find cold caches in a way that later ones do not.
 pub(crate) const FIRST: u16 = 8;
-/// The first this many brackets are timed soon after one another, so that short programs have some; later
-/// ones are timed rarely.
+/// The number of first brackets that are timed soon after one another, so that short programs have
+/// some; later ones are timed rarely.
 const SOON: u32 = 48;
 
-/// The halves in progress that are timed. They are apart from [`BracketTimes`], because each call reads them.
+/// The halves in progress that are timed. They are not in [`BracketTimes`], because each call reads
+/// them.
 #[derive(Clone, Copy)]
 pub(crate) struct Halves {
-    /// For hosts that call us before and after a call: when the half in progress began, if it is
-    /// timed; otherwise 0.
+    /// For hosts that call us before and after a call: the time at which the half in progress
+    /// began, if it is timed; otherwise 0.
     entered: u64,
-    /// For such hosts: how long the first half took, if it was timed; otherwise 0. It is counted when the
-    /// call has ended. Four bytes, so that all of this is in the thread's first cache line.
+    /// For such hosts: the duration of the first half, if it was timed; otherwise 0. It is counted
+    /// when the call has ended. It has four bytes, so that all of this is in the thread's first
+    /// cache line.
     before: u32,
-    /// Whether counters were read for that call.
+    /// Whether counters were read for the call whose first half was timed.
     before_counted: bool,
     /// Whether counters were read for the call whose second half is timed.
     counted: bool,
 }
 
 impl Halves {
-    /// Neither half is timed.
+    /// The value if neither half is timed.
     pub(crate) const NONE: Self =
         Self { entered: 0, before: 0, before_counted: false, counted: false };
 }
 
 /// The times of the brackets of a thread.
 pub(crate) struct BracketTimes {
-    /// How many were timed, for each half.
+    /// Number of timed halves, for each half.
     timed: [u32; 2],
     /// State of the random numbers; not 0.
     random: u32,
     /// Whether every call is timed.
     all: bool,
-    /// Calls without and with counters, halves, buckets.
+    /// The numbers of times: for calls without and with counters, for each half, and for each
+    /// bucket.
     counts: [[[u32; BUCKETS]; 2]; 2],
 }
 
@@ -107,8 +110,9 @@ impl Thread {
         self.halves.entered = self.enter(half);
     }
 
-    /// Returns the time. Writes nothing: this is called inside of the bracket of the counters, and after a
-    /// fork the first write to a page is a page fault, which would be counted.
+    /// Returns the present time, for a half that is drawn. Writes nothing, because this is called
+    /// inside of the bracket of the counters, and after a fork the first write to a page is a page
+    /// fault, which would be counted.
     #[cold]
     #[inline(never)]
     fn draw(&self) -> u64 {
@@ -173,8 +177,9 @@ impl Thread {
         }
     }
 
-    /// Returns `end`, when the call ended, if the second half is timed, and otherwise 0. Called when the
-    /// counters have been read: code that differs between calls must not run before.
+    /// Returns `end`, the time at which the call ended, if the second half is timed, and otherwise
+    /// 0. Called when the counters have been read, because code that differs between calls must not
+    /// run before.
     #[inline(always)]
     fn timed_end(&mut self, end: u64) -> u64 {
         let until = &mut self.until_timed[AFTER];

@@ -24,9 +24,9 @@ pub(crate) struct OpenCall {
     /// The called export. Only set if the call has [`State::SPLIT`].
     pub(crate) export: u32,
     pub(crate) state: State,
-    /// When the call began. Only set if it has [`State::SPLIT`].
+    /// Time at which the call began. Only set if the call has [`State::SPLIT`].
     pub(crate) start: u64,
-    /// The index of the call's slot. Only set if the call has [`State::SLOT`].
+    /// The call's slot. Only set if the call has [`State::SLOT`].
     pub(crate) slot: Slot,
 }
 
@@ -37,7 +37,7 @@ impl OpenCall {
         Self { frame: 0, export: 0, state: State::PLAIN, start: 0, slot: Slot::EMPTY };
 }
 
-/// What is special about an open call: a set of bits. A free place has no bits set, except for
+/// The properties of an open call, as a set of bits. A free place has no bits set, except for
 /// [`State::WORKERS`] of the call that was there last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
@@ -88,7 +88,7 @@ impl State {
 }
 
 impl Thread {
-    /// The open calls, the outermost one first.
+    /// Returns the open calls, the outermost one first.
     #[inline(always)]
     pub(crate) fn open_calls(&self) -> &[OpenCall] {
         self.calls.get(..self.depth as usize).unwrap_or_default()
@@ -166,7 +166,7 @@ impl Thread {
         self.state_of(at).has(State::DRAWN)
     }
 
-    /// Adds what other threads counted in a parallel region of call `at`, which is open.
+    /// Adds the counts of other threads in a parallel region of call `at`, which is open.
     pub(crate) fn add_workers(&mut self, at: usize, more: &Workers) {
         let (Some(call), Some(sum)) = (self.calls.get_mut(at), self.workers.get_mut(at)) else {
             return;
@@ -203,7 +203,7 @@ impl Slot {
         Self { owner: std::ptr::null(), subject: std::ptr::null(), numbers: [0; 3] };
 }
 
-/// What other threads counted for a call in progress, in its parallel regions so far.
+/// The counts of other threads for a call in progress, in its parallel regions so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Workers {
     /// One bit for each counter whose sum is known.
@@ -222,7 +222,7 @@ pub(crate) struct Started {
     pub(crate) mask: u32,
     /// Whether a collector was interrupted; the call must then not begin.
     pub(crate) interrupted: bool,
-    /// The id that profiler plugins got for the call; 0: none.
+    /// The id that profiler plugins got for the call; 0 if they got none.
     pub(crate) plugin_id: u64,
     /// For each collector: its address, which is never freed, and its state.
     pub(crate) states: [(*const c_void, *mut c_void); MOST_COLLECTORS],

@@ -95,7 +95,7 @@ pub(crate) fn set_saved(saved: *mut c_void) {
     unsafe { (*place::get()).saved = saved }
 }
 
-/// Returns that copy and clears it.
+/// Returns the copy that [`set_saved`] stored, and clears it.
 pub(crate) fn take_saved() -> *mut c_void {
     // SAFETY: `place::get` returns the calling thread's thread-local, which exists as long as the
     // thread.

@@ -20,13 +20,13 @@ use plugin_host::{Counter, Event, Host, Metadata, Sink};
 
 use super::safe_text;
 
-/// Flows of plugins get numbers from here on. PyTorch counts its own from 1.
+/// The first number for flows of plugins. PyTorch counts its own flows from 1.
 const FIRST_FLOW: u32 = 0x4000_0000;
 static FLOWS: AtomicU32 = AtomicU32::new(0);
 
 const KERNEL: u32 = 6;
 
-/// Types that say what the program does. Events of these types are not linked with an operator.
+/// Types that describe the program. Events of these types are not linked with an operator.
 const OF_THE_PROGRAM: [u32; 3] = [1, 2, 11];
 
 /// The receiver of one profiler's events.
@@ -40,7 +40,7 @@ pub struct HandOver<'s> {
     flows: HashMap<(u32, u32), u32>,
     /// New numbers of ids that do not fit.
     wide: HashMap<i64, i32>,
-    /// Values that belong to one counter event, which the next call may continue.
+    /// Values of a counter event, to which the next call may add more.
     pending: Option<Pending>,
     not_json: u64,
     example: Option<String>,
@@ -71,7 +71,7 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Hands over what is left, and returns what the user should know about the metadata.
+    /// Hands over the rest, and returns what the user should know about the metadata.
     pub fn finish(mut self) -> Option<String> {
         self.finish_counter();
         let mut complaints = Vec::new();
@@ -107,8 +107,8 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// Returns an id that fits: the same, or a number from the upper end of the range, which PyTorch's
-    /// own ids do not reach.
+    /// Returns an id that fits into 32 bits: the same one, or a number from the upper end of the
+    /// range, which PyTorch's own ids do not reach.
     fn id(&mut self, id: i64) -> i32 {
         match i32::try_from(id) {
             Ok(id) if id >= 0 => id,
@@ -158,7 +158,7 @@ impl<'s> HandOver<'s> {
         }
     }
 
-    /// A counter event: its metadata are its values.
+    /// Hands over a counter event, whose metadata are its values.
     fn counter_event(&mut self, event: &Event, name: &[u8], metadata: &Metadata) {
         let mut values: Vec<(CString, f64)> = Vec::new();
         for (key, value) in metadata.iter() {
@@ -181,7 +181,7 @@ impl<'s> HandOver<'s> {
             self.example.get_or_insert_with(|| format!("{key} = {value}"));
             safe_text::json_string(value.as_bytes())
         });
-        // Neither has a zero byte: strings have no control characters.
+        // Neither text has a zero byte, because strings of JSON have no control characters.
         CString::new(made).unwrap_or_default()
     }
 }
@@ -320,7 +320,7 @@ impl Sink for HandOver<'_> {
             -1 => std::process::id() as i32,
             device => device,
         };
-        // As Kineto's counters have it, the unit is part of the name of the series.
+        // As in Kineto's own counters, the unit is part of the name of the series.
         let mut series = counter.series.to_vec();
         if !counter.unit.is_empty() {
             series.push(b' ');
@@ -371,7 +371,7 @@ mod tests {
         }
     }
 
-    /// What PyTorch gets of what `calls` hands over.
+    /// Returns what PyTorch receives for the events that `calls` hands over.
     fn handed(declared: &[(&str, u32)], calls: impl FnOnce(&mut HandOver<'_>)) -> Vec<String> {
         let mut list: Vec<String> = Vec::new();
         let sink = RawSink {

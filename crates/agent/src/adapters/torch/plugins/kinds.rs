@@ -1,4 +1,5 @@
-//! Which types of events a plugin is asked for, and the user's settings.
+//! Decides which types of events a plugin is asked for, from PyTorch's request and the user's
+//! settings.
 //!
 //! With `activities=[ProfilerActivity.CPU]`, PyTorch requests only the types of work of the CPU: no
 //! kernels, copies or counters. A plugin for a device would never be started. So whenever work of the
@@ -25,8 +26,9 @@ const CPU_OP: u32 = 1;
 const SETTING: &str = "COUNTERPOINT_KINDS";
 const VARIABLE: &CStr = c"COUNTERPOINT_TORCH_KINDS";
 
-/// Returns the types to ask a plugin for, which supports `supported`, and what is wrong with the
-/// user's list. A type that plugins have `declared` counts as the published type that it is most like.
+/// Returns the types to request from a plugin that supports `supported`, and the mistakes in the
+/// user's list. A type that plugins have `declared` counts as the published type that is most like
+/// it.
 pub fn wanted(
     requested: &[u32],
     configuration: &[u8],
@@ -95,7 +97,7 @@ fn parse(list: &str) -> Result<Vec<u32>, String> {
 mod tests {
     use super::{parse, setting, wanted};
 
-    // Numbers of the published header.
+    // These are numbers of the published header.
     const KERNEL: u32 = 6;
     const CUDA_RUNTIME: u32 = 8;
     const COUNTER: u32 = 22;
@@ -105,7 +107,7 @@ mod tests {
     fn work_of_the_cpu_brings_the_kinds_of_devices() {
         let supported = [KERNEL, COUNTER, PRIVATE_RUNTIME, 1, 11, 1024];
         let own = [("tile".to_owned(), KERNEL)];
-        // As torch requests with activities=[CPU]; 11 is python_function.
+        // These are the types that torch requests with activities=[CPU]; 11 is python_function.
         let cpu = [1, 2, 7, 8, 9, 10, 11, 23, 24];
         assert_eq!(wanted(&cpu, b"", &supported, &own).0, supported);
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Texts that PyTorch's writer can be trusted with. It writes JSON with almost no escapes: a
-//! quotation mark in a name of a row, a counter or a metadata string breaks the file, a backslash
-//! becomes a slash, and a name with any byte that is not printable ASCII becomes "unknown".
-//! (Observed with PyTorch 2.15.)
+//! Makes texts that PyTorch's writer can write without damage. It writes JSON with almost no
+//! escapes: a quotation mark in a name of a row, a counter or a metadata string breaks the file, a
+//! backslash becomes a slash, and a name with any byte that is not printable ASCII becomes
+//! "unknown". (Observed with PyTorch 2.15.)
 //!
 //! So names become printable ASCII. Two names that differ stay different, except in the characters
 //! that are replaced by their look-alikes. JSON values are parsed and written again without escapes.
@@ -9,7 +9,7 @@
 use std::ffi::CString;
 use std::fmt::Write;
 
-/// The character to write instead of one that would need an escape.
+/// Returns the character to write instead of one that would need an escape.
 fn plain(c: char) -> char {
     match c {
         '"' => '\'',
@@ -36,7 +36,7 @@ pub fn name(bytes: &[u8]) -> CString {
             let _ = write!(text, "<{byte:02X}>");
         }
     }
-    // The text has no zero byte: it is a control character.
+    // The text has no zero byte, because that is a control character.
     CString::new(text).unwrap_or_default()
 }
 
@@ -56,7 +56,7 @@ pub fn json_string(bytes: &[u8]) -> Vec<u8> {
     format!("\"{text}\"").into_bytes()
 }
 
-/// Objects and arrays inside one another at most.
+/// The largest depth of nested objects and arrays.
 const DEEPEST: usize = 64;
 
 struct Json<'a> {
@@ -200,7 +200,7 @@ impl Json<'_> {
         })
     }
 
-    /// The four digits after `\u`.
+    /// Reads the four digits after `\u`.
     fn unit(&mut self) -> Option<u16> {
         let digits =
             self.rest.get(..4).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;

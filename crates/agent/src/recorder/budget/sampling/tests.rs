@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::recorder::budget::account::Cost;
 
-/// A thread that calls exports, as far as drawing sees it. One tick is one nanosecond, a timed call
-/// costs 100 and one with counters 1,100.
+/// A thread that calls exports, with only the parts that drawing needs. One tick is one nanosecond,
+/// a timed call costs 100 and one with counters 1,100.
 struct Caller {
     draws: Draws,
     entries: Vec<Entry>,
@@ -16,16 +16,17 @@ struct Caller {
     how: How,
 }
 
-/// What the records of one export say.
+/// The contents of the records of one export.
 #[derive(Default)]
 struct Records {
-    /// For each period: timed calls, calls that they stand for, and the sum of their durations.
+    /// For each period: the number of timed calls, the number of calls that they stand for, and the
+    /// sum of their durations.
     strata: BTreeMap<u32, (f64, f64, f64)>,
     /// The stratum of the last timed call.
     last: u32,
     /// Timed calls whose counters were read.
     read: f64,
-    /// How many of the calls should have had their counters read: the sum of 1 / counter period.
+    /// The number of calls that should have had their counters read: the sum of 1 / counter period.
     expected_read: f64,
     read_variance: f64,
 }
@@ -83,8 +84,8 @@ impl Caller {
 }
 
 impl Records {
-    /// The estimated sum of all durations: each period is a stratum, and the calls after the last timed
-    /// one belong to its stratum.
+    /// Returns the estimated sum of all durations: each period is a stratum, and the calls after
+    /// the last timed one belong to its stratum.
     fn total(&self, calls: f64) -> f64 {
         let stood_for: f64 = self.strata.values().map(|(_, calls, _)| calls).sum();
         let rest = |period: u32| if period == self.last { calls - stood_for } else { 0.0 };
@@ -128,15 +129,15 @@ fn estimates_of_totals_are_unbiased() {
         let variance = estimates.iter().map(|e| (e - mean).powi(2)).sum::<f64>() / (runs - 1.0);
         let error = (variance / runs).sqrt();
         assert!((mean - 1.0).abs() <= 5.0 * error.max(1e-12), "{name}: {mean} ± {error}");
-        // What was timed is a sample, and not a small one.
+        // The timed calls are a sample, and not a small one.
         let share = timed / runs / CALLS as f64;
         assert!((0.001..0.5).contains(&share), "{name}: {share} of the calls were timed");
     }
 }
 
-/// Timing costs at most the budget, in every pattern, together with the calls that are only counted.
-/// Runs of five calls, of which one in `runs` is watched: the weights say how likely it was that a call
-/// is timed, and the estimates are right on average.
+/// In runs of five calls, of which one in `runs` is watched, timing costs at most the budget, in
+/// every pattern, together with the calls that are only counted. The weights say how likely it was
+/// that a call is timed, and the estimates are right on average.
 #[test]
 fn calls_in_runs_that_are_not_watched_are_estimated_without_bias() {
     const RUNS: usize = 20_000;
@@ -205,7 +206,8 @@ fn counters_are_read_with_the_probability_that_is_stated() {
     }
 }
 
-/// Exports with long calls are timed each time, and those with short calls pay for themselves only.
+/// Exports with long calls are timed each time, and those with short calls only as often as their
+/// own time pays for.
 #[test]
 fn each_export_pays_for_itself() {
     let mut caller = Caller::new(0.05, 2, false, 5);
