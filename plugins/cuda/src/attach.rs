@@ -1,6 +1,6 @@
-//! When CUPTI is used. CUDA's driver loads the file that `CUDA_INJECTION64_PATH` names when a program
-//! initialises CUDA, and calls its `InitializeInjection`: that is before the program's first call of
-//! CUDA does anything, and it never happens in a program without CUDA.
+//! Decides when CUPTI is used. CUDA's driver loads the file that `CUDA_INJECTION64_PATH` names when
+//! a program initialises CUDA, and calls its `InitializeInjection`. This comes before the program's
+//! first call of CUDA does anything, and never happens in a program without CUDA.
 //!
 //! | state | means |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | on | CUPTI collects |
 //! | off | CUPTI cannot be used here; the text says why |
 //!
-//! CUPTI has room for one profiler in a process. The plugin takes it only if nobody has it, and leaves
-//! it to PyTorch's profiler where PyTorch is loaded, because `torch.profiler` would lose the events of
-//! the device otherwise.
+//! CUPTI has room for one profiler in a process. The plugin uses CUPTI only if no other profiler
+//! does, and leaves it to PyTorch's profiler where PyTorch is loaded, because otherwise
+//! `torch.profiler` would lose the events of the device.
 
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -56,9 +56,9 @@ static STATE: Mutex<State> = Mutex::new(State::Idle);
 static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
 /// Whether CUDA's driver called [`InitializeInjection`].
 static INJECTED: AtomicBool = AtomicBool::new(false);
-/// Whether CUPTI collects now. It is read at each op.
+/// Whether CUPTI is collecting. This is read at each op.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Set when the process exits: CUDA may be gone.
+/// Set when the process exits, because CUDA may be gone.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 /// The process that began the recording.
 static HOME: AtomicI32 = AtomicI32::new(0);
@@ -74,18 +74,18 @@ fn own_process() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// Remembers the process that records.
+/// Notes that this process records.
 pub fn remember_process() {
     HOME.store(own_process(), Ordering::Release);
 }
 
-/// Whether this is a forked child of the process that records. A thread that the child does not have may hold
-/// any lock there for good.
+/// Returns whether this is a forked child of the process that records. In such a child, any lock
+/// may be held for ever by a thread that the child does not have.
 pub fn is_forked() -> bool {
     HOME.load(Ordering::Acquire) != own_process()
 }
 
-/// Nanoseconds since 1970 UTC.
+/// Returns the time in nanoseconds since 1970 UTC.
 fn unix_ns() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call, and this clock always exists.
@@ -93,11 +93,12 @@ fn unix_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// A recording begins. If the program has used CUDA before, CUPTI begins to collect now.
+/// Begins a recording. If the program has used CUDA before, CUPTI begins to collect now.
 pub fn begin(settings: Settings, requested: Vec<Kind>) {
     let mut state = lock(&STATE);
     *state = State::Waiting(settings, requested);
-    // If the program initialised CUDA without the variable, only the driver's library shows it.
+    // If the program initialised CUDA without the variable, only the driver's library shows that
+    // CUDA is used.
     if INJECTED.load(Ordering::Acquire) || find::is_loaded(&["libcuda.so"]) {
         attach(&mut state);
     }
@@ -152,7 +153,7 @@ fn is_left_to_torch(settings: &Settings) -> bool {
     !settings.beside_torch && find::is_loaded(&["libtorch_cpu.so", "libkineto.so"])
 }
 
-/// The process's CUPTI.
+/// Returns the process's CUPTI.
 fn found(settings: &Settings) -> Result<&'static Cupti, String> {
     match cupti::in_use() {
         Some(cupti) => Ok(cupti),
@@ -160,7 +161,7 @@ fn found(settings: &Settings) -> Result<&'static Cupti, String> {
     }
 }
 
-/// Turns the waiting state into on or off.
+/// Decides whether CUPTI is used, if that was still open.
 fn attach(state: &mut State) {
     let State::Waiting(settings, requested) = &*state else { return };
     *state = match subscribe(settings, requested) {
@@ -222,8 +223,8 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
     Ok((subscriber, kinds))
 }
 
-/// CUDA ends with the process, before this file's own functions are called for the last time. So the records
-/// that CUPTI still has must be fetched when the process begins to exit.
+/// Fetches the records that CUPTI still has when the process begins to exit, because CUDA ends
+/// before this file's own functions are called for the last time.
 fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {
@@ -242,24 +243,25 @@ fn at_exit() {
     }
 }
 
-/// Whether CUPTI may be called.
+/// Returns whether CUPTI may be called.
 fn is_on() -> bool {
     IS_ON.load(Ordering::Acquire)
         && !CLOSED.load(Ordering::Acquire)
         && PROCESS.load(Ordering::Acquire) == own_process()
 }
 
-/// Has CUPTI give back its buffers: all of them (`forced`), or the complete ones.
+/// Makes CUPTI give back its buffers: all of them (`forced`), or the complete ones.
 pub fn flush(forced: bool) {
     let Some(cupti) = cupti::in_use().filter(|_| is_on()) else { return };
     compare_clocks(cupti);
     sampler::fetch(None);
-    // If flushing fails, the records are missing, and CUPTI counts them as dropped or not at all.
+    // If flushing fails, the records are missing. CUPTI counts them as dropped, or does not count
+    // them.
     let _ = cupti.flush(if forced { cupti::FORCED } else { 0 });
     collect::add_dropped(cupti.dropped());
 }
 
-/// Collects nothing until [`go_on`].
+/// Stops collecting until [`go_on`].
 pub fn pause() {
     flush(true);
     if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
@@ -280,7 +282,7 @@ pub fn go_on() {
     }
 }
 
-/// The recording has ended. Other profilers can use CUPTI now.
+/// Ends the recording. Other profilers can use CUPTI now.
 pub fn end() {
     let mut state = lock(&STATE);
     if let (State::On { kinds, subscriber, .. }, Some(cupti), true) =
@@ -294,7 +296,7 @@ pub fn end() {
     *state = State::Idle;
 }
 
-/// Why nothing was recorded, if the program used CUDA but CUPTI could not be used.
+/// Returns why nothing was recorded, if the program used CUDA but CUPTI could not be used.
 pub fn why_off() -> Option<String> {
     match &*lock(&STATE) {
         State::Off { why } => Some(format!("CUDA was not recorded: {why}")),
@@ -306,7 +308,7 @@ pub fn why_off() -> Option<String> {
     }
 }
 
-/// Whether the variable names this file.
+/// Returns whether the variable names this file.
 fn is_named() -> bool {
     let Some(named) = std::env::var_os(INJECTION) else { return false };
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
@@ -323,14 +325,14 @@ fn is_named() -> bool {
     same(std::path::Path::new(&named)) == same(std::path::Path::new(&*own.to_string_lossy()))
 }
 
-/// An op begins on the calling thread.
+/// Notes that an op begins on the calling thread.
 pub fn push(kind: u32, id: u64) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.push(kind, id);
     }
 }
 
-/// The innermost call with a correlation id ends.
+/// Notes that the innermost call with a correlation id ends.
 pub fn pop(kind: u32) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);
@@ -346,13 +348,13 @@ fn compare_clocks(cupti: &Cupti) {
     }
 }
 
-/// Converts CUPTI's time to UTC. `None` if the clocks were never compared.
+/// Converts CUPTI's time to UTC. Returns `None` if the clocks were never compared.
 pub fn utc(time: u64) -> Option<i64> {
     let offset = lock(&CLOCK).as_ref()?.offset(time)?;
     Some((time as i64).wrapping_add(offset))
 }
 
-/// How exact [`utc`] is, ns.
+/// Returns the accuracy of [`utc`], in ns.
 pub fn accuracy_ns() -> Option<u64> {
     lock(&CLOCK).as_ref()?.accuracy_ns()
 }

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! CUPTI calls both functions from threads of its own and of the program. Records are read when a
-//! buffer comes back, because names that they point to could be gone later.
+//! buffer comes back, because the names to which they point could be gone later.
 
 use std::alloc::Layout;
 use std::collections::{BTreeSet, HashMap};
@@ -19,44 +19,47 @@ use crate::functions;
 use crate::records::{self, Bytes, Record, Unreadable};
 use crate::sampler::{self, Value};
 
-/// Bytes of a buffer. CUPTI needs one for each thread that calls CUDA, and for each context.
+/// The size of a buffer in bytes. CUPTI needs one for each thread that calls CUDA, and for each
+/// context.
 pub const BUFFER: usize = 1 << 20;
 
-/// Bytes that a recording may take unless the host says otherwise.
+/// The number of bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// At most this many distinct names of kernels are kept; later kernels are called by their address.
+/// The largest number of distinct names of kernels that are kept; later kernels are named by their
+/// address.
 const MOST_NAMES: usize = 100_000;
 
-/// A record, and the name that it pointed to.
+/// A record, and the name to which it pointed.
 pub type Named = (Record, Option<Arc<str>>);
 
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
-/// Records and values that were not handed over yet.
+/// The records and values that were not handed over yet.
 #[derive(Debug)]
 pub struct Store {
     /// The records in the order in which their buffers came back.
     pub records: Vec<Named>,
     /// Values of counters.
     values: Vec<Value>,
-    /// Buffers that CUPTI has.
+    /// The buffers that CUPTI has, by address.
     lent: BTreeSet<usize>,
     limit: u64,
     names: Option<HashMap<usize, Arc<str>>>,
     pub missing: Missing,
 }
 
-/// Counts of what could not be recorded.
+/// The numbers of things that could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Records beyond the limit.
+    /// Number of records beyond the limit.
     pub beyond: u64,
-    /// Records that CUPTI had no room for.
+    /// Number of records for which CUPTI had no room.
     pub dropped: u64,
-    /// Records that are shorter than their kind needs, and buffers whose end could not be found.
+    /// Number of records that are shorter than their kind needs, and of buffers whose end could not
+    /// be found.
     pub damaged: u64,
-    /// Records of kinds that are not known.
+    /// Number of records of kinds that are not known.
     pub unknown: u64,
 }
 
@@ -72,12 +75,12 @@ impl Store {
         }
     }
 
-    /// Bytes in use.
+    /// Returns the number of bytes in use.
     fn taken(&self) -> u64 {
         (self.lent.len() * BUFFER) as u64 + self.kept()
     }
 
-    /// Bytes of the records and names that are kept.
+    /// Returns the number of bytes of the records and names that are kept.
     fn kept(&self) -> u64 {
         let values = self.values.len() * size_of::<Value>();
         (self.records.len() * size_of::<Named>() + values) as u64
@@ -91,10 +94,10 @@ impl Store {
         self.records.push(record);
     }
 
-    /// A name, kept once.
+    /// Returns a name, which is kept only once.
     ///
     /// # Safety
-    /// `address` is 0 or that of a C string.
+    /// `address` must be 0 or that of a C string.
     unsafe fn name(&mut self, address: usize) -> Option<Arc<str>> {
         if address == 0 {
             return None;
@@ -128,7 +131,7 @@ fn layout() -> Layout {
     }
 }
 
-/// A recording begins: everything from the one before is dropped.
+/// Begins a recording: drops everything of the one before.
 pub fn open() {
     let mut store = store();
     let lent = std::mem::take(&mut store.lent);
@@ -162,10 +165,10 @@ pub fn take() -> (Vec<Named>, Vec<Value>, Missing) {
     (std::mem::take(&mut store.records), values, std::mem::take(&mut store.missing))
 }
 
-/// CUPTI asks for a buffer. Without one it drops records and counts them.
+/// Gives CUPTI a buffer. Without one, CUPTI drops records and counts them.
 ///
 /// # Safety
-/// CUPTI calls this, with three variables of its own.
+/// Only CUPTI may call this, with three variables of its own.
 pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most: *mut usize) {
     if buffer.is_null() || size.is_null() || most.is_null() {
         return;
@@ -193,10 +196,10 @@ pub unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, most:
     }
 }
 
-/// CUPTI gives a buffer back, with records in its first `valid` bytes.
+/// Takes back a buffer from CUPTI, with records in its first `valid` bytes.
 ///
 /// # Safety
-/// CUPTI calls this, with a buffer that [`requested`] gave it.
+/// Only CUPTI may call this, with a buffer that [`requested`] gave it.
 pub unsafe extern "C" fn completed(
     _context: *mut c_void,
     _stream: u32,
@@ -229,7 +232,7 @@ pub unsafe extern "C" fn completed(
 /// Reads the records of a buffer.
 ///
 /// # Safety
-/// `buffer` has [`BUFFER`] bytes, and CUPTI filled it.
+/// `buffer` must have [`BUFFER`] bytes, and CUPTI must have filled it.
 unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) {
     if valid > BUFFER {
         store.missing.damaged += 1;
@@ -275,7 +278,7 @@ unsafe fn read(store: &mut Store, cupti: &Cupti, buffer: *mut u8, valid: usize) 
 /// Reads a record and keeps it.
 ///
 /// # Safety
-/// It is one of CUPTI's, so names that it points to are C strings.
+/// The record must be one of CUPTI's, so that the names to which it points are C strings.
 unsafe fn keep(store: &mut Store, bytes: Bytes<'_>) {
     match records::read(bytes) {
         Ok(record) => {

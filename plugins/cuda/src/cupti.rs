@@ -50,10 +50,10 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks all functions up. The error is the name of one that is needed and missing.
+            /// Looks up all functions. The error is the name of one that is needed and missing.
             ///
             /// # Safety
-            /// `handle` is a library with CUPTI's interface, which stays loaded.
+            /// `handle` must be a library with CUPTI's interface, which stays loaded.
             unsafe fn of(handle: *mut c_void) -> Result<Self, &'static str> {
                 Ok(Self {
                     // SAFETY: a function with this name has this type, as CUPTI's headers say.
@@ -108,7 +108,7 @@ fn symbol(handle: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// A CUPTI that is loaded, for good.
+/// A CUPTI that is loaded and stays loaded.
 #[derive(Debug)]
 pub struct Cupti {
     functions: Functions,
@@ -131,17 +131,17 @@ pub fn use_for_good(cupti: Cupti) -> &'static Cupti {
     IN_USE.get_or_init(|| cupti)
 }
 
-/// A code as an error.
+/// Turns a code into a result.
 fn checked(code: Code) -> Result<(), Code> {
     if code == SUCCESS { Ok(()) } else { Err(code) }
 }
 
 impl Cupti {
-    /// Loads a file, or a library that the dynamic linker finds by its name. `only_loaded`: only if the
-    /// process has it already.
+    /// Loads a file, or a library that the dynamic linker finds by its name. With `only_loaded`,
+    /// only uses a library that the process already has.
     ///
     /// # Errors
-    /// Says why it cannot be used.
+    /// Says why the library cannot be used.
     pub fn load(file: &str, only_loaded: bool) -> Result<Self, String> {
         let name = CString::new(file).map_err(|_| format!("{file:?} has a zero byte"))?;
         let only = if only_loaded { libc::RTLD_NOLOAD } else { 0 };
@@ -165,7 +165,7 @@ impl Cupti {
         }
     }
 
-    /// A code in words.
+    /// Describes a code in words.
     pub fn said(&self, code: Code) -> String {
         let mut text = std::ptr::null();
         let known = self.functions.result_text.is_some_and(|ask| {
@@ -182,15 +182,15 @@ impl Cupti {
         }
     }
 
-    /// CUPTI's clock now, ns.
+    /// Returns the time of CUPTI's clock, in ns.
     pub fn timestamp(&self) -> Option<u64> {
         let mut now = 0;
         // SAFETY: `timestamp` is CUPTI's function for this variable, which outlives the call.
         (unsafe { (self.functions.timestamp)(&raw mut now) } == SUCCESS && now != 0).then_some(now)
     }
 
-    /// Becomes the only user of CUPTI's callbacks in this process. CUPTI calls the function for the callbacks
-    /// that [`Self::say_contexts`] turns on.
+    /// Makes `callback` the only function for CUPTI's callbacks in this process. CUPTI calls it for
+    /// the callbacks that [`Self::say_contexts`] turns on.
     ///
     /// # Errors
     /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
@@ -203,8 +203,8 @@ impl Cupti {
         checked(code).map(|()| handle as usize)
     }
 
-    /// Has CUPTI call the subscriber's function with the callback id `id` when the program has made a
-    /// context.
+    /// Makes CUPTI call the subscriber's function with the callback id `id` when the program has
+    /// made a context.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -215,7 +215,7 @@ impl Cupti {
         checked(unsafe { enable(1, subscriber as *mut c_void, DOMAIN_RESOURCE, id) })
     }
 
-    /// The device of a context.
+    /// Returns the device of a context.
     pub fn device_of(&self, context: *mut c_void) -> Option<u32> {
         let mut device = 0;
         // SAFETY: `device_id` is CUPTI's function for these arguments. CUPTI named the context, and
@@ -224,7 +224,7 @@ impl Cupti {
         (code == SUCCESS).then_some(device)
     }
 
-    /// A function of this library's.
+    /// Returns the address of a function of this library.
     pub fn symbol(&self, name: &str) -> Option<*mut c_void> {
         symbol(self.handle as *mut c_void, name)
     }
@@ -235,7 +235,7 @@ impl Cupti {
         let _ = unsafe { (self.functions.unsubscribe)(subscriber as *mut c_void) };
     }
 
-    /// Has CUPTI use these functions, and the kernel's numbers of threads.
+    /// Makes CUPTI use these functions, and the kernel's numbers of threads.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -272,13 +272,14 @@ impl Cupti {
         checked(unsafe { (self.functions.flush)(flag) })
     }
 
-    /// The record after `record` in a buffer; the first one if `record` is null.
+    /// Returns the record after `record` in a buffer, or the first one if `record` is null.
     ///
     /// # Errors
     /// CUPTI's code; [`NO_MORE`] at the end.
     ///
     /// # Safety
-    /// `buffer` is one that CUPTI filled with `valid` bytes, and `record` came from this function.
+    /// `buffer` must be one that CUPTI filled with `valid` bytes, and `record` must be null or come
+    /// from this function.
     pub unsafe fn next_record(
         &self,
         buffer: *mut u8,
@@ -291,7 +292,7 @@ impl Cupti {
         checked(code).map(|()| record)
     }
 
-    /// The number of records that CUPTI could not keep since the last call.
+    /// Returns the number of records that CUPTI could not keep since the last call.
     pub fn dropped(&self) -> u64 {
         let mut count = 0;
         // SAFETY: `dropped` is CUPTI's function for these arguments: null stands for all contexts,
@@ -312,7 +313,7 @@ impl Cupti {
         Some(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// An op begins on the calling thread.
+    /// Notes that an op begins on the calling thread.
     pub fn push(&self, kind: u32, id: u64) {
         if let Some(push) = self.functions.push {
             // SAFETY: `push` is CUPTI's function for a kind and an id, and takes any numbers.
@@ -320,7 +321,7 @@ impl Cupti {
         }
     }
 
-    /// The innermost call with an id ends.
+    /// Notes that the innermost call with an id ends.
     pub fn pop(&self, kind: u32) {
         if let Some(pop) = self.functions.pop {
             let mut last = 0;
@@ -331,7 +332,7 @@ impl Cupti {
     }
 }
 
-/// Why dlopen failed.
+/// Returns why dlopen failed.
 fn linker_said() -> Option<String> {
     // SAFETY: `dlerror` has no arguments.
     let text = unsafe { libc::dlerror() };

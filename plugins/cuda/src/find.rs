@@ -8,8 +8,8 @@ use crate::cupti::Cupti;
 /// Names of the library, the newest first.
 const NAMES: [&str; 3] = ["libcupti.so.13", "libcupti.so.12", "libcupti.so"];
 
-/// Loads CUPTI: the file that the user names, a library that the process has already, one beside the
-/// program's CUDA, one that the dynamic linker finds, or that of an installed toolkit.
+/// Loads CUPTI: the file that the user names, a library that the process already has, one beside
+/// the program's CUDA, one that the dynamic linker finds, or that of an installed toolkit.
 ///
 /// # Errors
 /// The error lists the places that were tried.
@@ -52,7 +52,7 @@ pub fn cupti(named: Option<&str>) -> Result<Cupti, String> {
     ))
 }
 
-/// The files of all loaded libraries.
+/// Returns the files of all loaded libraries.
 pub fn loaded_files() -> Vec<String> {
     unsafe extern "C" fn look(
         object: *mut libc::dl_phdr_info,
@@ -75,7 +75,7 @@ pub fn loaded_files() -> Vec<String> {
     found
 }
 
-/// Whether a library with one of these names is loaded, with any version after it.
+/// Returns whether a library with one of these names is loaded, with any version after the name.
 pub fn is_loaded(names: &[&str]) -> bool {
     loaded_files().iter().any(|file| {
         let file = file.rsplit('/').next().unwrap_or_default();
@@ -83,9 +83,9 @@ pub fn is_loaded(names: &[&str]) -> bool {
     })
 }
 
-/// Folders beside libraries of CUDA that the process has loaded: those of a toolkit, and those of
-/// pip's packages, which are `nvidia/cu13/lib` or `nvidia/cuda_runtime/lib` for CUDA's runtime and
-/// `nvidia/cu13/lib` or `nvidia/cuda_cupti/lib` for CUPTI.
+/// Returns folders beside libraries of CUDA that the process has loaded: those of a toolkit, and
+/// those of pip's packages, which are `nvidia/cu13/lib` or `nvidia/cuda_runtime/lib` for CUDA's
+/// runtime and `nvidia/cu13/lib` or `nvidia/cuda_cupti/lib` for CUPTI.
 fn beside(loaded: &[String]) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     let mut add = |folder: PathBuf| {
@@ -101,7 +101,7 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
             add(folder.to_owned());
             add(folder.join("../extras/CUPTI/lib64"));
         }
-        // Python's packages, whatever of them is loaded.
+        // These are Python's packages, of which any library may be loaded.
         let packages = path.ancestors().find(|ancestor| {
             let last = ancestor.file_name().unwrap_or_default();
             last == "site-packages" || last == "dist-packages"
@@ -114,7 +114,7 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
     folders
 }
 
-/// Folders of installed toolkits.
+/// Returns the folders of installed toolkits.
 fn toolkits() -> Vec<PathBuf> {
     let named = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
     let roots = named.chain([PathBuf::from("/usr/local/cuda")]);

@@ -1,4 +1,4 @@
-//! The names of CUDA's functions, and which of their calls are left out.
+//! The names of CUDA's functions, and the choice of calls that are left out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::cupti::{self, DOMAIN_DRIVER, DOMAIN_RUNTIME};
 use crate::records::Call;
 
-/// Calls that only ask, which some programs make for each kernel. They are left out unless they fail.
+/// Functions that only ask for something, which some programs call for each kernel. Their calls are
+/// left out unless they fail.
 const SMALL_TALK: [&str; 12] = [
     "cudaGetDevice",
     "cudaSetDevice",
@@ -31,12 +32,12 @@ struct Function {
     is_small_talk: bool,
 }
 
-/// The name of the function of a call, as programs write it.
+/// Returns the name of the function of a call, as programs write it.
 pub fn name_of(call: &Call) -> Arc<str> {
     with_function(call, |function| Arc::clone(&function.name))
 }
 
-/// Whether a call only asked something, and was answered.
+/// Returns whether a call only asked for something, and was answered.
 pub fn is_small_talk(call: &Call) -> bool {
     call.code == 0 && with_function(call, |function| function.is_small_talk)
 }
@@ -65,8 +66,8 @@ fn fallback(call: &Call) -> String {
     format!("{library} function {}", call.function)
 }
 
-/// `cudaMemcpyAsync_ptsz_v7000` is `cudaMemcpyAsync`, for the default stream of a thread, since
-/// CUDA 7.
+/// Returns the name without the suffixes for a thread's default stream and for a version:
+/// `cudaMemcpyAsync` for `cudaMemcpyAsync_ptsz_v7000`.
 fn plain(name: &str) -> &str {
     let name = match name.rsplit_once("_v") {
         Some((name, version)) if version.bytes().all(|byte| byte.is_ascii_digit()) => name,

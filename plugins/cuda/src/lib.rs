@@ -61,7 +61,7 @@ pub struct Recording {
     output: Mutex<Output>,
 }
 
-/// Reported for CUDA 12.8 on an H100; not seen in our tests.
+/// This was reported for CUDA 12.8 on an H100, and not seen in our tests.
 const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
      while it samples counters; record the program once with and once without cuda.counters";
 
@@ -69,7 +69,7 @@ static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
 impl Profiler for Cuda {
     const NAME: &'static str = "counterpoint cuda";
-    /// The last is for PyTorch, which does not ask for kernels.
+    /// The last kind is for PyTorch, which does not ask for kernels.
     const KINDS: &'static [Kind] = &[
         Kind::KERNEL,
         Kind::MEMCPY,
@@ -198,7 +198,7 @@ impl Drop for Recording {
     }
 }
 
-/// A sentence about what is missing.
+/// Makes a sentence about the numbers of missing events.
 fn said(missing: Missing, untimed: u64) -> Option<String> {
     let Missing { beyond, dropped, damaged, unknown } = missing;
     let parts: Vec<String> = [

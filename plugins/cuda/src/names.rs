@@ -1,6 +1,6 @@
-//! Names of kernels as people wrote them. A C++ kernel has a mangled name, and the C++ library that its
-//! program is linked with has the function that turns it back. Kernels of Triton, CuPy and XLA have
-//! plain names.
+//! Turns names of kernels into those that people wrote. A C++ kernel has a mangled name, and the
+//! C++ library with which its program is linked has the function that demangles it. Kernels of
+//! Triton, CuPy and XLA have plain names.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -10,18 +10,18 @@ use std::sync::Arc;
 type Demangle =
     unsafe extern "C" fn(*const c_char, *mut c_char, *mut usize, *mut c_int) -> *mut c_char;
 
-/// Names that were demangled already.
+/// The names that were already demangled.
 #[derive(Debug, Default)]
 pub struct Names {
     known: HashMap<Arc<str>, Arc<str>>,
     demangle: Option<Demangle>,
 }
 
-/// At most this many names are remembered.
+/// The largest number of names that are remembered.
 const MOST: usize = 100_000;
 
 impl Names {
-    /// The name to show.
+    /// Returns the name to show.
     pub fn shown(&mut self, name: &Arc<str>) -> Arc<str> {
         if !name.starts_with("_Z") {
             return Arc::clone(name);
@@ -41,7 +41,7 @@ impl Names {
     }
 }
 
-/// `__cxa_demangle`, if the process has it. No library is loaded for it.
+/// Finds `__cxa_demangle`, if the process has it. Loads no library for that.
 fn found() -> Option<Demangle> {
     const NAME: &CStr = c"__cxa_demangle";
     let mut handles = vec![libc::RTLD_DEFAULT];

@@ -1,8 +1,8 @@
-//! Records as events of a trace.
+//! Turns records into events of a trace.
 //!
-//! A call that launches something and what it launched come in different buffers, often seconds apart,
-//! and have the same correlation. The arrow between them needs both, so such a call waits here until
-//! its work has come, or the recording ends.
+//! A call that launches work and the work come in different buffers, often seconds apart, and have
+//! the same correlation. The arrow between them needs both, so such a call waits here until its
+//! work has come, or the recording ends.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -18,8 +18,8 @@ use crate::names::Names;
 use crate::records::{Call, Mark, Record, Work};
 use crate::sampler::Value;
 
-/// The op or the work of at most this many correlations is remembered. So a launch is found if at most this
-/// many others follow before its work comes.
+/// The largest number of correlations whose op or work is remembered. So a launch is found if at
+/// most this many others follow before its work comes.
 const MOST: usize = 1 << 20;
 
 /// Turns records into events.
@@ -27,13 +27,13 @@ const MOST: usize = 1 << 20;
 pub struct Output {
     requested: Vec<Kind>,
     names: Names,
-    /// Name and label of each device, by its number. The part of the label that is only known at the end is
-    /// missing.
+    /// Name and label of each device, by its number. The label still lacks the part that is only
+    /// known at the end.
     devices: BTreeMap<u32, (Arc<str>, String)>,
     /// The device of each context.
     contexts: HashMap<u32, u32>,
-    /// The thread of each call in these records, by correlation. It is for waits, whose records do not have
-    /// their thread.
+    /// The thread of each call in these records, by correlation. It is needed for waits, whose
+    /// records do not contain their thread.
     callers: HashMap<u32, u32>,
     /// Threads that have a name.
     threads: BTreeSet<u32>,
@@ -49,13 +49,13 @@ pub struct Output {
     open: BTreeMap<u32, (u64, Option<u32>, Arc<str>)>,
     /// Number of activities without times from CUPTI.
     untimed: u64,
-    /// Whether a call launched something, and whether CUPTI gave anything that was launched.
+    /// Whether a call launched something, and whether CUPTI reported any work of a device.
     launched: bool,
     given: bool,
 }
 
 impl Output {
-    /// Only events of these kinds are handed over.
+    /// Makes an output that only hands over events of these kinds.
     pub fn new(requested: &[Kind]) -> Self {
         Self {
             requested: requested.to_vec(),
@@ -75,7 +75,7 @@ impl Output {
         }
     }
 
-    /// The kinds that were asked for.
+    /// Returns the kinds that were asked for.
     pub fn requested(&self) -> &[Kind] {
         &self.requested
     }
@@ -90,7 +90,7 @@ impl Output {
 
     /// Hands over the records. With `last`, no records follow.
     pub fn hand_over(&mut self, records: &[Named], last: bool, trace: &mut Trace<'_>) {
-        // Records that others refer to come first, wherever they are in the buffer.
+        // Records to which others refer come first, wherever they are in the buffer.
         self.callers.clear();
         for (record, name) in records {
             match *record {
@@ -149,7 +149,8 @@ impl Output {
         std::mem::take(&mut self.untimed)
     }
 
-    /// Hands over values of counters: each from the start of its interval, where tools draw it to the next.
+    /// Hands over values of counters. The time of each is the start of its interval, because tools
+    /// draw a value up to the next one.
     pub fn counters(&self, values: &[Value], counters: &[String], trace: &mut Trace<'_>) {
         for Value { time, device, counter, value } in values {
             let Some(name) = counters.get(*counter as usize) else { continue };
@@ -159,7 +160,7 @@ impl Output {
         }
     }
 
-    /// Whether the program launched something, but CUPTI gave no activity of a device.
+    /// Returns whether the program launched work, but CUPTI reported no activity of a device.
     pub fn lacks_work(&self) -> bool {
         self.wants_work() && self.launched && !self.given
     }
@@ -227,7 +228,8 @@ impl Output {
         if self.worked.remove(&call.correlation) {
             self.add_call(&call, true, trace);
         } else if call.code == 0 && self.wants_work() && launches(&functions::name_of(&call)) {
-            // A call of the driver in a call of the runtime has the same correlation: the first waits.
+            // A call of the driver inside of a call of the runtime has the same correlation. The
+            // first of the two waits.
             if let Some(other) = self.waiting.insert(call.correlation, call) {
                 self.add_call(&other, false, trace);
             }
@@ -313,9 +315,9 @@ impl Output {
         }
     }
 
-    /// A wait is put on the thread that waits, inside of its call: on the stream's row it would overlap the
-    /// work that it waits for, and timelines leave out overlapping slices. If the call is not recorded, the
-    /// thread is not known, and the wait is put on the stream.
+    /// A wait is put on the thread that waits, inside of its call. On the stream's row it would
+    /// overlap the work that it waits for, and timelines leave out overlapping slices. If the call
+    /// is not recorded, the thread is not known, and the wait is put on the stream.
     fn wait(
         &mut self,
         what: u32,
@@ -337,13 +339,15 @@ impl Output {
                 added.arg("of stream", stream);
             }
         } else if let Some(device) = self.contexts.get(&context) {
-            // A wait for the whole context is on no stream; Kineto puts it on -1 as well.
+            // A wait for the whole context belongs to no stream; like Kineto, this puts it on
+            // stream -1.
             let event = event.device(*device as i32).stream(stream.unwrap_or(u32::MAX) as i32);
             trace.event(&event).name(wait_name(what)).arg("context", context);
         }
     }
 
-    /// A range or a moment that the program marked. The marker at the end of a range has the same id.
+    /// Hands over a range or a moment that the program marked. The marker at the end of a range has
+    /// the same id as that at its start.
     fn marker(
         &mut self,
         what: Mark,
@@ -409,15 +413,15 @@ impl Output {
     }
 }
 
-/// Keeps the latest.
+/// Keeps only the latest entries.
 fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     while by_correlation.len() > MOST {
         by_correlation.pop_first();
     }
 }
 
-/// Converts times to UTC. Both ends are moved by the same difference, so that the duration is the device's.
-/// `None` if both times are 0: CUPTI then has no times for the activity.
+/// Converts times to UTC. Both ends are moved by the same difference, so that the duration is the
+/// device's. Returns `None` if both times are 0: then CUPTI has no times for the activity.
 fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     if start == 0 || end == 0 {
         return None;
@@ -427,12 +431,12 @@ fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     Some((utc, utc.checked_add(length)?))
 }
 
-/// Whether a function gives work to a device.
+/// Returns whether a function gives work to a device.
 fn launches(name: &str) -> bool {
     ["Launch", "Memcpy", "Memset", "Prefetch"].iter().any(|part| name.contains(part))
 }
 
-/// The unit of a counter, from its name.
+/// Returns the unit of a counter, from its name.
 fn unit_of(counter: &str) -> &'static str {
     let is_part = |part: &str| part == "pct" || part.starts_with("pct_of_");
     match counter {
@@ -444,7 +448,8 @@ fn unit_of(counter: &str) -> &'static str {
     }
 }
 
-/// `CUpti_ActivityMemcpyKind` and `CUpti_ActivityMemoryKind`, in the words of PyTorch's traces.
+/// Returns the name of a copy of a `CUpti_ActivityMemcpyKind` between two
+/// `CUpti_ActivityMemoryKind`s, in the words of PyTorch's traces.
 fn copy_name([copy, from, to]: [u8; 3]) -> String {
     let copy = match copy {
         1 => "HtoD",
@@ -462,7 +467,7 @@ fn copy_name([copy, from, to]: [u8; 3]) -> String {
     format!("Memcpy {copy} ({} -> {})", memory_kind(from.into()), memory_kind(to.into()))
 }
 
-/// `CUpti_ActivityMemoryKind`.
+/// Returns the name of a `CUpti_ActivityMemoryKind`.
 fn memory_kind(kind: u16) -> &'static str {
     match kind {
         1 => "Pageable",
@@ -476,7 +481,7 @@ fn memory_kind(kind: u16) -> &'static str {
     }
 }
 
-/// `CUpti_ActivitySynchronizationType`.
+/// Returns the name of a `CUpti_ActivitySynchronizationType`.
 fn wait_name(what: u32) -> &'static str {
     match what {
         1 => "Event Sync",
@@ -487,7 +492,7 @@ fn wait_name(what: u32) -> &'static str {
     }
 }
 
-/// `CUpti_ActivityOverheadKind`.
+/// Returns the name of a `CUpti_ActivityOverheadKind`.
 fn overhead_name(what: u32) -> &'static str {
     match what {
         1 => "Driver Compiler",

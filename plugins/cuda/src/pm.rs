@@ -1,14 +1,14 @@
-//! CUPTI's PM sampling: the device itself reads its counters at an interval and keeps the values in a
-//! buffer, while the program runs as it is. Names, numbers and places are those of `cupti_pmsampling.h`,
-//! `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of CUDA 13.2; CUDA 12.6 is the
-//! first that has them.
+//! CUPTI's PM sampling: the device itself reads its counters at an interval and keeps the values in
+//! a buffer, while the program runs unchanged. Names, numbers and places are those of
+//! `cupti_pmsampling.h`, `cupti_profiler_host.h`, `cupti_profiler_target.h` and `cupti_target.h` of
+//! CUDA 13.2; CUDA 12.6 is the first version that has them.
 //!
 //! ```text
 //!  names ─► host ─► configuration ─► device: one sample an interval ─► decode ─► evaluate ─► values
 //! ```
 //!
-//! Each function takes one struct, whose first word is its size up to the end of its last field, so a
-//! later CUPTI knows which fields there are.
+//! Each function takes one struct, whose first word is its size up to the end of its last field, so
+//! that a later CUPTI knows which fields there are.
 
 use std::ffi::{CString, c_char, c_void};
 use std::mem::offset_of;
@@ -19,7 +19,7 @@ use crate::cupti::{Code, Cupti, SUCCESS};
 
 /// `CUPTI_ERROR_INVALID_PARAMETER`.
 const INVALID_PARAMETER: Code = 1;
-/// `CUPTI_ERROR_OUT_OF_MEMORY`: the device's buffer is full, for good.
+/// `CUPTI_ERROR_OUT_OF_MEMORY`: the device's buffer is full, and stays full.
 const OUT_OF_MEMORY: Code = 8;
 /// `CUPTI_ERROR_INVALID_METRIC_NAME`.
 const INVALID_NAME: Code = 17;
@@ -31,9 +31,10 @@ const PM_SAMPLING: u32 = 1;
 const EACH_CYCLES: u32 = 0;
 const EACH_TIME: u32 = 1;
 
-/// Bytes of the device's buffer. A sample takes 4 to 7 KiB for up to four counters (reported of an H100).
+/// The size of the device's buffer in bytes. A sample takes 4 to 7 KiB for up to four counters
+/// (reported for an H100).
 const DEVICE_BUFFER: usize = 64 << 20;
-/// Number of samples in an image, each some 16 KiB: see [`Sampling::places`].
+/// The smallest number of samples in an image; each takes some 16 KiB. See [`Sampling::places`].
 const FEWEST_PLACES: u32 = 64;
 
 macro_rules! parameters {
@@ -133,7 +134,7 @@ struct Initialize {
 
 macro_rules! api {
     ($( $name:ident $symbol:literal $parameters:ident; )*) => {
-        /// The functions.
+        /// The functions of CUPTI.
         #[derive(Clone, Copy, Debug)]
         struct Api { $( $name: unsafe extern "C" fn(*mut $parameters) -> Code, )* }
 
@@ -162,9 +163,9 @@ macro_rules! api {
     };
 }
 
-/// Parameters of one function.
+/// The parameters of one function.
 trait Call {
-    /// The function.
+    /// The name of the function.
     const NAME: &'static str;
 }
 
@@ -188,7 +189,7 @@ api! {
     evaluate "cuptiProfilerHostEvaluateToGpuValues" Evaluate;
 }
 
-/// Functions that take nothing but the object.
+/// The functions that take nothing but the object.
 #[derive(Clone, Copy, Debug)]
 struct OfObject {
     start: unsafe extern "C" fn(*mut Of) -> Code,
@@ -213,7 +214,7 @@ impl OfObject {
     }
 }
 
-/// Memory that CUPTI lays out, aligned for it.
+/// Memory whose layout CUPTI chooses, aligned as CUPTI needs it.
 #[derive(Debug)]
 struct Image(Vec<u64>);
 
@@ -230,9 +231,10 @@ impl Image {
 /// One sample of a device.
 #[derive(Debug)]
 pub struct Sample<'a> {
-    /// CUPTI's clock at its start.
+    /// Time of CUPTI's clock at the start of the sample.
     pub start: u64,
-    /// The values of the counters over the interval that begins there, in their order.
+    /// The values of the counters over the interval that begins there, in the order of the
+    /// counters.
     pub values: &'a [f64],
 }
 
@@ -250,7 +252,7 @@ pub struct Sampling {
     is_overrun: bool,
 }
 
-/// Names as CUPTI takes them.
+/// The names of counters as CUPTI takes them.
 #[derive(Debug)]
 struct Names {
     pointers: Vec<*const c_char>,
@@ -265,7 +267,7 @@ impl Names {
     }
 }
 
-/// Whether this CUPTI can sample.
+/// Checks whether this CUPTI can sample.
 ///
 /// # Errors
 /// The error names the function that CUPTI lacks.
@@ -334,8 +336,8 @@ impl Sampling {
         Ok(sampling)
     }
 
-    /// The steps after making the host's object. Everything that was made is given back when `self` is
-    /// dropped.
+    /// Does the steps after making the host's object. Everything that was made is given back when
+    /// `self` is dropped.
     fn configure(&mut self, device: u32, interval: Duration, pass: Duration) -> Result<(), String> {
         let (cupti, api) = (self.cupti, self.api);
         let mut add = Add::new();
@@ -372,8 +374,8 @@ impl Sampling {
         configure.interval = interval.as_nanos() as u64;
         configure.trigger = EACH_TIME;
         if code_of(api.configure, &mut configure) != SUCCESS {
-            // Turing and GA100 have no timer as a trigger. Their trigger counts cycles, as many as the
-            // interval should have, of a clock that varies.
+            // Turing and GA100 have no timer as a trigger. Their trigger counts cycles of a clock
+            // that varies, as many as the interval should have.
             configure.trigger = EACH_CYCLES;
             call(cupti, api.configure, &mut configure)?;
         }
@@ -400,7 +402,8 @@ impl Sampling {
         call(self.cupti, self.api.clear, &mut clear)
     }
 
-    /// Hands over the samples since the last call. Returns how often samples were lost.
+    /// Hands over the samples since the last call. Returns the number of times that samples were
+    /// lost.
     ///
     /// # Errors
     /// Says which function refused, and why.
@@ -413,7 +416,7 @@ impl Sampling {
         (decode.image, decode.length) = (self.image.at(), self.image_length);
         let code = code_of(self.api.decode, &mut decode);
         if decode.overflow != 0 || code == OUT_OF_MEMORY {
-            // Later calls would give no sample either.
+            // Later calls would return no sample either.
             self.is_overrun = true;
             return Ok(1);
         }
@@ -451,7 +454,7 @@ impl Sampling {
         Ok(lost)
     }
 
-    /// No sample is taken from now on; those that were can be decoded.
+    /// Stops sampling. Samples that were taken can still be decoded.
     pub fn stop(&mut self) {
         let mut of = Of::new();
         of.object = self.object;
@@ -474,8 +477,8 @@ impl Drop for Sampling {
     }
 }
 
-/// Number of samples in an image: twice as many as come in a pass, because an image that is full loses
-/// further samples.
+/// Returns the number of samples in an image: twice as many as come in a pass, because an image
+/// that is full loses further samples.
 fn places(interval: Duration, pass: Duration) -> u32 {
     let each = pass.as_nanos() / interval.as_nanos().max(1);
     FEWEST_PLACES + 2 * u32::try_from(each).unwrap_or(u32::MAX / 4)
@@ -516,7 +519,7 @@ fn refused(cupti: &Cupti, function: &str, code: Code) -> String {
 mod tests {
     use super::*;
 
-    /// Sizes are those that a C compiler gives for the headers of CUDA 13.2.
+    /// The expected sizes are those that a C compiler computes for the headers of CUDA 13.2.
     #[test]
     fn structs_end_where_the_headers_have_their_last_field() {
         let sizes = [

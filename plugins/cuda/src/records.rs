@@ -1,7 +1,8 @@
-//! CUPTI's activity records. A record is a struct that later versions make longer at its end and never
-//! change at its beginning: the fields that are read here have the same places in CUDA 11.8, 12.4, 13.0 and
-//! 13.5 (compared with the headers of these versions). A record says its kind, but neither its version nor
-//! its size, so its size is the distance to the next record, and each read is checked against it.
+//! CUPTI's activity records. A record is a struct that later versions make longer at its end and
+//! never change at its beginning: the fields that are read here have the same places in CUDA 11.8,
+//! 12.4, 13.0 and 13.5 (compared with the headers of these versions). A record contains its kind,
+//! but neither its version nor its size. So its size is the distance to the next record, and each
+//! read is checked against it.
 //!
 //! ```text
 //!  buffer:  │ record │ record │ record │      free      │
@@ -57,12 +58,12 @@ impl Bytes<'_> {
         self.array(at).map(u64::from_ne_bytes)
     }
 
-    /// Three numbers in a row.
+    /// Reads three numbers in a row.
     fn three(self, at: usize) -> Option<[i32; 3]> {
         Some([self.i32(at)?, self.i32(at + 4)?, self.i32(at + 8)?])
     }
 
-    /// The kind of the record; `None` if the record is too short to have one.
+    /// Returns the kind of the record, or `None` if the record is too short to have one.
     pub fn kind(self) -> Option<u32> {
         self.u32(0)
     }
@@ -78,11 +79,11 @@ pub struct Call {
     pub end: u64,
     pub thread: u32,
     pub correlation: u32,
-    /// What the call returned: 0, or an error.
+    /// The result of the call: 0, or an error.
     pub code: u32,
 }
 
-/// What a device did.
+/// An activity of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     pub start: u64,
@@ -95,7 +96,7 @@ pub struct Work {
     pub graph_node: u64,
 }
 
-/// What a marker of NVTX is.
+/// The kind of a marker of NVTX.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Moment,
@@ -114,12 +115,12 @@ pub enum Record {
         grid: [i32; 3],
         block: [i32; 3],
         registers: u16,
-        /// Bytes that the kernel declares, and bytes that its launch adds.
+        /// The bytes of shared memory that the kernel declares, and those that its launch adds.
         shared: [i32; 2],
     },
     Copy {
         work: Work,
-        /// `CUpti_ActivityMemcpyKind`, and the two `CUpti_ActivityMemoryKind`.
+        /// A `CUpti_ActivityMemcpyKind`, and two `CUpti_ActivityMemoryKind`s.
         kinds: [u8; 3],
         bytes: u64,
         /// The device that is copied from and the one that is copied to, if they differ.
@@ -152,7 +153,8 @@ pub enum Record {
         memory: u64,
         multiprocessors: u32,
         capability: [u32; 2],
-        /// The instance of a device that MIG divides: of the GPU, and of its compute units.
+        /// The instance of a device that is divided by MIG: that of the GPU, and that of its
+        /// compute units.
         mig: Option<[u32; 2]>,
     },
     Context {
@@ -170,13 +172,14 @@ pub enum Record {
         /// The id that the start and the end of a range have in common.
         id: u32,
         thread: Option<u32>,
-        /// The addresses of its name, which an end has not, and of its domain's.
+        /// The addresses of the marker's name, which the end of a range lacks, and of its domain's
+        /// name.
         name: usize,
         domain: usize,
     },
 }
 
-/// Why a record cannot be used.
+/// The reason why a record cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// The kind was not asked for, or is newer than this program.
@@ -208,7 +211,7 @@ pub fn read(bytes: Bytes<'_>) -> Result<Record, Unreadable> {
     record.ok_or(Unreadable::Short)
 }
 
-/// `CUpti_ActivityAPI`.
+/// Reads a `CUpti_ActivityAPI`.
 fn call(bytes: Bytes<'_>, is_driver: bool) -> Option<Record> {
     Some(Record::Call(Call {
         is_driver,
@@ -221,7 +224,7 @@ fn call(bytes: Bytes<'_>, is_driver: bool) -> Option<Record> {
     }))
 }
 
-/// `CUpti_ActivityKernel8` and later.
+/// Reads a `CUpti_ActivityKernel8`, or a later version.
 fn kernel(bytes: Bytes<'_>) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -242,7 +245,8 @@ fn kernel(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// `CUpti_ActivityMemcpy5` and later, `CUpti_ActivityMemcpyPtoP4`: they differ from byte 44 on.
+/// Reads a `CUpti_ActivityMemcpy5`, a later version, or a `CUpti_ActivityMemcpyPtoP4`, which differ
+/// from byte 44 on.
 fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -261,7 +265,7 @@ fn copy(bytes: Bytes<'_>, correlation: usize, is_peer: bool) -> Option<Record> {
     })
 }
 
-/// `CUpti_ActivityMemset4` and later.
+/// Reads a `CUpti_ActivityMemset4`, or a later version.
 fn fill(bytes: Bytes<'_>) -> Option<Record> {
     let work = Work {
         start: bytes.u64(16)?,
@@ -275,7 +279,7 @@ fn fill(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Fill { work, memory: bytes.u16(50)?, bytes: bytes.u64(8)? })
 }
 
-/// `CUpti_ActivitySynchronization` and later.
+/// Reads a `CUpti_ActivitySynchronization`, or a later version.
 fn wait(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Wait {
         what: bytes.u32(4)?,
@@ -287,19 +291,19 @@ fn wait(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// `CUpti_ActivityOverhead` and later.
+/// Reads a `CUpti_ActivityOverhead`, or a later version.
 fn overhead(bytes: Bytes<'_>) -> Option<Record> {
     let of_thread = bytes.u32(8)? == OBJECT_THREAD;
     Some(Record::Overhead {
         what: bytes.u32(4)?,
-        // `CUpti_ActivityObjectKindId`: process, thread.
+        // A `CUpti_ActivityObjectKindId` is a process and a thread.
         thread: if of_thread { Some(bytes.u32(16)?) } else { None },
         start: bytes.u64(24)?,
         end: bytes.u64(32)?,
     })
 }
 
-/// `CUpti_ActivityDevice4` and later.
+/// Reads a `CUpti_ActivityDevice4`, or a later version.
 fn device(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Device {
         id: bytes.u32(112)?,
@@ -314,19 +318,19 @@ fn device(bytes: Bytes<'_>) -> Option<Record> {
     })
 }
 
-/// `CUpti_ActivityContext` and later.
+/// Reads a `CUpti_ActivityContext`, or a later version.
 fn context(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::Context { context: bytes.u32(4)?, device: bytes.u32(8)? })
 }
 
-/// `CUpti_ActivityExternalCorrelation`.
+/// Reads a `CUpti_ActivityExternalCorrelation`.
 fn external(bytes: Bytes<'_>) -> Option<Record> {
     Some(Record::External { kind: bytes.u32(4)?, id: bytes.u64(8)?, correlation: bytes.u32(16)? })
 }
 
-/// `CUpti_ActivityMarker2`.
+/// Reads a `CUpti_ActivityMarker2`.
 fn marker(bytes: Bytes<'_>) -> Option<Record> {
-    // `CUPTI_ACTIVITY_FLAG_MARKER_…`.
+    // The bits are `CUPTI_ACTIVITY_FLAG_MARKER_…`.
     let what = match bytes.u32(4)? & 7 {
         1 => Mark::Moment,
         2 => Mark::Begin,
@@ -348,7 +352,8 @@ fn marker(bytes: Bytes<'_>) -> Option<Record> {
 mod tests {
     use super::*;
 
-    /// Bytes in which each u32 is its own place, so that a read at a wrong place has a wrong value.
+    /// Makes bytes in which each u32 is its own place, so that a read at a wrong place returns a
+    /// wrong value.
     fn places(kind: u32, length: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..length as u32).step_by(4).flat_map(u32::to_ne_bytes).collect();
         bytes[..4].copy_from_slice(&kind.to_ne_bytes());
@@ -359,7 +364,7 @@ mod tests {
         (at + 4) << 32 | at
     }
 
-    /// Places are those that a compiler gives for the headers of CUDA 13.0.
+    /// The expected places are those that a compiler computes for the headers of CUDA 13.0.
     #[test]
     fn fields_stand_where_the_headers_have_them() {
         let bytes = places(kind::CONCURRENT_KERNEL, 216);
@@ -415,7 +420,7 @@ mod tests {
             stream: Some(32),
         };
         assert_eq!(wait, Ok(expected));
-        // Byte 145 is 0 there, as where there is no MIG.
+        // Byte 145 is 0, as it is where there is no MIG.
         let device = read(Bytes(&places(kind::DEVICE, 184)));
         let expected = Record::Device {
             id: 112,
@@ -448,7 +453,7 @@ mod tests {
         assert_eq!(marker, Ok(expected));
     }
 
-    /// The sizes of the structs of CUDA 11.8, the oldest whose fields are used.
+    /// The sizes are those of the structs of CUDA 11.8, the oldest whose fields are used.
     #[test]
     fn every_shorter_record_is_short_and_no_read_leaves_it() {
         for (kind, size) in [
@@ -468,7 +473,7 @@ mod tests {
             let bytes = places(kind, size);
             assert!(read(Bytes(&bytes)).is_ok(), "{kind}");
             let readable = (0..size).filter(|length| read(Bytes(&bytes[..*length])).is_ok());
-            // The last field that is read may stand before the end.
+            // The last field that is read may be some bytes before the end.
             assert!(readable.clone().min().is_none_or(|least| least + 60 > size), "{kind}");
             assert_eq!(read(Bytes(&bytes[..11])), Err(Unreadable::Short), "{kind}");
         }

@@ -1,6 +1,7 @@
-//! The thread that samples counters of devices (`cuda.counters=…`). A device is sampled from the moment at
-//! which the program makes a context on it. CUPTI reports the context in the thread that makes it, where
-//! little may be done. So a thread of the plugin begins the sampling, and fetches the samples from then on.
+//! The thread that samples counters of devices (`cuda.counters=…`). A device is sampled from the
+//! moment at which the program makes a context on it. CUPTI reports the context in the thread that
+//! makes it, where only little may be done. So a thread of the plugin begins the sampling, and
+//! fetches the samples from then on.
 //!
 //! ```text
 //!  program ── context made ──► CUPTI ── made ──► Message::Device ─┐
@@ -22,7 +23,7 @@ use crate::settings::Counters;
 
 /// Time between two fetches of samples.
 const PASS: Duration = Duration::from_millis(50);
-/// How long a flush, and the end of a recording, wait for the thread.
+/// The time for which a flush, and the end of a recording, wait for the thread.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
 const CONTEXT_CREATED: u32 = 1;
@@ -30,29 +31,30 @@ const CONTEXT_CREATED: u32 = 1;
 /// A value of a counter of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Value {
-    /// CUPTI's clock at the start of the interval that it is about.
+    /// Time of CUPTI's clock at the start of the interval that the value is about.
     pub time: u64,
-    /// The device.
+    /// Number of the device.
     pub device: u32,
-    /// The counter's place among those that were asked for.
+    /// Index of the counter among those that were asked for.
     pub counter: u32,
     /// The value.
     pub value: f64,
 }
 
-/// The receiver of samples.
+/// The functions that receive samples.
 #[derive(Clone, Copy, Debug)]
 pub struct Taker {
     /// Takes a value.
     pub value: fn(Value),
-    /// Counts how often samples were lost.
+    /// Counts the number of times that samples were lost.
     pub lost: fn(u64),
 }
 
 enum Message {
     /// The program uses this device.
     Device(u32),
-    /// Fetch the samples that are there, go on or pause if asked to, and answer.
+    /// Asks the thread to fetch the present samples, to go on or pause if `goes_on` says so, and to
+    /// answer.
     Fetch { goes_on: Option<bool>, done: Sender<()> },
 }
 
@@ -74,7 +76,7 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
     let (send, receive) = channel();
     let counters = counters.clone();
-    // A new thread has the signals of the one that starts it.
+    // A new thread inherits the blocked signals of the thread that starts it.
     let blocked = plugin::signals::Blocked::new();
     let started = std::thread::Builder::new().name("cp-cuda-pm".to_owned()).spawn(move || {
         let _ = catch_unwind(AssertUnwindSafe(|| work(cupti, &counters, &receive, taker)));
@@ -89,10 +91,11 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
     }
 }
 
-/// The function that CUPTI calls in the thread that made a context.
+/// Notes the device of a new context. CUPTI calls this function in the thread that made the
+/// context.
 ///
 /// # Safety
-/// CUPTI calls this, with data of its own.
+/// Only CUPTI may call this, with data of its own.
 pub unsafe extern "C" fn made(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
     if (domain, id) != (cupti::DOMAIN_RESOURCE, CONTEXT_CREATED) || data.is_null() {
         return;
@@ -107,19 +110,20 @@ pub unsafe extern "C" fn made(_: *mut c_void, domain: u32, id: u32, data: *const
     }));
 }
 
-/// The program uses a device.
+/// Notes that the program uses a device.
 pub fn used(device: u32) {
     if let Some(thread) = &*lock(&THREAD) {
         let _ = thread.send(Message::Device(device));
     }
 }
 
-/// Has the thread hand over its samples. `goes_on` says whether it samples from now on; `None` for no change.
+/// Makes the thread hand over its samples. `goes_on` says whether it samples from now on; `None`
+/// for no change.
 pub fn fetch(goes_on: Option<bool>) {
     let Some(thread) = lock(&THREAD).clone() else { return };
     let (done, answer) = channel();
     if thread.send(Message::Fetch { goes_on, done }).is_ok() {
-        // After this time, CUPTI hangs, and the program should not.
+        // If this takes longer, CUPTI hangs, and the program should not wait.
         let _ = answer.recv_timeout(PATIENCE);
     }
 }
@@ -130,7 +134,7 @@ pub fn end() {
     *lock(&THREAD) = None;
 }
 
-/// Why counters were not sampled, if they were asked for and could not be.
+/// Returns why counters were not sampled, if they were asked for and could not be sampled.
 pub fn why() -> Option<String> {
     lock(&WHY).clone()
 }
@@ -202,7 +206,7 @@ fn start(
 
 fn keep(device: u32, sample: &Sample<'_>, taker: Taker) {
     for (counter, value) in sample.values.iter().enumerate() {
-        // CUPTI gives NaN where a ratio has no divisor: there is no value then.
+        // CUPTI returns NaN for a ratio whose divisor is 0; then there is no value.
         if value.is_finite() {
             let value =
                 Value { time: sample.start, device, counter: counter as u32, value: *value };

@@ -4,21 +4,21 @@ use std::time::Duration;
 
 use plugin::Error;
 
-/// See the module.
+/// The options; see the module's documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// Record although PyTorch is loaded.
+    /// Whether to record although PyTorch is loaded.
     pub beside_torch: bool,
     /// The file of CUPTI.
     pub cupti: Option<String>,
-    /// Counters of the devices, which are sampled.
+    /// The counters of devices that are sampled.
     pub counters: Counters,
 }
 
 /// The counters to sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
-    /// CUPTI's names.
+    /// CUPTI's names of the counters.
     pub names: Vec<String>,
     /// The time between two samples.
     pub interval: Duration,
@@ -30,11 +30,11 @@ impl Default for Counters {
     }
 }
 
-/// The device's buffers are made for this many intervals.
+/// The range of intervals for which the device's buffers are made.
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_micros(20)..=Duration::from_secs(1);
 
-/// `100us`, `5ms` or `1s`.
+/// Parses an interval such as `100us`, `5ms` or `1s`.
 fn interval(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let unit = match unit {
@@ -80,7 +80,7 @@ impl Settings {
     }
 }
 
-/// Whether it can be a name of CUPTI's: `dram__bytes_read.sum.per_second`.
+/// Returns whether a text can be a name of CUPTI's, such as `dram__bytes_read.sum.per_second`.
 fn is_name(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | ':' | '-');
     !text.is_empty() && text.chars().all(is_part)

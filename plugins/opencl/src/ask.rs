@@ -1,4 +1,5 @@
-//! Questions to the implementation that never block: names, sizes, states of commands.
+//! Asks the implementation for names, sizes and states of commands, with functions that never
+//! block.
 
 use std::ffi::c_void;
 
@@ -21,7 +22,7 @@ fn info(slot: Slot, object: Handle, param: u32, value: &mut [u8]) -> Result<usiz
 
 fn number(slot: Slot, object: Handle, param: u32) -> Result<u64, Code> {
     let mut value = [0; 8];
-    // Answers of 4 bytes fill the first half.
+    // Answers of 4 bytes fill the first half of the 8 bytes.
     info(slot, object, param, &mut value).map(|size| match size {
         4 => u32::from_ne_bytes([value[0], value[1], value[2], value[3]]).into(),
         _ => u64::from_ne_bytes(value),
@@ -42,44 +43,46 @@ fn text(slot: Slot, object: Handle, param: u32) -> Option<String> {
     Some(String::from_utf8_lossy(&value[..end]).trim().to_owned())
 }
 
-/// A text about a device, such as its name.
+/// Returns a text about a device, such as its name.
 pub fn device_text(device: Device, param: u32) -> Option<String> {
     text(target()?.clGetDeviceInfo, device, param)
 }
 
-/// The name of a kernel's function.
+/// Returns the name of a kernel's function.
 pub fn kernel_name(kernel: Kernel) -> Option<String> {
     text(target()?.clGetKernelInfo, kernel, crate::api::KERNEL_NAME)
 }
 
-/// A number or a handle that belongs to a queue.
+/// Returns a number or a handle that belongs to a queue.
 pub fn queue_number(queue: Queue, param: u32) -> Result<u64, Code> {
     number(target().map_or(0, |next| next.clGetCommandQueueInfo), queue, param)
 }
 
-/// Bytes of a buffer or image.
+/// Returns the size of a buffer or image in bytes.
 pub fn mem_size(mem: Mem) -> Option<u64> {
     number(target()?.clGetMemObjectInfo, mem, crate::api::MEM_SIZE).ok()
 }
 
-/// Bytes of one element of an image.
+/// Returns the size of one element of an image in bytes.
 pub fn element_size(image: Mem) -> Option<u64> {
     number(target()?.clGetImageInfo, image, crate::api::IMAGE_ELEMENT_SIZE).ok()
 }
 
-/// The queue of a command.
+/// Returns the queue of a command.
 pub fn event_queue(event: Event) -> Option<Queue> {
     let queue = number(target()?.clGetEventInfo, event, crate::api::EVENT_QUEUE).ok()?;
     Some(queue as usize as Queue)
 }
 
-/// The state of a command: 0 complete, more than 0 not yet, less than 0 an error.
+/// Returns the state of a command: 0 if it is complete, a positive number if it is not, a negative
+/// number for an error.
 pub fn status(event: Event) -> Code {
     let slot = target().map_or(0, |next| next.clGetEventInfo);
     number(slot, event, crate::api::EVENT_STATUS).map_or_else(|code| code, |status| status as Code)
 }
 
-/// When a complete command was queued, submitted, started and ended, by the device's clock.
+/// Returns the times at which a complete command was queued, submitted, started and ended, by the
+/// device's clock.
 pub fn times(event: Event) -> Option<[u64; 4]> {
     let slot = target()?.clGetEventProfilingInfo;
     let mut times = [0; 4];
@@ -103,7 +106,7 @@ pub fn release(event: Event) {
     }
 }
 
-/// The device's clock, ns. `None`: the implementation cannot read it.
+/// Returns the time of the device's clock in ns, or `None` if the implementation cannot read it.
 pub fn device_time(device: Device) -> Option<u64> {
     let slot = target()?.clGetDeviceAndHostTimer;
     if slot == 0 {

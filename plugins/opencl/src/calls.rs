@@ -1,8 +1,8 @@
-//! The layer's functions. Each calls the next layer with what the program gave, and returns what came
-//! back. While nothing is recorded, the only difference is one branch.
+//! The layer's functions. Each calls the next layer with the program's arguments, and returns its
+//! result. While nothing is recorded, the only difference is one branch.
 //!
 //! Functions that make queues (`create.rs`) and that answer questions about queues and commands
-//! (`answers.rs`) also work while nothing is recorded, because a queue may live longer than that.
+//! (`answers.rs`) also work while nothing is recorded, because a queue may outlive a recording.
 
 mod answers;
 mod create;
@@ -25,7 +25,8 @@ fn guarded<T>(part: impl FnOnce() -> T) -> Option<T> {
     }
 }
 
-/// The address of a function of the next layer. The loader calls our function only if this one is there.
+/// Returns the address of a function of the next layer. The loader calls our function only if the
+/// next layer has one.
 macro_rules! next {
     ($name:ident) => {
         crate::next_layer::target().map_or(0, |next| next.$name)
@@ -33,7 +34,7 @@ macro_rules! next {
 }
 pub(crate) use next;
 
-/// The layer's table: our functions in the places of those that the next layer has.
+/// Makes the layer's table, with our functions in the places of those that the next layer has.
 pub fn table(next: &Dispatch) -> Dispatch {
     let mut table = *next;
     create::install(&mut table);

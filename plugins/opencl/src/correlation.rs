@@ -1,8 +1,10 @@
-//! The ops in which the program makes its calls: a stack for each thread, which the host pushes to.
+//! The ops in which the program makes its calls: stacks for each thread, to which the host pushes
+//! ids.
 
 use std::cell::RefCell;
 
-/// A thread's stack holds at most this many ids. Further ids are counted, so that pops still match.
+/// The largest number of ids in a thread's stack. Further ids are counted, so that pops still
+/// match.
 const MOST: usize = 1024;
 
 #[derive(Debug)]
@@ -12,7 +14,7 @@ struct Stacks {
     stacks: [(Vec<u64>, usize); 2],
 }
 
-/// Which of the stacks.
+/// The stacks of a thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// The ids of ops.
@@ -42,7 +44,7 @@ fn with<T>(generation: u32, call: impl FnOnce(&mut Stacks) -> T) -> Option<T> {
     done.ok().flatten()
 }
 
-/// An op or range begins on this thread.
+/// Notes that an op or range begins on this thread.
 pub fn push(generation: u32, kind: Kind, id: u64) {
     with(generation, |stacks| {
         let (ids, beyond) = &mut stacks.stacks[kind as usize];
@@ -50,7 +52,7 @@ pub fn push(generation: u32, kind: Kind, id: u64) {
     });
 }
 
-/// The innermost call with an id ends.
+/// Notes that the innermost call with an id ends.
 pub fn pop(generation: u32, kind: Kind) {
     with(generation, |stacks| match &mut stacks.stacks[kind as usize] {
         (ids, 0) => drop(ids.pop()),
@@ -58,7 +60,7 @@ pub fn pop(generation: u32, kind: Kind) {
     });
 }
 
-/// The innermost op of this thread; without one, the innermost range.
+/// Returns the innermost op of this thread, or without one, the innermost range.
 pub fn current(generation: u32) -> Option<u64> {
     with(generation, |stacks| {
         let [(ops, _), (ranges, _)] = &stacks.stacks;

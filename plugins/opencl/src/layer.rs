@@ -18,7 +18,8 @@ static TABLE: OnceLock<Dispatch> = OnceLock::new();
 /// Answers the loader's questions about the layer.
 ///
 /// # Safety
-/// Called by a loader: `value` has `size` bytes, `size_ret` is null or an address to write to.
+/// Only a loader may call this. `value` must have `size` bytes if it is not null, and `size_ret`
+/// must be null or a variable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clGetLayerInfo(
     param: u32,
@@ -47,11 +48,12 @@ pub unsafe extern "C" fn clGetLayerInfo(
     SUCCESS
 }
 
-/// Takes the functions that come next, and gives the layer's own. A second loader in the same
-/// process, or the same layer twice in one list, is refused: the first one is recorded.
+/// Takes the functions that come next, and returns the layer's own. A second loader in the same
+/// process, or the same layer twice in one list, is refused: only the first one is recorded.
 ///
 /// # Safety
-/// Called by a loader: `target` has `entries` functions that stay valid, the results can be written.
+/// Only a loader may call this. `target` must have `entries` functions that stay valid, and the
+/// results must be variables.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clInitLayer(
     entries: u32,

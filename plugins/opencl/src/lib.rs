@@ -166,7 +166,7 @@ impl Drop for Recording {
     }
 }
 
-/// A sentence about what is missing.
+/// Makes a sentence about the numbers of missing events.
 fn said(missing: Missing) -> Option<String> {
     let Missing { dropped, untracked, unfinished, failed, untimed } = missing;
     let parts: Vec<String> = [
@@ -183,7 +183,7 @@ fn said(missing: Missing) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Says that a program uses OpenCL, but not through this file.
+/// Returns a sentence if a program uses OpenCL, but not through this file.
 fn layer_is_missing() -> Option<String> {
     if next_layer::target().is_some() || !has_loader() {
         return None;
@@ -192,8 +192,8 @@ fn layer_is_missing() -> Option<String> {
     Some(format!("OpenCL was used without the layer: OPENCL_LAYERS must name {file}"))
 }
 
-/// Whether an ICD loader is in the process: a file called libOpenCL, also with a number in its name, as
-/// in packages of Python.
+/// Returns whether an ICD loader is in the process: a file called libOpenCL, also with a number in
+/// its name, as in packages of Python.
 fn has_loader() -> bool {
     unsafe extern "C" fn look(
         object: *mut libc::dl_phdr_info,
@@ -218,7 +218,7 @@ fn has_loader() -> bool {
     found
 }
 
-/// The path of this shared object.
+/// Returns the path of this shared object.
 fn own_file() -> Option<String> {
     // SAFETY: `Dl_info` consists of pointers, for which zeros are values.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };

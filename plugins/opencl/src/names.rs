@@ -1,5 +1,5 @@
-//! The names of kernels, by handle. A handle is used again after its kernel is gone, so whoever makes a
-//! kernel tells its name, or that the name is not known yet.
+//! The names of kernels, by handle. A handle is used again after its kernel is gone, so each
+//! function that makes a kernel stores its name, or that the name is not known yet.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -9,10 +9,11 @@ use crate::ask;
 
 static NAMES: RwLock<BTreeMap<usize, Arc<str>>> = RwLock::new(BTreeMap::new());
 
-/// Handles that are remembered. Beyond these, the implementation is asked each time.
+/// The number of handles that are remembered. For others, the implementation is asked each time.
 const MOST: usize = 65_536;
 
-/// A kernel was made. `None`: its name is asked for when it is needed.
+/// Notes that a kernel was made. Without a name, the implementation is asked for it when it is
+/// needed.
 pub fn made(kernel: Kernel, name: Option<&str>) {
     let mut names = NAMES.write().unwrap_or_else(PoisonError::into_inner);
     match name {
@@ -23,7 +24,7 @@ pub fn made(kernel: Kernel, name: Option<&str>) {
     }
 }
 
-/// The name of a kernel's function.
+/// Returns the name of a kernel's function.
 pub fn of(kernel: Kernel) -> Arc<str> {
     let known =
         NAMES.read().unwrap_or_else(PoisonError::into_inner).get(&(kernel as usize)).cloned();

@@ -1,4 +1,4 @@
-//! The table of the next layer, or of the loader itself, to which every call goes on.
+//! The table of the next layer, or of the loader itself, to which every call is passed on.
 
 use std::sync::OnceLock;
 
@@ -11,13 +11,15 @@ pub fn set(next: Dispatch) -> bool {
     TARGET.set(next).is_ok()
 }
 
-/// The functions that come after this layer. `None`: no loader has initialised the layer.
+/// Returns the functions that come after this layer, or `None` if no loader has initialised the
+/// layer.
 #[inline]
 pub fn target() -> Option<&'static Dispatch> {
     TARGET.get()
 }
 
-/// Calls a function of the next layer, which is in the table. The call names the function's type.
+/// Calls a function of the next layer, which is in the table. The use of the macro names the
+/// function's type.
 macro_rules! forward {
     ($slot:expr, ($($argument:expr),*): ($($type:ty),*) -> $result:ty) => {{
         let function: unsafe extern "C" fn($($type),*) -> $result =

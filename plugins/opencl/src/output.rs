@@ -20,7 +20,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Only events of these kinds are handed over.
+    /// Makes an output that only hands over events of these kinds.
     pub fn new(requested: &[Kind]) -> Self {
         Self { requested: requested.to_vec(), changes: Vec::new(), values: BTreeMap::new() }
     }
@@ -36,7 +36,7 @@ impl Output {
             trace.thread_name(process, *thread, name);
         }
         for device in queues::devices() {
-            // How exact the times of this device are stands beside its name.
+            // The accuracy of this device's times is shown beside its name.
             let accuracy = match device.accuracy_ns() {
                 Some(ns) => format!("clock ±{ns} ns"),
                 None => "clock unknown".to_owned(),
@@ -87,7 +87,7 @@ impl Output {
 
     /// Hands over the counters' values up to a moment.
     fn counters(&mut self, complete_ns: i64, trace: &mut Trace<'_>) {
-        // Ends come before starts: at the same moment, one command follows another.
+        // Ends come before starts, because at the same moment, one command follows another.
         self.changes.sort_by_key(|(time, queue, commands, _)| (*time, queue.number, *commands));
         let length = self.changes.partition_point(|(time, ..)| *time <= complete_ns);
         for (time, queue, commands, bytes) in self.changes.drain(..length) {
@@ -177,7 +177,8 @@ fn device_activity(
     }
     if let Some(bytes) = command.bytes {
         added = added.arg("bytes", bytes);
-        // A name that readers of Kineto's traces know; a byte in a nanosecond is a GB in a second.
+        // This is a name that readers of Kineto's traces know; a byte in a nanosecond is a GB in a
+        // second.
         if end_ns > start_ns {
             let rate = bytes as f64 / (end_ns - start_ns) as f64;
             added = added.arg("memory bandwidth (GB/s)", rate);

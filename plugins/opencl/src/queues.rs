@@ -13,7 +13,8 @@ use crate::api::{self, Handle};
 use crate::ask;
 use crate::record::{Call, Command, unix_ns};
 
-/// Pending commands of all queues together, at most. Each holds an event of the implementation.
+/// The largest number of pending commands of all queues together. Each holds an event of the
+/// implementation.
 pub const MOST_PENDING: usize = 65_536;
 
 #[derive(Debug)]
@@ -21,12 +22,12 @@ pub struct Device {
     handle: usize,
     /// The device's number, from 0, in the order in which the program made queues for devices.
     pub number: i32,
-    /// The name that the implementation gives the device.
+    /// The implementation's name for the device.
     pub name: String,
     /// Vendor and version of the driver.
     pub label: String,
     clock: Mutex<Clock>,
-    /// Whether the implementation lets us read the clock.
+    /// Whether the implementation lets us read the device's clock.
     readable: AtomicBool,
 }
 
@@ -34,14 +35,14 @@ pub struct Device {
 pub struct Queue {
     /// The queue's number, from 1, in the order in which the program made queues.
     pub number: i32,
-    /// Where the queue's commands run.
+    /// The device on which the queue's commands run.
     pub device: Arc<Device>,
     /// Whether commands may overtake each other.
     pub out_of_order: bool,
-    /// Whether the program did not ask for the times of commands, and the layer did.
+    /// Whether the layer asked for the times of commands, but the program did not.
     hidden: AtomicBool,
-    /// The list that the program gave to `clCreateCommandQueueWithProperties`; `Some(None)` if it gave
-    /// none. `None`: the queue was made by another function.
+    /// The list that the program gave to `clCreateCommandQueueWithProperties`, or `Some(None)` if
+    /// it gave none; `None` if the queue was made by another function.
     pub asked: Option<Option<Vec<u64>>>,
     pending: Mutex<VecDeque<Pending>>,
 }
@@ -57,18 +58,18 @@ pub struct Pending {
     pub generation: u32,
     /// The call that enqueued the command.
     pub call: Call,
-    /// What the command does.
+    /// The work of the command.
     pub command: Command,
-    /// Where the command is.
+    /// The queue of the command.
     pub queue: Arc<Queue>,
-    /// Joins the command with the call.
+    /// A number that joins the command with the call.
     pub correlation: u32,
 }
 
 #[derive(Debug)]
 struct Queues {
     by_handle: BTreeMap<usize, Arc<Queue>>,
-    /// Queues whose handle was used again, but which have pending commands.
+    /// Queues whose handle is used again, but which still have pending commands.
     retired: Vec<Arc<Queue>>,
 }
 
@@ -76,7 +77,7 @@ static QUEUES: RwLock<Queues> =
     RwLock::new(Queues { by_handle: BTreeMap::new(), retired: Vec::new() });
 static DEVICES: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
 static NEXT_QUEUE: AtomicI32 = AtomicI32::new(1);
-/// Pending commands of all queues.
+/// Number of pending commands of all queues.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Whether there ever was a hidden queue.
 static ANY_HIDDEN: AtomicBool = AtomicBool::new(false);
@@ -114,7 +115,7 @@ impl Device {
 
     /// Compares the device's clock with UTC, if the implementation can.
     pub fn read_clock(&self) {
-        // The shortest of a few readings is the most exact; the first may be slow.
+        // The shortest of a few readings is the most exact one; the first may be slow.
         for _ in 0..5 {
             let before_ns = unix_ns();
             let time = ask::device_time(self.handle as Handle);
@@ -136,12 +137,12 @@ impl Device {
         }
     }
 
-    /// What to add to the device's time at this moment to get UTC, ns.
+    /// Returns the number to add to the device's time at this moment to get UTC, in ns.
     pub fn offset(&self, device_ns: u64) -> Option<i64> {
         lock(&self.clock).offset(device_ns)
     }
 
-    /// The largest error of the device's clock, ns.
+    /// Returns the largest error of the device's clock, in ns.
     pub fn accuracy_ns(&self) -> Option<u64> {
         lock(&self.clock).accuracy_ns()
     }
@@ -152,22 +153,23 @@ pub fn devices() -> Vec<Arc<Device>> {
 }
 
 impl Queue {
-    /// Whether the program must not see that the queue has times.
+    /// Returns whether the program must not see that the queue has times.
     pub fn is_hidden(&self) -> bool {
         self.hidden.load(Ordering::Relaxed)
     }
 
-    /// The program asked for times itself.
+    /// Notes that the program asked for times itself.
     pub fn show(&self) {
         self.hidden.store(false, Ordering::Relaxed);
     }
 
-    /// Commands whose times are not known yet.
+    /// Returns the number of commands whose times are not known yet.
     pub fn pending(&self) -> usize {
         lock(&self.pending).len()
     }
 
-    /// Adds a command; [`reserve`] has made room for it. Returns how many commands are pending now.
+    /// Adds a command, for which [`reserve`] has made room. Returns how many commands are pending
+    /// now.
     pub fn push(&self, pending: Pending) -> usize {
         let mut all = lock(&self.pending);
         all.push_back(pending);
@@ -179,8 +181,8 @@ impl Queue {
         lock(&self.pending).pop_front()
     }
 
-    /// Puts back a command that has not ended: where it was, or, if commands may overtake each other,
-    /// at the end, so that the others get their turn.
+    /// Puts back a command that has not ended: at the place where it was or, if commands may
+    /// overtake each other, at the end, so that the others get their turn.
     pub fn put_back(&self, pending: Pending) {
         let mut all = lock(&self.pending);
         if self.out_of_order {
@@ -190,7 +192,7 @@ impl Queue {
         }
     }
 
-    /// When the oldest pending command was enqueued.
+    /// Returns the time at which the oldest pending command was enqueued.
     pub fn oldest_ns(&self) -> Option<i64> {
         lock(&self.pending).iter().map(|one| one.call.start_ns).min()
     }
@@ -214,35 +216,35 @@ pub fn one_ended() {
     PENDING.fetch_sub(1, Ordering::Relaxed);
 }
 
-/// Whether any command is pending.
+/// Returns whether any command is pending.
 pub fn any_pending() -> bool {
     PENDING.load(Ordering::Relaxed) != 0
 }
 
-/// Whether some queue has times that the program must not see.
+/// Returns whether some queue has times that the program must not see.
 pub fn any_hidden() -> bool {
     ANY_HIDDEN.load(Ordering::Relaxed)
 }
 
-/// Whether we hold a reference to an event of the program.
+/// Returns whether we hold a reference to an event of the program.
 pub fn holds(event: Handle) -> bool {
     any_pending() && all().iter().any(|queue| queue.holds(event))
 }
 
-/// Every queue that may have pending commands.
+/// Returns every queue that may have pending commands.
 pub fn all() -> Vec<Arc<Queue>> {
     let queues = QUEUES.read().unwrap_or_else(PoisonError::into_inner);
     queues.by_handle.values().chain(&queues.retired).cloned().collect()
 }
 
-/// The queue behind a handle, if the layer knows it.
+/// Returns the queue with this handle, if the layer knows it.
 pub fn known(handle: Handle) -> Option<Arc<Queue>> {
     let queues = QUEUES.read().unwrap_or_else(PoisonError::into_inner);
     queues.by_handle.get(&(handle as usize)).cloned()
 }
 
-/// The queue behind a handle. A queue that the layer did not see (made by a function of an extension) is
-/// asked for its properties; it has times only if the program wanted them.
+/// Returns the queue with this handle. A queue that the layer did not see, because a function of an
+/// extension made it, is asked for its properties; it has times only if the program wanted them.
 pub fn find(handle: Handle) -> Option<Arc<Queue>> {
     known(handle).or_else(|| {
         let properties = ask::queue_number(handle, api::QUEUE_PROPERTIES).ok()?;
@@ -250,7 +252,7 @@ pub fn find(handle: Handle) -> Option<Arc<Queue>> {
     })
 }
 
-/// A queue that the program made with these properties.
+/// Adds a queue that the program made with these properties.
 pub fn add(
     handle: Handle,
     properties: u64,

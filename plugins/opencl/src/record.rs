@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::api::Code;
 
-/// What a command does.
+/// The kinds of commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Runs a kernel.
+    /// The command runs a kernel.
     Kernel,
-    /// Moves bytes.
+    /// The command moves bytes.
     Copy,
-    /// Writes one pattern many times.
+    /// The command writes one pattern many times.
     Fill,
 }
 
@@ -29,11 +29,11 @@ pub enum Name {
 pub struct Sizes {
     /// The number of dimensions, from 1 to 3.
     pub dimensions: usize,
-    /// Work items.
+    /// Numbers of work items.
     pub global: [i64; 3],
-    /// Work items of a group. `None`: the implementation chose.
+    /// Numbers of work items in a group; `None` if the implementation chose them.
     pub local: Option<[i64; 3]>,
-    /// First index. `None`: 0.
+    /// First index; `None` if it is 0.
     pub offset: Option<[i64; 3]>,
 }
 
@@ -50,7 +50,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// A command without an index space.
+    /// Makes a command without an index space.
     pub fn new(work: Work, name: &'static str, bytes: Option<u64>) -> Self {
         Self { work, name: Name::Fixed(name), bytes, sizes: None }
     }
@@ -62,19 +62,19 @@ pub struct Call {
     /// The function.
     pub name: &'static str,
     pub thread: i32,
-    /// When the call began.
+    /// Time at which the call began.
     pub start_ns: i64,
-    /// When the call returned.
+    /// Time at which the call returned.
     pub end_ns: i64,
-    /// What the call returned: 0, or an error.
+    /// Result of the call: 0, or an error.
     pub code: Code,
-    /// The queue's number, if it had one.
+    /// Number of the queue, if the call had one.
     pub queue: Option<i32>,
     /// The op in which the call was made.
     pub op: Option<u64>,
 }
 
-/// Nanoseconds since 1970 UTC.
+/// Returns the time in nanoseconds since 1970 UTC.
 pub fn unix_ns() -> i64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call, and this clock always exists.

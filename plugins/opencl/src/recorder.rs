@@ -5,9 +5,9 @@
 //!  other call ► begin ─► the implementation ─► end ───────────────────────────► Store
 //! ```
 //!
-//! A command's times are read when it is complete, but nothing waits for that. `harvest` looks at the oldest
-//! commands of a queue when many wait, after calls that wait for commands, before objects are released, and
-//! at the end of the recording.
+//! A command's times are read when it is complete, but nothing waits for that. `harvest` examines
+//! the oldest commands of a queue when many are pending, after calls that wait for commands, before
+//! objects are released, and at the end of the recording.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,21 +19,22 @@ use crate::queues::{self, Pending, Queue};
 use crate::record::{Call, Command, unix_ns};
 use crate::{ask, correlation};
 
-/// Bytes that a recording may take unless the host says otherwise.
+/// The number of bytes that a recording may take unless the host says otherwise.
 pub const DEFAULT_LIMIT: u64 = 256 << 20;
 
-/// When the number of a queue's pending commands reaches a multiple of this, the enqueueing call looks at the
-/// oldest ones. It looks at up to twice as many, so that a queue whose commands end does not grow.
+/// When the number of a queue's pending commands reaches a multiple of this, the enqueueing call
+/// examines the oldest ones. It examines up to twice as many, so that a queue whose commands end
+/// does not grow.
 const OFTEN: usize = 32;
 
-/// Whether calls are recorded now. It is the only thing that an idle layer reads.
+/// Whether calls are recorded. This is the only thing that an idle layer reads.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// The number of the current recording.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 static NEXT_CORRELATION: AtomicU32 = AtomicU32::new(1);
-/// Set when the process exits: the implementation may be gone.
+/// Set when the process exits, because the implementation may be gone.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Set in a forked child: another thread of the parent may have held any lock.
+/// Set in a forked child, because another thread of the parent may have held any lock at the fork.
 static FORKED: AtomicBool = AtomicBool::new(false);
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
@@ -60,8 +61,8 @@ pub struct Record {
 /// Records that were not handed over yet.
 #[derive(Debug)]
 pub struct Store {
-    /// In the order in which calls and commands ended. Lists of lists, because moving one large list
-    /// to a larger place would stop the program for milliseconds.
+    /// The records, in the order in which calls and commands ended. They are lists of lists,
+    /// because moving one large list to a larger place would stop the program for milliseconds.
     pub records: Vec<Vec<Record>>,
     length: usize,
     limit: usize,
@@ -70,18 +71,18 @@ pub struct Store {
     pub missing: Missing,
 }
 
-/// Counts of what could not be recorded.
+/// The numbers of things that could not be recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Missing {
-    /// Calls and commands beyond the limit of the buffer.
+    /// Number of calls and commands beyond the limit of the buffer.
     pub dropped: u64,
-    /// Commands for which no event could be kept.
+    /// Number of commands for which no event could be kept.
     pub untracked: u64,
-    /// Commands that had not ended when the recording did.
+    /// Number of commands that had not ended when the recording did.
     pub unfinished: u64,
-    /// Commands that ended with an error.
+    /// Number of commands that ended with an error.
     pub failed: u64,
-    /// Commands whose times the implementation does not give.
+    /// Number of commands whose times the implementation does not give.
     pub untimed: u64,
 }
 
@@ -124,7 +125,7 @@ thread_local! {
     static NAMED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The calling thread's number. Its name is noted once for each recording.
+/// Returns the calling thread's number. Its name is noted once for each recording.
 fn thread(generation: u32) -> i32 {
     let number = THREAD.try_with(|cell| {
         if cell.get() == 0 {
@@ -154,13 +155,13 @@ pub struct Begun {
     start_ns: i64,
 }
 
-/// Whether calls are recorded.
+/// Returns whether calls are recorded.
 #[inline]
 pub fn is_active() -> bool {
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// A call begins. `None`: it is not recorded.
+/// Begins a call. Returns `None` if it is not recorded.
 #[inline]
 pub fn begin() -> Option<Begun> {
     is_active()
@@ -175,13 +176,14 @@ impl Begun {
         Call { name, thread, start_ns: self.start_ns, end_ns, code, queue, op }
     }
 
-    /// The call returned and has enqueued nothing that has times.
+    /// Records a call that returned and has enqueued no command with times.
     pub fn end(self, name: &'static str, code: Code, queue: Option<i32>) {
         let call = self.call(name, code, queue);
         keep(self.generation, Record { call, activity: None });
     }
 
-    /// The call returned and has enqueued a command. `event` is a reference that belongs to us.
+    /// Records a call that returned and has enqueued a command. `event` is a reference that belongs
+    /// to us.
     pub fn end_enqueued(
         self,
         name: &'static str,
@@ -191,7 +193,7 @@ impl Begun {
         shared: bool,
     ) {
         let call = self.call(name, SUCCESS, Some(queue.number));
-        // Hosts of Kineto keep 31 bits, and 0 is no number of a flow.
+        // Hosts of Kineto keep 31 bits, and a flow must not have the number 0.
         let correlation = NEXT_CORRELATION.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let waiting = queue.push(Pending {
             event: event as usize,
@@ -207,7 +209,7 @@ impl Begun {
         }
     }
 
-    /// A command was enqueued of which no event can be kept.
+    /// Counts an enqueued command for which no event can be kept.
     pub fn untracked(self) {
         let mut store = store();
         if GENERATION.load(Ordering::Acquire) == self.generation {
@@ -224,7 +226,7 @@ fn keep(generation: u32, record: Record) {
     }
 }
 
-/// Looks at the oldest commands of a queue, and records those that are complete.
+/// Examines the oldest commands of a queue, and records those that are complete.
 pub fn harvest(queue: &Queue, most: usize) {
     if CLOSED.load(Ordering::Acquire) {
         return;
@@ -244,7 +246,7 @@ pub fn harvest(queue: &Queue, most: usize) {
     }
 }
 
-/// After a call that waited: looks at some commands of each queue.
+/// Examines some commands of each queue, after a call that waited.
 pub fn harvest_some() {
     if queues::any_pending() {
         for queue in queues::all() {
@@ -255,7 +257,7 @@ pub fn harvest_some() {
     }
 }
 
-/// Looks at all commands of all queues.
+/// Examines all commands of all queues.
 pub fn harvest_all() {
     if queues::any_pending() {
         for queue in queues::all() {
@@ -291,13 +293,13 @@ extern "C" fn forked() {
     ACTIVE.store(false, Ordering::Relaxed);
 }
 
-/// Whether this is a forked child of the process that recorded. The child must not use anything of the
-/// recording; OpenCL itself does not work in such a child either.
+/// Returns whether this is a forked child of the process that recorded. The child must not use
+/// anything of the recording; OpenCL itself does not work in such a child either.
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// A new recording, which may keep this many bytes. Returns its number.
+/// Begins a new recording, which may keep [`DEFAULT_LIMIT`] bytes. Returns its number.
 pub fn open() -> u32 {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -313,14 +315,14 @@ pub fn open() -> u32 {
     generation
 }
 
-/// How many bytes the recording may keep.
+/// Sets the number of bytes that the recording may keep.
 pub fn set_limit(bytes: u64) {
-    // The names of kernels are shared; sizes are some 100 bytes.
+    // The names of kernels are shared; sizes take some 100 bytes.
     let each = size_of::<Record>() as u64 + 128;
     store().limit = usize::try_from(bytes / each).unwrap_or(usize::MAX);
 }
 
-/// Whether calls are recorded from now on.
+/// Sets whether calls are recorded from now on.
 pub fn set_active(active: bool) {
     if active {
         for device in queues::devices() {
@@ -330,8 +332,8 @@ pub fn set_active(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// The records so far, and the moment in UTC before which every enqueued command is among them. With `last`,
-/// commands that have not ended are given up.
+/// Takes the records so far. Also returns the moment in UTC before which every enqueued command is
+/// among them. With `last`, commands that have not ended are given up.
 pub fn take(last: bool) -> (Store, i64) {
     let now_ns = unix_ns();
     harvest_all();
@@ -350,7 +352,7 @@ pub fn take(last: bool) -> (Store, i64) {
     taken.limit = store.limit;
     taken.threads = store.threads.clone();
     std::mem::swap(&mut *store, &mut taken);
-    // Threads stay known, because each is noted only once.
+    // The threads are kept, because each is noted only once.
     store.threads = taken.threads.clone();
     (taken, complete_ns)
 }
@@ -372,8 +374,8 @@ pub fn give_up() {
     }
 }
 
-/// Has [`close`] called when the process exits. Called when a queue is made: functions that the
-/// implementation registered before run after ours.
+/// Makes [`close`] run when the process exits. Called when a queue is made, because functions that
+/// the implementation registered before run after ours.
 pub fn watch_exit() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -382,7 +384,7 @@ pub fn watch_exit() {
     });
 }
 
-/// The recording is over: commands that have not ended belong to no recording.
+/// Ends the recording. Commands that have not ended belong to no recording.
 pub fn end_recording() {
     ACTIVE.store(false, Ordering::Release);
     give_up();
@@ -391,7 +393,8 @@ pub fn end_recording() {
     *store = Store::new();
 }
 
-/// The process exits. This is the last moment at which the implementation is certainly loaded.
+/// Closes the recorder when the process exits, which is the last moment at which the implementation
+/// is certainly loaded.
 pub extern "C" fn close() {
     let closed = std::panic::catch_unwind(|| {
         harvest_all();

@@ -1,6 +1,6 @@
-//! A profiler plugin that samples the machine: a thread reads files of /sys and /proc at an interval
-//! and hands their values over as counter tracks. It needs no rights beyond reading these files, and
-//! leaves out what a machine does not have.
+//! A profiler plugin that samples the machine: a thread reads files of /sys and /proc at an
+//! interval and hands over their values as counter tracks. It needs no rights beyond reading these
+//! files, and leaves out what a machine does not have.
 //!
 //! | track | series | unit | file |
 //! |---|---|---|---|
@@ -15,7 +15,8 @@
 //! | scheduler rate | context switches | 1/s | /proc/stat, over the interval |
 //! | run queue | waiting | % | /proc/self/schedstat, over the interval |
 //!
-//! NVIDIA's devices, numbered as `nvidia-smi` numbers them, whichever of them the program uses:
+//! NVIDIA's devices, numbered as `nvidia-smi` numbers them, even those that the program does not
+//! use:
 //!
 //! | track | series | unit | NVML |
 //! |---|---|---|---|
@@ -26,11 +27,11 @@
 //! | gpu clock | gpu0 sm, gpu0 memory, … | MHz | nvmlDeviceGetClockInfo |
 //! | gpu pcie | gpu0 to host, gpu0 from host, … | MB/s | fields 197 and 198, over the interval |
 //!
-//! Instances of MIG are `gpu0 mig2` in place of `gpu0`, and answer some of these questions.
+//! Instances of MIG are called `gpu0 mig2` and not `gpu0`, and answer some of these questions.
 //!
-//! Configuration, separated by commas: `interval=20ms` (1ms to 10s; 20ms), `root=DIR` (another
-//! directory in the place of `/`, for tests and containers), `nvml=FILE` (another library in the place
-//! of the driver's, or `off`). Keys with a dot are other plugins'.
+//! Configuration, separated by commas: `interval=TIME` (from 1ms to 10s; default 20ms), `root=DIR`
+//! (another directory in place of `/`, for tests and containers), `nvml=FILE` (another library in
+//! place of the driver's, or `off`). Keys with a dot belong to other plugins.
 //!
 //! Cost: one sample takes some 20 µs for each CPU and a system call for each file.
 #![forbid(unsafe_op_in_unsafe_fn)]
@@ -62,7 +63,7 @@ pub struct Recording {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the sampling thread and the host's calls share.
+/// The data that the sampling thread and the host's calls share.
 #[derive(Debug, Default)]
 struct Shared {
     samples: Mutex<Samples>,
@@ -76,13 +77,13 @@ struct Shared {
 struct Samples {
     series: Vec<Series>,
     values: Vec<(i64, u32, f64)>,
-    /// Values that did not fit.
+    /// Number of values that did not fit.
     dropped: u64,
 }
 
 impl Profiler for Telemetry {
     const NAME: &'static str = "counterpoint telemetry";
-    /// The second is for PyTorch, which does not ask for counters.
+    /// The second kind is for PyTorch, which does not ask for counters.
     const KINDS: &'static [Kind] = &[Kind::COUNTER, Kind::PRIVATEUSE1_RUNTIME];
     type Session = Recording;
 
@@ -105,8 +106,8 @@ fn unix_ns() -> i64 {
 }
 
 impl Shared {
-    /// Samples until the recording is stopped. Each sample is handed over at once if the host takes it, so that
-    /// it is kept whatever happens to the program.
+    /// Samples until the recording is stopped. Each sample is handed over at once if the host takes
+    /// it, so that it is kept whatever happens to the program.
     fn run(&self, settings: &Settings, requests: FlushRequests) {
         let has_own_descriptors = descriptors::leave_the_programs();
         let mut machine = Machine::open(&settings.root);
@@ -117,7 +118,7 @@ impl Shared {
         let most = settings.most_values();
         let mut stopped = lock(&self.stopped);
         loop {
-            // Dropped while sampling, so that stop does not wait for a slow file.
+            // The guard is dropped during sampling, so that stop does not wait for a slow file.
             drop(stopped);
             if !self.paused.load(Ordering::Relaxed) {
                 let values = machine.sample();
@@ -148,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// Hands everything so far over.
+    /// Hands over everything so far.
     fn hand_over(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
         let (series, values, dropped) = {
             let mut samples = lock(&self.samples);
@@ -178,7 +179,7 @@ impl Session for Recording {
         }
         let name = "cp-telemetry".to_owned();
         let requests = FlushRequests::of(self);
-        // The thread inherits what is blocked.
+        // The thread inherits the mask of blocked signals.
         let _calm = plugin::signals::Blocked::new();
         let work = move || shared.run(&settings, requests);
         *thread = Some(std::thread::Builder::new().name(name).spawn(work)?);
@@ -221,7 +222,7 @@ impl Drop for Recording {
     }
 }
 
-/// Between two samples unless the user says otherwise.
+/// The time between two samples, unless the user says otherwise.
 const INTERVAL: Duration = Duration::from_millis(20);
 
 plugin::export_plugin!(Telemetry);

@@ -1,10 +1,11 @@
-//! NVIDIA's devices, asked through NVML (`libnvidia-ml.so.1`, which comes with the driver). Numbers and
-//! types are those of `nvml.h`; its functions keep them for good, and new ones get new names.
+//! Asks NVIDIA's devices through NVML (`libnvidia-ml.so.1`, which comes with the driver). Numbers
+//! and types are those of `nvml.h`, where they never change: functions with other types get new
+//! names.
 //!
 //! NVML keeps files of `/dev` open, under numbers of the sampling thread's own table of descriptors
 //! (see `descriptors`). The program may use NVML as well, on its threads, where these numbers mean
-//! other files. So this is a copy of the library of our own, in a namespace of the dynamic linker
-//! (`dlmopen`); the program's copy, if it has one, never hears of it.
+//! other files. So we load a copy of the library of our own, in a namespace of the dynamic linker
+//! (`dlmopen`), which does not affect the program's copy.
 
 use std::ffi::{CString, c_int, c_void};
 use std::path::Path;
@@ -28,12 +29,12 @@ const UNSIGNED_64: [c_int; 2] = [2, 3];
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// The devices that are looked at.
+/// The largest number of devices that are sampled.
 const MOST: u32 = 64;
 
 type Handle = *mut c_void;
 
-/// `nvmlMemory_t`, in which `used` includes what the driver reserves.
+/// `nvmlMemory_t`, in which `used` includes the memory that the driver reserves.
 #[repr(C)]
 #[derive(Default)]
 struct Memory {
@@ -42,7 +43,7 @@ struct Memory {
     used: u64,
 }
 
-/// `nvmlMemory_v2_t`, which is what `nvidia-smi` shows.
+/// `nvmlMemory_v2_t`, whose numbers `nvidia-smi` shows.
 #[repr(C)]
 #[derive(Default)]
 struct Memory2 {
@@ -87,7 +88,7 @@ macro_rules! functions {
 
         impl Functions {
             /// # Safety
-            /// `library` has NVML's interface and stays loaded.
+            /// `library` must have NVML's interface and stay loaded.
             unsafe fn of(library: *mut c_void) -> Self {
                 Self {
                     $( $name: symbol(library, $symbol).map(|found| {
@@ -128,7 +129,8 @@ fn symbol(library: *mut c_void, name: &str) -> Option<*mut c_void> {
     (!found.is_null()).then_some(found)
 }
 
-/// Libraries that are loaded, by path. They stay: a process may have a few namespaces only.
+/// The libraries that are loaded, by path. They stay loaded, because a process can have only a few
+/// namespaces.
 static LOADED: Mutex<Vec<(CString, usize)>> = Mutex::new(Vec::new());
 
 fn load(file: &Path) -> Option<*mut c_void> {
@@ -153,7 +155,7 @@ fn load(file: &Path) -> Option<*mut c_void> {
     Some(library)
 }
 
-/// What is asked of a device, with the number of its series.
+/// A question to a device, with the number of its series.
 #[derive(Clone, Copy, Debug)]
 enum Question {
     Power,
@@ -167,13 +169,13 @@ enum Question {
 #[derive(Debug)]
 struct Device {
     handle: usize,
-    /// What the device answers, and the number of the first series of the answer.
+    /// The questions that the device answers, and the number of the first series of each answer.
     questions: Vec<(Question, u32)>,
-    /// Sums of bytes of the sample before, and when they were read.
+    /// The sums of bytes in the last sample, and the times at which they were read.
     before: Vec<(u32, u64, Instant)>,
 }
 
-/// All devices of this machine. For one thread.
+/// All devices of this machine. Only one thread may use this value.
 pub struct Nvml {
     functions: Functions,
     devices: Vec<Device>,
@@ -186,8 +188,8 @@ impl std::fmt::Debug for Nvml {
 }
 
 impl Nvml {
-    /// Finds the devices and what they answer, and adds a series for each answer. `None`: there is no
-    /// such library, no driver, or no device.
+    /// Finds the devices and the questions that they answer, and adds a series for each answer.
+    /// Returns `None` if there is no such library, no driver, or no device.
     pub fn open(file: &Path, series: &mut Vec<Series>) -> Option<Self> {
         let library = load(file)?;
         // SAFETY: `load` returned the library, which is never closed.
@@ -221,7 +223,7 @@ impl Nvml {
         (!nvml.devices.is_empty()).then_some(nvml)
     }
 
-    /// The instances into which MIG divides a device, by NVML's number. There may be gaps.
+    /// Returns the instances into which MIG divides a device, by NVML's number. There may be gaps.
     fn parts(&self, device: Handle) -> Vec<(u32, Handle)> {
         let (Some(most), Some(by_index)) = (self.functions.most_mig, self.functions.mig_by_index)
         else {
@@ -243,7 +245,7 @@ impl Nvml {
         (0..count.min(MOST)).filter_map(part).collect()
     }
 
-    /// Asks everything once: what has no answer now has no series.
+    /// Asks each question once. A question without an answer gets no series.
     fn device(&self, gpu: &str, handle: Handle, series: &mut Vec<Series>) -> Device {
         let clocks = CLOCKS.map(|(clock, name)| {
             (Question::Clock(clock), vec![("gpu clock", format!("{gpu} {name}"), "MHz")])
@@ -273,7 +275,8 @@ impl Nvml {
         device
     }
 
-    /// The values now. What has no answer is missing, and so is a rate the first time.
+    /// Adds the present values. A value without an answer is missing, and so is a rate in the first
+    /// sample.
     pub fn sample(&mut self, values: &mut Vec<(u32, f64)>) {
         let mut devices = std::mem::take(&mut self.devices);
         for device in &mut devices {
@@ -340,7 +343,7 @@ impl Nvml {
                     return None;
                 }
                 return match field.kind {
-                    // The lower half, on a machine whose bytes begin with it.
+                    // This is the lower half, because the machine is little-endian.
                     UNSIGNED_32 => {
                         Some(Answer::Sum(field.value & u64::from(u32::MAX), u64::from(u32::MAX)))
                     }
@@ -366,12 +369,12 @@ impl Drop for Nvml {
 enum Answer {
     One(f64),
     Two(f64, f64),
-    /// A sum, of which the growth is shown, and the value after which it begins again.
+    /// A sum whose growth is shown, and the value after which it begins again.
     Sum(u64, u64),
 }
 
-/// What a sum of bytes grew by in a second. A sum of 32 bits begins again every 4 GiB. If a
-/// sum of 64 bits became smaller, it was set back, and what it grew by is not known.
+/// Returns the growth of a sum of bytes in a second. A sum of 32 bits begins again every 4 GiB. If
+/// a sum of 64 bits became smaller, it was set back, and its growth is not known.
 fn rate(
     before: &mut Vec<(u32, u64, Instant)>,
     series: u32,
@@ -401,7 +404,7 @@ mod tests {
 
     use super::*;
 
-    /// A library with NVML's interface, whose answers stand in its source.
+    /// Compiles a library with NVML's interface, whose answers are in its source.
     fn double(scratch: &Scratch, flags: &[&str]) -> Option<std::path::PathBuf> {
         let file = scratch.join("libnvidia-ml.so.1");
         c::shared("cc", "plugins/nvml.c", &file, flags)?;
@@ -421,7 +424,7 @@ mod tests {
         let mut nvml = Nvml::open(&file, &mut series).expect("two devices");
         let mut values = Vec::new();
         nvml.sample(&mut values);
-        // The numbers stand at the top of nvml.c; the first rate is missing.
+        // The expected numbers are at the top of nvml.c; the first rate is missing.
         let expected = [
             ("gpu power/gpu0 W", 70.5),
             ("gpu memory/gpu0 used MiB", 1024.0),
@@ -433,7 +436,7 @@ mod tests {
         ];
         let expected = expected.map(|(name, value)| (name.to_owned(), value));
         assert_eq!(named(&series, &values), expected);
-        // The second was lost after it had answered twice.
+        // The second device was lost after it had answered twice.
         let of_second: Vec<_> = series.iter().filter(|one| one.name.contains("gpu1")).collect();
         assert_eq!(of_second.len(), 2, "{of_second:?}");
         // Half a second later, 3 MB more were sent.
@@ -445,7 +448,7 @@ mod tests {
         let all = named(&series, &values);
         let (_, sent) =
             all.iter().find(|(name, _)| name == "gpu pcie/gpu0 to host MB/s").expect("it");
-        // The half second is more on a busy machine, so the rate is less.
+        // On a busy machine, more than half a second has passed, so the rate is smaller.
         assert!(*sent > 0.0 && *sent <= 6.0, "{sent}");
         assert!(!all.iter().any(|(name, _)| name.contains("gpu1")), "missing is not 0: {all:?}");
     }
@@ -461,7 +464,7 @@ mod tests {
         let mut values = Vec::new();
         nvml.sample(&mut values);
         let all = named(&series, &values);
-        // The numbers stand at the top of nvml.c: instances answer about memory only.
+        // The expected numbers are at the top of nvml.c: instances only answer about memory.
         let parts: Vec<_> = all.iter().filter(|(name, _)| name.contains("mig")).collect();
         let expected =
             [("gpu memory/gpu0 mig0 used MiB", 256.0), ("gpu memory/gpu0 mig2 used MiB", 512.0)];
@@ -513,7 +516,7 @@ mod tests {
         assert_eq!(rate(&mut before, 3, 300, all, later), None, "no time has passed");
         let last = later + Duration::from_secs(1);
         assert_eq!(rate(&mut before, 3, 5, all, last), None, "it was set back");
-        // 10 up to the end, and 30 after it.
+        // The sum grew by 10 up to the end, and by 30 after it.
         assert_eq!(rate(&mut before, 4, 30, half, later), Some(20.0));
     }
 }

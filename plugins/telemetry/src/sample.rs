@@ -1,4 +1,4 @@
-//! The files that are sampled, and what their values are.
+//! Samples files, and computes the values of the series from them.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,13 +9,13 @@ use crate::descriptors;
 use crate::nvml::Nvml;
 use crate::series::Series;
 
-/// The machine, or what its files under some root say.
+/// The machine, or the machine that the files under some directory describe.
 #[derive(Debug)]
 pub struct Machine {
     sources: Vec<Source>,
     nvml: Option<Nvml>,
     series: Vec<Series>,
-    /// The file that is read.
+    /// The content of the file that is being read.
     text: Vec<u8>,
 }
 
@@ -26,28 +26,30 @@ struct Source {
     kind: Kind,
     /// Number of the file's first series.
     first: u32,
-    /// Sums of the sample before, for what is a difference, and when they were read.
+    /// The sums in the last sample, for values that are differences, and the time at which they
+    /// were read.
     before: Vec<f64>,
     last: Option<Instant>,
 }
 
-/// How to read a file.
+/// The ways to read a file.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// One number, times this.
+    /// The file has one number, which is multiplied by this.
     Number(f64),
-    /// A sum of energy in µJ, and the greatest value that the sum can have before it begins again at 0.
+    /// The file has a sum of energy in µJ. This is the largest value of the sum, after which it
+    /// begins again at 0.
     Energy(f64),
     Memory,
     Resident,
-    /// Which lines there are: `some`, and perhaps `full`.
+    /// The file has the line `some` and, if this is set, also `full`.
     Pressure(bool),
     Stat,
     Schedstat,
 }
 
 fn read_all(file: &File, text: &mut Vec<u8>) -> bool {
-    // These files are made when they are read, from the beginning.
+    // The kernel makes these files when they are read from the beginning.
     text.resize(64 * 1024, 0);
     let mut length = 0;
     while length < text.len() {
@@ -70,7 +72,8 @@ fn word(path: &Path) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// Directories in `parent` whose names begin so, in the order of the numbers in them.
+/// Returns the directories in `parent` whose names begin with `prefix`, in the order of the numbers
+/// in them.
 fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
     let Ok(entries) = std::fs::read_dir(parent) else { return Vec::new() };
     let mut found: Vec<(PathBuf, String)> = entries
@@ -86,7 +89,7 @@ fn numbered(parent: &Path, prefix: &str) -> Vec<(PathBuf, String)> {
 }
 
 impl Machine {
-    /// Opens what there is under `root`.
+    /// Opens the files that exist under `root`.
     pub fn open(root: &Path) -> Self {
         let mut machine =
             Self { sources: Vec::new(), nvml: None, series: Vec::new(), text: Vec::new() };
@@ -148,8 +151,8 @@ impl Machine {
         self.sources.push(Source { file, kind, first, before: Vec::new(), last: None });
     }
 
-    /// Adds NVIDIA's devices, if the driver's library finds any. The descriptors that it keeps open are
-    /// the calling thread's.
+    /// Adds NVIDIA's devices, if the driver's library finds any. Descriptors that the library keeps
+    /// open belong to the calling thread.
     pub fn add_nvml(&mut self, library: &Path) {
         self.nvml = Nvml::open(library, &mut self.series);
     }
@@ -158,7 +161,8 @@ impl Machine {
         &self.series
     }
 
-    /// The values now. What is a difference is missing the first time, and so is what cannot be read.
+    /// Returns the present values. Differences are missing in the first sample, and values that
+    /// cannot be read are always missing.
     pub fn sample(&mut self) -> Vec<(u32, f64)> {
         let mut values = Vec::with_capacity(self.series.len());
         for source in &mut self.sources {
@@ -166,7 +170,7 @@ impl Machine {
                 source.before.clear();
                 continue;
             }
-            // Each file has its own time: the thread may wait for a CPU between two of them.
+            // Each file has its own time, because the thread may wait for a CPU between two files.
             let now = Instant::now();
             let seconds = source.last.map(|last| now.duration_since(last).as_secs_f64());
             source.last = Some(now);
@@ -180,7 +184,7 @@ impl Machine {
     }
 }
 
-/// The number after a word, on the line that begins with it.
+/// Returns the number after a word, on the line that begins with it.
 fn after(text: &str, word: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(word))?;
     line.split_ascii_whitespace().next()?.parse().ok()
@@ -212,7 +216,7 @@ impl Source {
                 put(0, after(text, "VmRSS:").map(|kib| kib / 1024.0));
             }
             Kind::Pressure(full) => {
-                // Sums of stalled time, in µs.
+                // These are sums of stalled time, in µs.
                 let total = |word: &str| {
                     let line = text.lines().find(|line| line.starts_with(word))?;
                     line.split("total=").nth(1)?.trim().parse::<f64>().ok()
@@ -230,7 +234,8 @@ impl Source {
                 let times: Vec<f64> = times
                     .map(|line| line.split_ascii_whitespace().flat_map(str::parse).collect())
                     .unwrap_or_default();
-                // user nice system idle iowait irq softirq steal; the guests are in user.
+                // The numbers are user, nice, system, idle, iowait, irq, softirq and steal; the
+                // guests are included in user.
                 let all: f64 = times.iter().take(8).sum();
                 let idle: f64 = times.iter().skip(3).take(2).sum();
                 let switches = after(text, "ctxt ");
@@ -240,7 +245,7 @@ impl Source {
                 };
                 let rates = self.rates(sums, seconds, f64::INFINITY);
                 if let [all, busy, switches] = rates[..] {
-                    // Less than a tick in all CPUs together: nothing is known.
+                    // If less than a tick has passed in all CPUs together, the value is not known.
                     put(0, (all * seconds.unwrap_or(0.0) >= 1.0).then(|| busy / all * 100.0));
                     put(3, Some(switches));
                 }
@@ -248,7 +253,8 @@ impl Source {
                 put(2, after(text, "procs_blocked "));
             }
             Kind::Schedstat => {
-                // Time on the CPU and time that it waited for one, ns.
+                // These are the time on the CPU and the time that the process waited for one, in
+                // ns.
                 let waited = text.split_ascii_whitespace().nth(1).and_then(|n| n.parse().ok());
                 let rates = self.rates(waited.into_iter().collect(), seconds, f64::INFINITY);
                 put(0, rates.first().map(|rate| rate * 1e-9 * 100.0));
@@ -256,8 +262,8 @@ impl Source {
         }
     }
 
-    /// What sums grew by in a second; nothing the first time. A sum that begins again after `most` has
-    /// grown by the rest.
+    /// Returns the growth of sums in a second, or nothing the first time. A sum that is smaller
+    /// than before has begun again after `most`.
     fn rates(&mut self, sums: Vec<f64>, seconds: Option<f64>, most: f64) -> Vec<f64> {
         let rates = match seconds {
             Some(seconds) if seconds > 0.0 && sums.len() == self.before.len() => sums
@@ -279,7 +285,7 @@ impl Source {
 mod tests {
     use super::*;
 
-    /// A machine of files.
+    /// A directory with the files of a machine.
     struct Root(PathBuf);
 
     impl Root {
@@ -349,7 +355,7 @@ mod tests {
         ];
         assert_eq!(named(&machine, &first), expected.map(|(name, value)| (name.to_owned(), value)));
 
-        // Two seconds later. Energy has begun again: 1 J up to its end, and 3 J since.
+        // Two seconds later, energy has begun again: 1 J up to its end, and 3 J since then.
         for source in &mut machine.sources {
             source.last = source.last.map(|last| last - std::time::Duration::from_secs(2));
         }
@@ -371,7 +377,7 @@ mod tests {
             ("run queue/waiting %", 25.0),
         ] {
             let found = find(name).unwrap_or_else(|| panic!("{name} is not in {second:?}"));
-            // The two seconds are more on a busy machine, so rates are less.
+            // On a busy machine, more than two seconds have passed, so rates are smaller.
             assert!((0.7 * value..=1.001 * value).contains(&found), "{name}: {found}");
         }
     }

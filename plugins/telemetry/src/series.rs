@@ -1,4 +1,4 @@
-//! What a value of a track is called.
+//! The names of values of a track.
 
 /// A series of a track.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What the user says: `interval=20ms,root=/,nvml=off`.
+//! The user's settings: `interval=20ms,root=/,nvml=off`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use plugin::Error;
 
 use crate::INTERVAL;
 
-/// What the driver calls its library.
+/// The driver's name for its library.
 const NVML: &str = "libnvidia-ml.so.1";
 
-/// See the module.
+/// The settings; see the module's documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Between two samples.
+    /// The time between two samples.
     pub interval: Duration,
-    /// The directory that is taken for `/`.
+    /// The directory in place of `/`.
     pub root: PathBuf,
-    /// The library of NVIDIA's driver that is asked for its devices; `None`: they are left out.
+    /// The library of NVIDIA's driver; `None` if its devices are left out.
     pub nvml: Option<PathBuf>,
-    /// What the plugin may keep; `None`: no limit.
+    /// The number of bytes that the plugin may keep; `None` for no limit.
     pub max_buffer_bytes: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Settings {
     /// Reads a configuration.
     ///
     /// # Errors
-    /// A key that does not exist, or a value that it cannot have.
+    /// A key does not exist, or its value is not allowed.
     pub fn parse(text: &str, max_buffer_bytes: Option<u64>) -> Result<Self, Error> {
         let mut settings = Self { max_buffer_bytes, ..Self::default() };
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -47,7 +47,7 @@ impl Settings {
                 Some(("root", value)) => settings.root = PathBuf::from(value),
                 Some(("nvml", "off")) => settings.nvml = None,
                 Some(("nvml", value)) => settings.nvml = Some(PathBuf::from(value)),
-                // The text is for all plugins of a recording; this is another plugin's.
+                // The text is for all plugins of a recording, and this key belongs to another one.
                 Some((key, _)) if key.contains('.') => {}
                 _ => {
                     return Err(Error(format!(
@@ -60,7 +60,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// How many values fit into the buffer that the host allows.
+    /// Returns the number of values that fit into the buffer that the host allows.
     pub fn most_values(&self) -> usize {
         let each = size_of::<(i64, u32, f64)>() as u64;
         let most = self.max_buffer_bytes.map_or(u64::MAX, |bytes| bytes / each);

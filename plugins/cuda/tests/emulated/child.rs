@@ -1,4 +1,4 @@
-//! The child: a host of the plugin, and CUDA's driver.
+//! The child, which is a host of the plugin and does what CUDA's driver would do.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, RUNTIME, SYNC};
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// Whether events are also noted as later ones.
+    /// Whether to mark events as later ones.
     is_later: bool,
 }
 
@@ -60,7 +60,7 @@ impl Sink for Lines {
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A function that the child calls by its name.
+/// Looks up a function of the library by its name.
 fn call<F: Copy>(library: &Library, name: &CStr) -> F {
     let found = library.symbol(name).expect("it is exported");
     assert_eq!(size_of::<F>(), size_of::<usize>());
@@ -69,7 +69,7 @@ fn call<F: Copy>(library: &Library, name: &CStr) -> F {
     unsafe { std::mem::transmute_copy(&found.as_ptr()) }
 }
 
-/// What the child does; does nothing in the test run itself.
+/// Does the work of the child; does nothing in the test run itself.
 #[test]
 fn child() {
     let Ok(out) = std::env::var("CUDA_TEST_OUT") else { return };

@@ -1,4 +1,4 @@
-//! Counters that devices sample, on `tests/programs/plugins/cupti_pm.c`.
+//! Tests of counters that devices sample, on `tests/programs/plugins/cupti_pm.c`.
 
 use testkit::Scratch;
 
@@ -6,7 +6,7 @@ use crate::{KERNEL, Recorded, double, double_of, run, utc_ns};
 
 const BOTH: &str = "cuda.counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second";
 
-/// Runs a scenario with counters; `None` without a compiler.
+/// Runs a scenario with counters, or returns `None` without a compiler.
 fn sampled(flags: &[&str], scenario: &str, configuration: &str) -> Option<Recorded> {
     let scratch = Scratch::new();
     let cupti = double_of(&scratch, "plugins/cupti_pm.c", flags)?;
@@ -30,7 +30,7 @@ fn every_sample_becomes_a_value_of_its_counter() {
             assert!((before_ns..=utc_ns()).contains(&times[0]), "its clock is an hour behind");
             for (at, row) in of_device.iter().enumerate() {
                 let (sample, counter) = (at / 2, at % 2);
-                // The table at the top of cupti_pm.c.
+                // The expected numbers are in the table at the top of cupti_pm.c.
                 let value = 1000 * device + 10 * sample + counter;
                 let (track, unit) =
                     [("sm__cycles_active.avg", ""), ("dram__bytes_read.sum.per_second", "B/s")]
@@ -38,7 +38,7 @@ fn every_sample_becomes_a_value_of_its_counter() {
                 let expected = [track, &format!("gpu{device}"), unit, &value.to_string()];
                 assert_eq!(row[2..], expected, "{at}");
                 let since_ns = times[at] - times[0];
-                // Two comparisons of the clocks may differ.
+                // Two comparisons of the clocks may differ by this much.
                 assert!((since_ns - 100_000 * sample as i64).abs() < 100_000, "{times:?}");
             }
         }
@@ -85,7 +85,7 @@ fn what_prevents_sampling_is_named_and_everything_else_is_recorded() {
         assert!(said.contains(&whole), "{expected}: {said}");
         assert_eq!(recorded.of_type(KERNEL).len(), 5);
     }
-    // A CUPTI before CUDA 12.6.
+    // This is a CUPTI before CUDA 12.6.
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CONFIG", BOTH)]);
@@ -108,7 +108,7 @@ fn sampling_pauses_and_goes_on() {
     let Some(cupti) = double_of(&scratch, "plugins/cupti_pm.c", &[]) else { return };
     let more = [("CUDA_TEST_CONFIG", BOTH), ("CUDA_TEST_CYCLES", "3")];
     let recorded = run(&cupti, "counters", &more);
-    // Two recordings came before this one; then it pauses once.
+    // Two recordings came before this one, which pauses once.
     assert_eq!(recorded.rows("counter").len(), 2 * 6 * 2, "{recorded:?}");
     assert_eq!(recorded.rows("left"), [["0"]]);
 }

@@ -1,6 +1,6 @@
-//! The plugin on a library with CUPTI's interface (`tests/programs/plugins/cupti.c`), which makes the
-//! records of a program that is described there. What CUDA's own CUPTI gives is checked on a machine
-//! with a device (docs/cuda.md).
+//! Runs the plugin on a library with CUPTI's interface (`tests/programs/plugins/cupti.c`), which
+//! makes the records of a program that is described in that file. CUDA's own CUPTI is tested on a
+//! machine with a device (docs/cuda.md).
 //!
 //! A test starts itself again as a child, because the plugin has one CUPTI in a process. The child is a
 //! host of the plugin. It does what CUDA's driver would do, and writes down what the plugin hands over.
@@ -24,7 +24,7 @@ const DRIVER: u32 = 9;
 const SYNC: u32 = 16;
 const ANNOTATION: u32 = 2;
 
-/// An event that came back.
+/// An event that the child has written down.
 #[derive(Clone, Debug)]
 struct Seen {
     event_type: u32,
@@ -34,7 +34,7 @@ struct Seen {
     id: i64,
     device: i64,
     resource: i64,
-    /// Positive where an arrow begins.
+    /// The id of the flow: positive where an arrow begins, negative where it ends.
     flow: i64,
     arguments: BTreeMap<String, String>,
 }
@@ -129,7 +129,7 @@ fn every_record_becomes_the_event_that_it_is() {
     let before_ns = utc_ns();
     let recorded = run(&cupti, "normal", &[]);
     let span = before_ns..=utc_ns();
-    // The table at the top of cupti.c.
+    // The expected numbers are in the table at the top of cupti.c.
     let count = |event_type: u32| recorded.of_type(event_type).len();
     assert_eq!([KERNEL, MEMCPY, MEMSET, SYNC, RUNTIME, DRIVER].map(count), [5, 1, 1, 1, 10, 0]);
     let lengths = |event_type: u32| -> Vec<(&str, i64, i64)> {
@@ -190,7 +190,7 @@ fn every_record_becomes_the_event_that_it_is() {
         .map(|call| call.id)
         .collect();
     assert_eq!(failed, [8]);
-    // Arrows begin where work came, and end at it.
+    // Arrows begin at calls whose work came, and end at the work.
     let flows = |is_start: bool| -> Vec<i64> {
         let all = recorded.events.iter().filter(|event| (event.flow > 0) == is_start);
         let mut ids: Vec<i64> = all.map(|event| event.flow.abs()).filter(|id| *id != 0).collect();
@@ -198,7 +198,7 @@ fn every_record_becomes_the_event_that_it_is() {
         ids
     };
     assert_eq!((flows(true), flows(false)), (vec![1, 2, 3, 4, 5, 7], vec![1, 2, 3, 4, 5, 7, 7]));
-    // The op was pushed for the first three.
+    // The op was pushed for the first three calls.
     let of_op: Vec<i64> = recorded
         .events
         .iter()
@@ -225,7 +225,8 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_FLUSH", "1")]);
     let place = recorded.rows.iter().position(|row| row[0] == "flushed").expect("flushed");
-    // Only the launch whose kernel did not come, and the one whose kernel has no times, are later.
+    // Only the launch whose kernel did not come, and the one whose kernel has no times, are handed
+    // over later.
     let later = recorded.rows[place..].iter().filter(|row| row[0] == "later").count();
     assert_eq!((later, recorded.of_type(RUNTIME).len()), (2, 10), "{:?}", recorded.rows);
 }
@@ -234,7 +235,8 @@ fn a_flush_keeps_launches_until_their_work_has_come() {
 fn only_what_is_asked_for_is_collected() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
-    // CUpti_ActivityKind: devices, contexts and ids of ops always; 10 are kernels, 5 are calls.
+    // By CUpti_ActivityKind, devices, contexts and ids of ops are always collected; 10 are kernels,
+    // 5 are calls.
     for (only, collected, events) in [(KERNEL, "8 9 10 39", 5), (RUNTIME, "5 8 9 39", 10)] {
         let recorded = run(&cupti, "normal", &[("CUDA_TEST_TYPES", &only.to_string())]);
         assert_eq!(recorded.rows("collected"), [[collected]]);
@@ -255,7 +257,7 @@ fn several_devices_and_a_part_of_one_have_rows_of_their_own() {
         let scratch = Scratch::new();
         let Some(cupti) = double(&scratch, flags) else { return };
         let recorded = run(&cupti, "two", &[]);
-        // The table at the top of cupti.c.
+        // The expected numbers are in the table at the top of cupti.c.
         let kernels = recorded.of_type(KERNEL);
         let places: Vec<(i64, i64, i64)> = kernels
             .iter()
@@ -305,7 +307,8 @@ fn ranges_of_nvtx_are_on_their_threads() {
         let ranges = recorded.of_type(ANNOTATION);
         let named: Vec<(&str, i64)> =
             ranges.iter().map(|one| (&*one.name, one.end_ns - one.start_ns)).collect();
-        // The table at the top of cupti.c; the last ends with the recording.
+        // The expected ranges are in the table at the top of cupti.c; the last one ends with the
+        // recording.
         assert_eq!(named[..3], [("CCCL: inner", 300), ("now", 0), ("step", 1_000)]);
         assert_eq!((named.len(), named[3].0), (4, "open"), "{named:?}");
         let (step, inner) = (ranges[2], ranges[0]);
@@ -387,7 +390,8 @@ fn recordings_come_one_after_the_other_and_pause() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CYCLES", "3")]);
-    // Two recordings before this one, of which nothing is left; a pause after which all is recorded.
+    // Two recordings came before this one, of which nothing is left; a pause came, after which
+    // everything is recorded.
     assert_eq!(recorded.of_type(KERNEL).len(), 5);
     assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
 }
@@ -421,8 +425,9 @@ fn counters_and_ranges_are_in_the_profile() {
     let mut report = counterpoint();
     let reported = report.arg("report").arg(&profile).args(["--format", "json"]).output();
     let text = String::from_utf8(reported.expect("starts").stdout).expect("UTF-8");
-    // The table at the top of cupti_pm.c: six samples of each device, 0 to 50 and 1000 to 1050. A mean is over
-    // time, so the last, with which the time ends, is not in it.
+    // See the table at the top of cupti_pm.c: there are six samples of each device, 0 to 50 and
+    // 1000 to 1050. A mean is over time, so the last sample, at which the time ends, does not
+    // count.
     for (device, mean) in [(0, "20.0"), (1, "1020.0")] {
         let name = format!("\"track\":\"sm__cycles_active.avg\",\"name\":\"gpu{device}\"");
         let plain: String = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -463,7 +468,7 @@ fn run_brings_the_plugin_into_the_program() {
     export.args(["export", "--format", "csv"]).arg(&profile);
     let exported = export.output().expect("starts");
     let text = String::from_utf8_lossy(&exported.stdout);
-    // The table at the top of cupti.c: the kernel without times is a loss.
+    // See the table at the top of cupti.c: the kernel without times is a loss.
     assert_eq!(text.matches(",double_plus_one,").count(), 2, "{text}");
     assert_eq!(text.matches(",cudaLaunchKernel,").count(), 5, "{text}");
 }

@@ -1,4 +1,4 @@
-//! Making and releasing queues and kernels.
+//! Makes and releases queues and kernels.
 //!
 //! The layer asks for the times of commands of every queue that the program makes. If the
 //! implementation refuses that, the queue is made as the program wanted it.
@@ -15,10 +15,10 @@ use crate::api::{
 use crate::next_layer::forward;
 use crate::{names, queues, recorder};
 
-/// A list of properties may have at most this many pairs; a longer list is passed on unchanged.
+/// The largest number of pairs in a list of properties; a longer list is passed on unchanged.
 const MOST_PAIRS: usize = 64;
 
-/// A queue was made: what the layer remembers of it.
+/// Remembers a queue that was made.
 fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u64>>>) {
     recorder::watch_exit();
     if let Some(queue) = queues::add(queue, properties, hidden, asked)
@@ -28,7 +28,8 @@ fn made(queue: Queue, properties: u64, hidden: bool, asked: Option<Option<Vec<u6
     }
 }
 
-/// The error of a call that makes an object, from the variable that the program gave for it.
+/// Records the end of a call that makes an object, with the error from the variable that the
+/// program gave for it.
 fn end(begun: Option<recorder::Begun>, name: &'static str, code_ret: *mut Code, made: bool) {
     let Some(begun) = begun else { return };
     let code = match made {
@@ -68,10 +69,10 @@ unsafe extern "C" fn clCreateCommandQueue(
     queue
 }
 
-/// The program's list, without the 0 at its end.
+/// Returns the program's list, without the 0 at its end.
 ///
 /// # Safety
-/// It ends with a 0 in the place of a key, or is null.
+/// The list must be null or end with a 0 in the place of a key.
 unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
     if properties.is_null() {
         return Some(None);
@@ -92,9 +93,9 @@ unsafe fn list(properties: *const u64) -> Option<Option<Vec<u64>>> {
     None
 }
 
-/// The list of properties that a queue needs so that its commands have times, and the properties that the
-/// program asked for. The list is `None` if the program asked for times itself, or if this is a queue on the
-/// device, to which a program does not enqueue.
+/// Returns the properties that the program asked for, and the list of properties that a queue needs
+/// so that its commands have times. The list is `None` if the program asked for times itself, or if
+/// this is a queue on the device, to which a program does not enqueue.
 fn with_times(asked: Option<&[u64]>) -> (u64, Option<Vec<u64>>) {
     let mut all = asked.unwrap_or_default().to_vec();
     let place = all.chunks_exact(2).position(|pair| pair[0] == u64::from(QUEUE_PROPERTIES));

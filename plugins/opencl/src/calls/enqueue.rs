@@ -1,4 +1,4 @@
-//! Calls that give work to a device.
+//! Records calls that give work to a device.
 //!
 //! The times of a command are read from its event. If the program does not ask for the event, the layer does;
 //! otherwise the layer takes a reference of its own.
@@ -34,7 +34,7 @@ impl Enqueue {
         let kept = guarded(|| {
             let found = queues::find(queue)?;
             if !queues::reserve() {
-                // Some commands may have ended meanwhile.
+                // Some commands may have ended by now.
                 recorder::harvest(&found, 1);
                 if !queues::reserve() {
                     begun.untracked();
@@ -48,7 +48,7 @@ impl Enqueue {
         Self { begun, name, queue, kept: kept.flatten(), wanted, event }
     }
 
-    /// The variable for the event that the implementation gets.
+    /// Returns the variable for the event, which the implementation gets.
     fn event(&mut self) -> *mut Event {
         if self.kept.is_none() && self.wanted.is_null() {
             return std::ptr::null_mut();
@@ -56,8 +56,8 @@ impl Enqueue {
         &raw mut self.event
     }
 
-    /// The call returned. `command` is only called if the call succeeded, because only then are the program's
-    /// arguments known to be valid.
+    /// Records the end of the call. `command` is only called if the call succeeded, because only
+    /// then are the program's arguments known to be valid.
     fn end(self, code: Code, command: impl FnOnce() -> Command) {
         let Self { begun, name, queue, kept, wanted, event } = self;
         let is_shared = !wanted.is_null();
@@ -144,10 +144,10 @@ fn copy(name: &'static str, bytes: usize) -> Command {
     Command::new(Work::Copy, name, Some(bytes as u64))
 }
 
-/// Three sizes of a region, as the program gives them.
+/// Returns the number of elements in a region, whose three sizes the program gives.
 ///
 /// # Safety
-/// Null, or an array of three.
+/// `region` must be null or an array of three numbers.
 unsafe fn elements(region: *const usize) -> Option<u64> {
     if region.is_null() {
         return None;
@@ -158,13 +158,13 @@ unsafe fn elements(region: *const usize) -> Option<u64> {
     region.iter().try_fold(1_u64, |product, size| product.checked_mul(*size as u64))
 }
 
-/// A copy of a part of a buffer.
+/// Describes a copy of a part of a buffer.
 fn rect(name: &'static str, region: *const usize) -> Command {
     // SAFETY: the specification requires that `region` is an array of three numbers.
     Command::new(Work::Copy, name, unsafe { elements(region) })
 }
 
-/// Work on a part of an image.
+/// Describes work on a part of an image.
 fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> Command {
     // SAFETY: the specification requires that `region` is an array of three numbers.
     let bytes = unsafe { elements(region) }
@@ -172,7 +172,7 @@ fn pixels(work: Work, name: &'static str, image: Mem, region: *const usize) -> C
     Command::new(work, name, bytes)
 }
 
-/// The first numbers of a list of the program's. `None`: there is no list.
+/// Returns the first numbers of a list of the program's, or `None` if there is no list.
 fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
     if list.is_null() {
         return None;
@@ -185,7 +185,7 @@ fn three(list: *const usize, length: usize) -> Option<[i64; 3]> {
     Some(numbers)
 }
 
-/// A kernel with its index space, of which up to three dimensions are kept.
+/// Describes a kernel with its index space, of which up to three dimensions are kept.
 fn kernel(
     kernel: Kernel,
     dimensions: u32,
@@ -202,7 +202,7 @@ fn kernel(
     Command { work: Work::Kernel, name, bytes: None, sizes }
 }
 
-/// Bytes of some memory objects.
+/// Returns the size of some memory objects in bytes.
 fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     if list.is_null() {
         return None;
@@ -211,7 +211,7 @@ fn mem_sizes(count: u32, list: *const Mem) -> Option<u64> {
     (0..count as usize).map(|index| ask::mem_size(unsafe { list.add(index).read() })).sum()
 }
 
-/// Bytes of some SVM pointers. Without sizes, whole allocations are meant.
+/// Returns the size of some SVM pointers in bytes. Without sizes, whole allocations are meant.
 fn svm_sizes(count: u32, sizes: *const usize) -> Option<u64> {
     if sizes.is_null() {
         return None;
@@ -277,7 +277,7 @@ enqueues! {
         local: *const usize
     ), kernel(object, dimensions, offset, global, local);
     fn clEnqueueTask(object: Kernel), {
-        // By definition, one group of one work item.
+        // By definition, this is one group with one work item.
         let one = 1;
         kernel(object, 1, std::ptr::null(), &raw const one, &raw const one)
     };

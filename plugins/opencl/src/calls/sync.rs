@@ -1,4 +1,4 @@
-//! Calls that wait or prepare: recorded with their time and result.
+//! Records calls that wait or prepare, with their time and result.
 
 #![allow(non_snake_case, clippy::too_many_arguments, reason = "the functions of OpenCL")]
 
@@ -33,13 +33,14 @@ fn done(begun: Begun, name: &'static str, code: Code) {
     begun.end(name, code, None);
 }
 
-/// After a call that waited, some commands have ended, so their times are read.
+/// Records a call that waited, and reads the times of commands that have ended.
 fn waited(begun: Begun, name: &'static str, code: Code) {
     begun.end(name, code, None);
     recorder::harvest_some();
 }
 
-/// The error of a call that returns a handle, from the variable that the program gave for it.
+/// Records the end of a call that returns a handle, with the error from the variable that the
+/// program gave for it.
 fn made(code_ret: *mut Code) -> impl FnOnce(Begun, &'static str, *mut c_void) {
     move |begun, name, made| {
         let code = match made.is_null() {

@@ -57,7 +57,7 @@ impl Sink for Lines {
 
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What the child does; does nothing in the test run itself.
+/// Does the work of the child; does nothing in the test run itself.
 #[test]
 fn child() {
     let Ok(out) = std::env::var("OPENCL_TEST_OUT") else { return };
@@ -113,9 +113,9 @@ fn child() {
     fs::write(out, lines.0).expect("writes");
 }
 
-/// Recordings that come and go while the program runs in threads of its own. The program begins inside the
-/// third recording, which ends when something of the program was recorded: otherwise a busy machine could
-/// run the whole program between two recordings.
+/// Makes recordings that come and go while the program runs in threads of its own. The program
+/// begins inside the third recording, which ends when something of the program was recorded:
+/// otherwise a busy machine could run the whole program between two recordings.
 fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
     let types = [MEMCPY, MEMSET, KERNEL, RUNTIME, COUNTER];
     let done = AtomicBool::new(false);
@@ -141,7 +141,7 @@ fn cycles(plugin: &Plugin, program: impl FnOnce() -> c_int) {
                     }
                 }
                 match recordings % 3 {
-                    // Destroyed without stop, without process, and as usual.
+                    // Recordings are destroyed without stop, without process, and as usual.
                     0 => {}
                     1 => drop(session.stop()),
                     _ => {

@@ -1,9 +1,10 @@
 //! Real OpenCL programs (`tests/programs/opencl`) on PoCL's device, under the plugin and its layer.
 //!
-//! A test starts itself again as a child, with `OPENCL_LAYERS` set. The child is a host of the plugin:
-//! it starts a recording, loads the program, which was compiled as a shared object, and calls its
-//! `main`. What the plugin hands over comes back as lines of text. Expected numbers are those of the
-//! programs' headers, counted by hand, or what the programs measure themselves.
+//! A test starts itself again as a child, with `OPENCL_LAYERS` set. The child is a host of the
+//! plugin: it starts a recording, loads the program, which was compiled as a shared object, and
+//! calls its `main`. The child writes what the plugin hands over as lines of text. Expected numbers
+//! are those of the programs' headers, counted by hand, or those that the programs measure
+//! themselves.
 
 mod child;
 mod recorded;
@@ -34,7 +35,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same result");
     joined(&recorded);
-    // The numbers stand at the top of vector.c.
+    // The expected numbers are at the top of vector.c.
     let count = |name: &str| recorded.named(name).len();
     assert_eq!(count(&kernel), 3);
     assert_eq!((count("grow"), count("write buffer"), count("copy buffer")), (1, 2, 1));
@@ -79,7 +80,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     assert_eq!(devices.len(), 1);
     let listed = Command::new("clinfo").arg("--raw").output();
     if let Ok(listed) = listed {
-        // The outside judge of names.
+        // This is an independent source of the names.
         let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
         let of = |key: &str| {
             let line = listed.lines().find(|line| line.contains(key)).expect("clinfo knows");
@@ -130,7 +131,7 @@ fn counters_follow_the_commands() {
         found.map(|row| row[5].parse().expect("a number")).collect()
     };
     let depth = values("queue depth");
-    // 11 commands that come and go; those of a map of unknown size have no bytes.
+    // There are 11 commands that come and go; those of a map of unknown size have no bytes.
     assert_eq!((depth.len(), depth.last()), (22, Some(&0.0)));
     assert!(depth.iter().all(|depth| (0.0..=11.0).contains(depth)), "{depth:?}");
     let bytes = values("bytes in flight");
@@ -152,7 +153,7 @@ fn queues_of_two_threads() {
     for queue in [1, 2] {
         let kernels: Vec<&Seen> =
             recorded.activities().into_iter().filter(|event| event.resource == queue).collect();
-        // One write before and one read after, each waited for.
+        // One write comes before and one read after, and the program waits for each.
         let names: Vec<&str> = kernels.iter().map(|event| event.name.as_str()).collect();
         assert_eq!(names.len(), 202);
         assert_eq!((names[0], names[1], names[201]), ("write buffer", "grow", "read buffer"));
@@ -306,7 +307,7 @@ fn the_program_cannot_see_the_layer() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, without, "while it is recorded");
     joined(&recorded);
-    // Errors stand at the calls: CL_INVALID_VALUE, CL_INVALID_COMMAND_QUEUE.
+    // The errors are those of the calls: CL_INVALID_VALUE, CL_INVALID_COMMAND_QUEUE.
     let code = |name: &str| -> Vec<String> {
         let calls = recorded.named(name);
         calls.iter().filter_map(|call| call.arguments.get("error").cloned()).collect()
@@ -342,7 +343,7 @@ fn the_clock_of_the_device_is_used_if_it_has_one() {
         // The loader calls the last layer of the list first.
         let layers = format!("{timer}:{}", plugin().display());
         let mut recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layers)]);
-        // What the clock shows too much, the device's work seems to be too early.
+        // The clock is ahead by this much, so the device's work seems to be too early.
         for event in &mut recorded.events {
             if [MEMCPY, MEMSET, KERNEL].contains(&event.event_type) {
                 event.start_ns += shift_ns;
@@ -379,7 +380,7 @@ fn run_brings_the_layer_into_the_program() {
     let exported = export.output().expect("starts");
     assert!(exported.status.success(), "{exported:?}");
     let trace = fs::read_to_string(&trace).expect("written");
-    // Numbers of vector.c: 11 commands, each with an arrow.
+    // The numbers are those of vector.c: 11 commands, each with an arrow.
     let slices =
         |line: &&str| line.contains(&format!("\"name\":\"{name}\"")) && line.contains("\"X\"");
     assert_eq!(trace.lines().filter(slices).count(), 3, "{trace}");
@@ -401,7 +402,7 @@ fn every_function_for_memory_passes_its_arguments_on() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, alone(&program, "", false, &scratch).1, "the same results");
     joined(&recorded);
-    // The call, what it did, and its bytes, as memory.c says.
+    // These are the call, its work, and its bytes, as memory.c says.
     let mut expected: Vec<(&str, &str, Option<&str>)> = vec![
         ("clEnqueueWriteBufferRect", "write buffer", Some("64")),
         ("clEnqueueCopyBufferRect", "copy buffer", Some("32")),
@@ -428,7 +429,7 @@ fn every_function_for_memory_passes_its_arguments_on() {
         let bytes = activity.arguments.get("bytes").map(String::as_str);
         found.push((&call.expect("joined").name, &activity.name, bytes));
     }
-    // A device may lack some: the program says which, and the plugin has their errors.
+    // A device may lack some functions. The program prints which, and the plugin has their errors.
     let lacks: Vec<&str> =
         recorded.written.lines().filter_map(|line| line.strip_prefix("lacks ")).collect();
     expected.retain(|(call, ..)| !lacks.contains(call));
@@ -451,7 +452,7 @@ fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
     let layer = link.display().to_string();
     let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layer)]);
     assert_eq!(recorded.activities().len(), 11);
-    // Without a layer, and with a copy.
+    // Once without a layer, and once with a copy of it.
     let copy = scratch.join("copy.so");
     fs::copy(plugin(), &copy).expect("copies");
     let copy = copy.display().to_string();
@@ -462,7 +463,7 @@ fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
         let expected = "OpenCL was used without the layer: OPENCL_LAYERS must name ";
         assert!(said.contains(expected) && said.contains("libcounterpoint_opencl.so"), "{said}");
     }
-    // Twice in the list: recorded once.
+    // The layer is twice in the list, and is recorded once.
     let file = plugin().display().to_string();
     let twice = format!("{file}:{file}");
     let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &twice)]);

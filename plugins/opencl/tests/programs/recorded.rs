@@ -1,4 +1,4 @@
-//! Running programs, and what came back from the child.
+//! Runs programs, and reads the lines that the child has written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use testkit::{Scratch, c};
 
 use crate::{KERNEL, MEMCPY, MEMSET, RUNTIME};
 
-/// The shared object, which Cargo builds with the tests.
+/// Returns the path of the shared object, which Cargo builds with the tests.
 pub fn plugin() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     let file = test.with_file_name("libcounterpoint_opencl.so");
@@ -18,12 +18,13 @@ pub fn plugin() -> PathBuf {
     file
 }
 
-/// Where PoCL keeps kernels that it has compiled: not in the user's home.
+/// Returns the directory in which PoCL keeps kernels that it has compiled, which is not in the
+/// user's home.
 pub fn cache() -> PathBuf {
     plugin().with_file_name("pocl-cache")
 }
 
-/// An event that came back.
+/// An event that the child has written down.
 #[derive(Clone, Debug)]
 pub struct Seen {
     pub event_type: u32,
@@ -33,20 +34,20 @@ pub struct Seen {
     pub id: i64,
     pub device: i64,
     pub resource: i64,
-    /// Positive where an arrow begins.
+    /// The id of the flow: positive where an arrow begins, negative where it ends.
     pub flow: i64,
     pub arguments: BTreeMap<String, String>,
 }
 
-/// What came back.
+/// Everything that the child has written down.
 #[derive(Debug)]
 pub struct Recorded {
     pub events: Vec<Seen>,
     /// Other lines, as fields.
     pub rows: Vec<Vec<String>>,
-    /// What the program wrote.
+    /// The output of the program.
     pub written: String,
-    /// UTC before and after the child's life, ns.
+    /// The time in UTC before and after the child's life, in ns.
     pub span: (i64, i64),
 }
 
@@ -57,7 +58,7 @@ impl Recorded {
     pub fn named(&self, name: &str) -> Vec<&Seen> {
         self.events.iter().filter(|event| event.name == name).collect()
     }
-    /// Work of devices, in the order of its begin.
+    /// Returns the work of devices, in the order of its begin.
     pub fn activities(&self) -> Vec<&Seen> {
         let is_device = |event: &&Seen| [MEMCPY, MEMSET, KERNEL].contains(&event.event_type);
         let mut found: Vec<&Seen> = self.events.iter().filter(is_device).collect();
@@ -69,12 +70,13 @@ impl Recorded {
     }
 }
 
-/// Now.
+/// Returns the present time.
 pub fn utc_ns() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as i64
 }
 
-/// Compiles a program as a program and as a shared object. `None`: there is no OpenCL here.
+/// Compiles a program as a program and as a shared object. Returns `None` if there is no OpenCL
+/// here.
 pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
     let missing = |what: &str| {
         testkit::skip("opencl", what);
@@ -97,7 +99,7 @@ pub fn build(scratch: &Scratch, name: &str, flags: &[&str]) -> Option<(PathBuf, 
     Some((program, object))
 }
 
-/// Compiles `timer.c`, a layer that lends the device a clock. Its path.
+/// Compiles `timer.c`, a layer that gives the device a clock, and returns its path.
 pub fn layer(scratch: &Scratch, flag: &str) -> Option<String> {
     let file = scratch.join(&format!("timer{flag}.so"));
     c::shared("cc", "opencl/timer.c", &file, &["-std=gnu11", flag])?;
@@ -153,7 +155,7 @@ pub fn run(scratch: &Scratch, object: &Path, arguments: &str, more: &[(&str, &st
     recorded
 }
 
-/// Runs a program by itself, perhaps with an idle layer. What it printed and wrote.
+/// Runs a program by itself, perhaps with an idle layer. Returns what it printed and wrote.
 pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) -> (Output, String) {
     let written = scratch.join("alone");
     let mut command = Command::new(program);
@@ -167,8 +169,8 @@ pub fn alone(program: &Path, arguments: &str, layer: bool, scratch: &Scratch) ->
     (output, fs::read_to_string(&written).expect("the program wrote"))
 }
 
-/// What holds of every recording: each device activity is joined with one call, by id and arrow, and
-/// does not begin before it.
+/// Checks what is true for every recording: each device activity is joined with one call, by id and
+/// arrow, and does not begin before the call.
 pub fn joined(recorded: &Recorded) {
     let calls: BTreeMap<i64, &Seen> =
         recorded.of_type(RUNTIME).iter().filter(|call| call.id != 0).map(|c| (c.id, *c)).collect();
@@ -183,14 +185,14 @@ pub fn joined(recorded: &Recorded) {
         assert!(activity.start_ns >= call.start_ns - accuracy, "{call:?} {activity:?}");
         assert!(activity.end_ns >= activity.start_ns && activity.device == 0);
         if call.name == "clEnqueueReadBuffer" {
-            // All of these wait.
+            // All of these calls wait.
             assert!(activity.end_ns <= call.end_ns + accuracy, "{call:?} {activity:?}");
         }
         assert!(activity.start_ns >= recorded.span.0 && activity.end_ns <= recorded.span.1);
     }
 }
 
-/// From a device's label, as in `…, clock ±120 ns`.
+/// Returns the accuracy in a device's label, such as `…, clock ±120 ns`.
 fn accuracy_ns(label: &str) -> Option<i64> {
     label.split_once("clock ±")?.1.strip_suffix(" ns")?.parse().ok()
 }
