@@ -29,7 +29,7 @@ void read_at_end(const at::RecordFunction&, at::ObserverContext*) { read_group()
 extern "C" void noop_on() { handle = at::addGlobalCallback(at::RecordFunctionCallback(began, ended)); }
 extern "C" void noop_off() { at::removeCallback(handle); }
 
-// The observer that does nothing, but for which PyTorch makes a list of the arguments of each op.
+// Adds an observer that does nothing, but for which PyTorch lists the arguments of each op.
 extern "C" void inputs_on() {
   handle = at::addGlobalCallback(at::RecordFunctionCallback(began, ended).needsInputs(true));
 }

@@ -1,9 +1,9 @@
-//! The kernel: compiled to LLVM's text, so that its loops can be counted and timed.
+//! The kernel. It is compiled to LLVM's text, so that its loops can be counted and timed.
 
 /// Multiplies two matrices of `n` × `n` numbers, whose rows are one after the other.
 ///
 /// # Safety
-/// `a`, `b` and `c` point to `n * n` numbers each, and nothing else uses those of `c`.
+/// `a`, `b` and `c` must point to `n * n` numbers each, and nothing else may use those of `c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn multiply(n: usize, a: *const f32, b: *const f32, c: *mut f32) {
     // SAFETY: by contract, each pointer refers to `n * n` numbers, and nothing else uses those of

@@ -30,7 +30,7 @@ namespace {
 std::mutex lock;  // of `recording`
 KinetoPlugin_ProfilerHandle* recording = nullptr;
 
-// The ids of ops that the host pushed on this thread. The innermost one has launched what is queued now.
+// The ids of ops that the host pushed on this thread. The innermost of them launches the kernels that are queued now.
 thread_local std::vector<uint64_t> ops;
 
 int64_t now() {
@@ -38,7 +38,7 @@ int64_t now() {
   return duration_cast<nanoseconds>(system_clock::now().time_since_epoch()).count();
 }
 
-// Calls `body` with the arguments if they are usable. Nothing is thrown into the host.
+// Calls `body` with the arguments if they are usable. Catches every exception, so that none reaches the host.
 template <typename Params, typename Body>
 int guarded(Params* params, size_t size, Body body) noexcept {
   try {
@@ -145,7 +145,7 @@ int process(KinetoPlugin_ProfilerProcessEvents_Params* params) {
 
 }  // namespace
 
-// What the library calls around each kernel that it runs.
+// The library calls this function for each kernel that it runs.
 extern "C" KINETO_PLUGIN_EXPORT void queue_kernel(const char* name, int64_t nanoseconds) {
   std::lock_guard<std::mutex> held(lock);
   if (!recording) return;

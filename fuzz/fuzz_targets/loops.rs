@@ -1,4 +1,4 @@
-//! Texts of LLVM IR, read and instrumented.
+//! Mutates texts of LLVM IR, reads them and instruments them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

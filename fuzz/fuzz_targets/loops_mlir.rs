@@ -1,4 +1,4 @@
-//! Texts of MLIR's llvm dialect, read and instrumented.
+//! Mutates texts of MLIR's llvm dialect, reads them and instruments them.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Machine code as an ELF file, and as bytes of a process.
+//! Reads machine code as an ELF file, and as bytes of a process.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! Random calls through the plugin interface, in both directions.
+//! Makes random calls through the plugin interface, in both directions.
 #![no_main]
 
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use plugin_host::Host;
 #[path = "../../crates/plugin/tests/support/calls.rs"]
 mod calls;
 
-/// Decisions from the fuzzer's bytes; 0 after the last one.
+/// Takes decisions from the fuzzer's bytes; after the last byte, each decision is 0.
 struct Bytes {
     bytes: Vec<u8>,
     at: usize,

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use libfuzzer_sys::fuzz_target;
 use testkit::{CallScript, ProfileScript, Scratch};
 
-/// The profile for the whole run; only its pages change.
+/// Returns the profile, which is written once. Only its pages change later.
 fn dir() -> &'static PathBuf {
     static PROFILE: OnceLock<(Scratch, PathBuf)> = OnceLock::new();
     let (_, dir) = PROFILE.get_or_init(|| {

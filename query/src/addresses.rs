@@ -1,4 +1,4 @@
-//! Addresses of a cluster: which are taken, and the arguments of its programs.
+//! Parses the addresses of a cluster, and has the arguments of its programs.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -43,8 +43,8 @@ pub fn engine(text: &str) -> Result<Place, String> {
     place(text.strip_prefix("ballista://").ok_or_else(unknown)?)
 }
 
-/// Parses the address that a program of a cluster listens on. The others are told this address, so it must
-/// be one of a network interface.
+/// Parses the address on which a program of a cluster listens. The other programs are told this
+/// address, so it must be one of a network interface.
 pub fn bind(text: &str) -> Result<SocketAddr, String> {
     let address =
         text.parse::<SocketAddr>().map_err(|_| "not ADDRESS:PORT, such as 127.0.0.1:0")?;

@@ -1,4 +1,4 @@
-//! Tables, limits, and running a query.
+//! Registers the tables, sets the limits, and runs a query.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use dataset::{Dataset, Table};
 use crate::addresses::Place;
 use crate::{cluster, functions};
 
-/// What a query may use.
+/// What a query may use, and where it runs.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// The scheduler of the cluster that does the work; `None` for this process.
@@ -58,7 +58,8 @@ pub fn run(
     quietly(|| runtime.block_on(answer(dataset, sql, limits)))?.map_err(|e| in_words(&e, limits))
 }
 
-/// Does something with files of others. A panic of a library is an error, and prints nothing itself.
+/// Calls `body`, which reads files of others. A panic of a library becomes an error and prints
+/// nothing.
 pub fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
@@ -78,11 +79,11 @@ async fn answer(
 ) -> Result<(SchemaRef, Vec<RecordBatch>), DataFusionError> {
     let config = SessionConfig::new()
         .with_target_partitions(limits.threads)
-        // Small files are divided as well, so that tests see what large ones do.
+        // Divide small files as well, so that tests exercise the same code as large files do.
         .with_repartition_file_min_size(0)
         .with_collect_statistics(false)
         .with_information_schema(true)
-        // Texts are as datasets declare them.
+        // Texts have the types that datasets declare.
         .set_bool("datafusion.execution.parquet.schema_force_view_types", false)
         .set_bool("datafusion.sql_parser.map_string_types_to_utf8view", false);
     let session = match &limits.cluster {
@@ -110,12 +111,13 @@ async fn answer(
     Ok((schema, rows))
 }
 
-/// A table of the files that whole parts list.
+/// Makes a table of the files that whole parts list.
 fn provider(dataset: &Dataset, table: Table) -> Result<Arc<dyn TableProvider>, DataFusionError> {
     let own = table.columns().map(|c| Field::new(c.name, data_type(c.kind), c.nullable));
     let mut fields: Vec<Field> = own.collect();
     if table == Table::Calls {
-        // Ranks may have different counters. What a file does not have is missing there.
+        // Ranks may have different counters. A counter that a file does not have is NULL in its
+        // rows.
         let mut counters: Vec<&String> =
             dataset.parts.iter().flat_map(|part| &part.counters).collect();
         counters.sort();
@@ -126,7 +128,7 @@ fn provider(dataset: &Dataset, table: Table) -> Result<Arc<dyn TableProvider>, D
     let dir = std::path::absolute(&dataset.dir)?;
     let mut paths = Vec::new();
     for file in dataset.files(table) {
-        // Not as a text, in which some characters are a pattern.
+        // A URL and not a text, because some characters of a text would be a pattern.
         let path = dir.join(&file.path);
         let url = url::Url::from_file_path(&path)
             .map_err(|()| DataFusionError::Execution(format!("{}: not a path", path.display())))?;
@@ -153,7 +155,8 @@ fn data_type(kind: Kind) -> DataType {
     }
 }
 
-/// An error without DataFusion's own words around it, if it is one of the limits.
+/// Returns the words of an error. An exceeded limit and an error of execution are stated without
+/// DataFusion's own words around them.
 fn in_words(error: &DataFusionError, limits: &Limits) -> String {
     let root = error.find_root();
     match (root, limits.memory) {

@@ -1,4 +1,4 @@
-//! Functions that datasets need: correlations from sums, and what a bucket stands for.
+//! Functions that datasets need: correlations from sums, and the duration of a bucket.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::sum;
 
 const WIDE: DataType = DataType::Decimal128(38, 0);
 
-/// Makes the functions of datasets known, in place of DataFusion's own of the same names.
+/// Registers the functions of datasets, which replace DataFusion's own of the same names.
 pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     registry.register_udaf(Arc::new(sum::checked_sum()))?;
     registry.register_udaf(Arc::new(sum::exact_avg()))?;
@@ -41,7 +41,7 @@ fn pearson() -> ScalarUDF {
     create_udf("pearson", vec![WIDE; 6], DataType::Float64, Volatility::Immutable, Arc::new(of))
 }
 
-/// The correlation from exact sums. Products of numbers of 38 digits fit into 256 bits.
+/// Computes the correlation from exact sums. Products of numbers of 38 digits fit into 256 bits.
 fn correlation([n, x, y, xx, xy, yy]: [i128; 6]) -> Option<f64> {
     let less = |a: i128, b: i128, c: i128, d: i128| -> Option<i256> {
         let product = |a: i128, b: i128| i256::from_i128(a).checked_mul(i256::from_i128(b));
@@ -65,7 +65,7 @@ fn to_f64(number: i256) -> f64 {
     }
 }
 
-/// `bucket_ns(bucket)`: the duration that a bucket of `hist` stands for. NULL if there is no such one.
+/// `bucket_ns(bucket)`: the duration that a bucket of `hist` stands for. NULL if there is no such bucket.
 fn bucket_ns() -> ScalarUDF {
     let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(given)?;
@@ -77,11 +77,12 @@ fn bucket_ns() -> ScalarUDF {
     create_udf("bucket_ns", vec![whole.clone()], whole, Volatility::Immutable, Arc::new(of))
 }
 
-/// 64 buckets per power of two, and one for each value below 128.
+/// Returns the duration in the middle of a bucket. There are 64 buckets per power of two, and one
+/// for each value below 128.
 fn middle(bucket: i64) -> Option<i64> {
     match bucket {
         0..128 => Some(bucket),
-        // Durations have 63 bits.
+        // Durations have 63 bits, so 3,711 is the last bucket.
         128..3712 => {
             let shift = bucket / 64 - 1;
             Some((bucket % 64 + 64) << shift | 1 << (shift - 1))

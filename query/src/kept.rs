@@ -1,4 +1,5 @@
-//! The queries that are kept, by name. `queries/` has their texts, which DuckDB understands as well.
+//! The queries that are kept, by name. `queries/` has their texts, which are valid for DuckDB as
+//! well.
 
 #[derive(Debug)]
 pub struct Kept {
@@ -27,7 +28,7 @@ pub fn names() -> String {
     ALL.iter().map(|kept| kept.name).collect::<Vec<_>>().join(", ")
 }
 
-/// One line for each query.
+/// Returns one line for each query: its name and what it answers.
 pub fn list() -> String {
     let line = |kept: &Kept| {
         let what = kept.sql.lines().next().unwrap_or_default().trim_start_matches("-- ");

@@ -19,7 +19,8 @@
 //! | `footer` | checks what a Parquet file says of itself; a file of `dataset` |
 //! | `hidden` | what a terminal does not get to see; a file of `counterpoint` |
 //!
-//! It reads and never writes: statements that would are refused, and paths are no tables.
+//! The program reads and never writes: it refuses statements that would write, and takes no path
+//! for a table.
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -133,7 +134,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A text whose lines stay lines.
+/// Escapes hidden characters in a text, but keeps its line ends.
 fn lines_of(text: &str) -> String {
     text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }

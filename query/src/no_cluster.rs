@@ -1,4 +1,5 @@
-//! What is instead of `cluster` without the feature `ballista`: it says how to build it.
+//! Takes the place of `cluster` without the feature `ballista`. The errors say how to build with
+//! Ballista.
 
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::error::DataFusionError;
@@ -10,32 +11,32 @@ const WHY: &str = "this counterpoint-query was built without Ballista: in Counte
                    --release --features ballista --manifest-path query/Cargo.toml` builds it with Ballista, in \
                    about half an hour";
 
-/// Refused.
+/// Returns the error that says how to build with Ballista.
 pub fn is_built() -> Result<(), String> {
     Err(WHY.to_owned())
 }
 
-/// Refused.
+/// Returns the error of [`is_built`].
 pub fn session(_: SessionConfig, _: &Place) -> Result<SessionContext, DataFusionError> {
     Err(DataFusionError::Execution(WHY.to_owned()))
 }
 
-/// Refused.
+/// Returns the error of [`is_built`].
 pub fn scheduler(_: &Scheduler) -> Result<(), String> {
     is_built()
 }
 
-/// Refused.
+/// Returns the error of [`is_built`].
 pub fn executor(_: &Executor) -> Result<(), String> {
     is_built()
 }
 
-/// Never asked.
+/// Never called, because [`session`] fails before.
 pub fn in_words(_: &Place, why: &str) -> String {
     why.to_owned()
 }
 
-/// Never asked.
+/// Never called, because [`session`] fails before.
 pub async fn collect(frame: DataFrame, _: &Place) -> Result<Vec<RecordBatch>, DataFusionError> {
     frame.collect().await
 }

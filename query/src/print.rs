@@ -1,4 +1,4 @@
-//! Rows as text, CSV or JSON.
+//! Prints rows as text, CSV or JSON.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +12,7 @@ use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::hidden::{is_hidden, visible};
 
-/// `--format`.
+/// The values of `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// A table for people. A missing value is `–`.
@@ -39,7 +39,7 @@ pub fn print(
         let options = FormatOptions::default();
         let columns = batch.columns().iter();
         let formatters = columns
-            // A column of NULL itself has no other way to say so.
+            // A column of the type NULL has no bitmap of its own, so its logical one is taken.
             .map(|c| Ok((c.logical_nulls(), ArrayFormatter::try_new(c.as_ref(), &options)?)))
             .collect::<Result<Vec<_>, datafusion::arrow::error::ArrowError>>()
             .map_err(io::Error::other)?;
@@ -51,7 +51,8 @@ pub fn print(
             rows.push(formatters.iter().map(cell).collect());
         }
     }
-    // As in the other views: in a file or a pipe, nothing is changed.
+    // Hidden characters are replaced only on a terminal, as in the other views. Files and pipes get
+    // the rows unchanged.
     let is_shown = io::stdout().is_terminal();
     match format {
         Format::Csv => csv(out, &names, &rows, is_shown),
@@ -107,7 +108,7 @@ fn json(
     Ok(())
 }
 
-/// JSON in which each hidden character is written as `\uXXXX`, which means the same.
+/// Writes each hidden character in JSON as `\uXXXX`, which means the same.
 fn escaped(json: &[u8]) -> Vec<u8> {
     let mut all = String::new();
     for c in String::from_utf8_lossy(json).chars() {
@@ -123,7 +124,7 @@ fn escaped(json: &[u8]) -> Vec<u8> {
     all.into_bytes()
 }
 
-/// Whether a cell is a number that every reader of JSON keeps.
+/// Returns whether a cell can be written as a number that every reader of JSON keeps exactly.
 fn is_plain_number(data_type: &DataType, text: &str) -> bool {
     match data_type {
         DataType::Boolean => true,

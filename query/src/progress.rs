@@ -1,5 +1,6 @@
-//! Progress of a query that takes longer than a second, in one line on a terminal, as `counterpoint` has it
-//! (`crates/cli/src/terminal/progress.rs`): `counterpoint: asking job.dataset: 12 s`.
+//! Shows the progress of a query that takes longer than a second, in one line on a terminal, as
+//! `counterpoint` does (`crates/cli/src/terminal/progress.rs`): `counterpoint: asking job.dataset:
+//! 12 s`.
 //!
 //! The line is on stderr, and it is erased before anything else is printed. With `--verbose`, each step leaves a
 //! line with the time that it took, also in a file.
@@ -11,37 +12,37 @@ use std::time::{Duration, Instant};
 
 use crate::hidden::visible;
 
-/// How long nothing is shown.
+/// A step shows nothing for this long.
 const SILENT: Duration = Duration::from_secs(1);
 /// The time between two drawings.
 const REDRAW: Duration = Duration::from_millis(200);
-/// Goes to the begin of the line and erases it.
+/// Moves the cursor to the begin of the line and erases the line.
 const ERASE: &str = "\r\x1b[K";
 
-/// How much is said.
+/// How much the program prints on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Words {
-    /// Only what was asked for, and what went wrong.
+    /// Only warnings and errors.
     Quiet,
-    /// Also progress, on a terminal.
+    /// Progress as well, on a terminal.
     Usual,
-    /// Also each step with its time.
+    /// Each step with its time as well.
     Verbose,
 }
 
-/// A step, until this is dropped.
+/// A step, which ends when this value is dropped.
 #[derive(Debug)]
 #[must_use = "the step ends when this is dropped"]
 pub struct Step {
     what: String,
     since: Instant,
     words: Words,
-    /// The thread that draws, and what ends it.
+    /// The thread that draws the line, and the channel whose end stops it.
     drawing: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Step {
-    /// Begins a step. `what` says what is being done: `asking job.dataset`.
+    /// Begins a step. `what` names the step: `asking job.dataset`.
     pub fn begin(what: &str, words: Words) -> Self {
         let (what, since) = (visible(what).into_owned(), Instant::now());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -61,7 +62,7 @@ impl Step {
                     let _ = io::stderr().write_all(ERASE.as_bytes());
                 }
             };
-            // Without the thread there is no line, and all else is the same.
+            // If the thread cannot start, only the line is missing.
             let thread = thread::Builder::new().name("progress".to_owned()).spawn(draw).ok()?;
             Some((end, thread))
         };

@@ -1,4 +1,4 @@
-//! Sums that are right or an error, and means of them.
+//! Sums that are either right or an error, and means of such sums.
 //!
 //! DataFusion's own sum wraps silently, for 64 bits (2⁶³ ns are 292 years, or 10⁵ ranks with 64 threads for
 //! less than two hours) as well as for decimals. Here, whole numbers and decimals are added up with 256
@@ -25,12 +25,12 @@ use datafusion::logical_expr::{
 /// The largest number of 38 digits.
 const MOST: i128 = 10i128.pow(38) - 1;
 
-/// `sum`.
+/// Returns the function `sum` that replaces DataFusion's.
 pub fn checked_sum() -> AggregateUDF {
     Exact::new(What::Sum).into()
 }
 
-/// `avg`: the sum of whole numbers or decimals, divided once.
+/// Returns the function `avg`: the sum of whole numbers or decimals, divided once.
 pub fn exact_avg() -> AggregateUDF {
     Exact::new(What::Mean).into()
 }
@@ -51,8 +51,9 @@ struct Exact {
 
 impl Exact {
     fn new(what: What) -> Self {
-        // All names of the function that is replaced. A cluster hands on functions by the name that they have
-        // themselves, so what stays under one name would come back under the others.
+        // These are all names of the function that is replaced. A cluster sends functions by their
+        // first name, so a name that still belonged to DataFusion's function would bring that
+        // function back for the others.
         let aliases = match what {
             What::Sum => Vec::new(),
             What::Mean => vec!["mean".to_owned()],
@@ -60,7 +61,7 @@ impl Exact {
         Self { what, signature: Signature::user_defined(Volatility::Immutable), aliases }
     }
 
-    /// DataFusion's own, for floats.
+    /// Returns DataFusion's own function, which adds up floats.
     fn own(&self) -> Arc<AggregateUDF> {
         match self.what {
             What::Sum => sum_udaf(),
@@ -69,7 +70,7 @@ impl Exact {
     }
 }
 
-/// The digits after the point; `None` of what is not a decimal.
+/// Returns the number of digits after the point of a decimal; `None` for any other type.
 fn scale_of(data_type: &DataType) -> Option<i8> {
     match data_type {
         DataType::Decimal128(_, scale) => Some(*scale),
@@ -159,7 +160,7 @@ impl AggregateUDFImpl for Exact {
     }
 }
 
-/// The sums of groups, and how many values they are of.
+/// The sum of each group, and the number of values in it.
 #[derive(Debug, Default)]
 struct Groups {
     what: What,
@@ -174,7 +175,7 @@ impl Groups {
         self.values.resize(groups.max(self.values.len()), 0);
     }
 
-    /// Takes back values of a window's frame, too.
+    /// Adds a value to a group, or takes back one that leaves a window's frame.
     fn add(&mut self, group: usize, value: i256, values: u64) {
         // 2⁶⁴ numbers of 38 digits are far below 2²⁵⁵.
         self.sums[group] = self.sums[group].wrapping_add(value);
@@ -185,7 +186,7 @@ impl Groups {
         (emit.take_needed(&mut self.sums), emit.take_needed(&mut self.values))
     }
 
-    /// The sum; `None` without values.
+    /// Returns the sum; `None` if it has no values.
     fn sum_of(sum: i256, values: u64) -> Result<Option<i128>> {
         match sum.to_i128().filter(|sum| sum.unsigned_abs() <= MOST.unsigned_abs()) {
             _ if values == 0 => Ok(None),
@@ -272,7 +273,7 @@ impl GroupsAccumulator for Groups {
     }
 }
 
-/// The sum of one group, or of the frame of a window.
+/// The accumulator of a single group, or of the frame of a window.
 #[derive(Debug)]
 struct One(Groups);
 

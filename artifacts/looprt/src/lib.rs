@@ -1,9 +1,9 @@
-//! `libcounterpoint_loops.a`: nothing but the client's two functions.
+//! `libcounterpoint_loops.a`: the two functions of the client, and nothing else.
 #![no_std]
 
 pub use looprt::*;
 
-/// The client has no code that panics.
+/// Never called: the client has no code that panics.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     loop {}

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use plugin::{Error, Event, Kind, Profiler, Session, Trace};
 
-/// What the shared object offers.
+/// The plugin that the shared object offers to hosts.
 struct Example;
 
 /// One recording: when it started and when it was stopped, ns since 1970.

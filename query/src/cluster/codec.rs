@@ -1,4 +1,4 @@
-//! How tables without files travel. Ballista sends tables of Parquet files itself.
+//! Sends tables without files to a cluster. Ballista sends tables of Parquet files itself.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use datafusion_proto::logical_plan::LogicalExtensionCodec;
 /// The bytes of a table without rows. Its columns travel beside them.
 const EMPTY: &[u8] = b"empty";
 
-/// Ballista's own, with tables without rows.
+/// Ballista's own codec, which here also encodes tables without rows.
 #[derive(Debug, Default)]
 pub struct Codec(BallistaLogicalExtensionCodec);
 

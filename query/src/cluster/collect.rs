@@ -1,8 +1,9 @@
 //! Waits for the answer of a cluster.
 //!
-//! Two things are done here that Ballista's client does not do. It does not ask again if the executor that kept
-//! the result was lost after the scheduler had called the query a success. And the cluster goes on if the
-//! client is stopped, so the scheduler is told.
+//! This module does two things that Ballista's client does not do. It asks again if the executor
+//! that kept the result was lost after the scheduler had called the query a success. And if the
+//! client is stopped, it tells the scheduler, because otherwise the cluster would continue with the
+//! query.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -20,10 +21,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::addresses::Place;
 
-/// Who was stopped does not wait longer for the scheduler.
+/// How long a stopped client waits for the scheduler to accept that the query is cancelled.
 const STOPPING: Duration = Duration::from_secs(5);
 
-/// The rows of a query.
+/// Returns the rows of a query.
 pub async fn collect(frame: DataFrame, at: &Place) -> Result<Vec<RecordBatch>> {
     let rows = match once(frame.clone(), at).await {
         // Queries only read, so asking again harms nothing.
@@ -33,7 +34,7 @@ pub async fn collect(frame: DataFrame, at: &Place) -> Result<Vec<RecordBatch>> {
     rows.ok_or_else(|| DataFusionError::Execution("stopped".to_owned()))
 }
 
-/// The rows of a query, or `None` if a signal arrives before them.
+/// Returns the rows of a query, or `None` if a signal arrives before them.
 async fn once(frame: DataFrame, at: &Place) -> Result<Option<Vec<RecordBatch>>> {
     let context = Arc::new(frame.task_ctx());
     let plan = frame.create_physical_plan().await?;
@@ -62,8 +63,8 @@ async fn cancel(at: &Place, job_id: String) -> Result<()> {
     Ok(())
 }
 
-/// Whether the query may have an answer after this error. What the scheduler calls a failed job has none: the
-/// scheduler itself repeats what lost executors should have done.
+/// Returns whether the query may have an answer after this error. A job that the scheduler calls
+/// failed has none: the scheduler itself repeats the work of lost executors.
 fn is_worth_repeating(error: &DataFusionError) -> bool {
     match error.find_root() {
         DataFusionError::Execution(why) => !why.starts_with("Job "),

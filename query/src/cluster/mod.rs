@@ -1,4 +1,4 @@
-//! Queries on a cluster of Ballista, and the programs of one.
+//! Runs queries on a cluster of Ballista, and contains the programs of such a cluster.
 //!
 //! ```text
 //!  counterpoint-query --engine ──► scheduler ──► executor, executor, …
@@ -35,12 +35,12 @@ use crate::addresses::Place;
 const LEFT_TO_THE_SCHEDULER: [&str; 4] =
     ["eliminate_filter", "eliminate_join", "eliminate_limit", "propagate_empty_relation"];
 
-/// This program was built with Ballista.
+/// Returns `Ok`: this program was built with Ballista.
 pub fn is_built() -> Result<(), String> {
     Ok(())
 }
 
-/// A session whose queries run on a cluster.
+/// Makes a session whose queries run on a cluster.
 pub fn session(config: SessionConfig, at: &Place) -> Result<SessionContext, DataFusionError> {
     let config = config
         .with_ballista_logical_extension_codec(Arc::new(codec::Codec::default()))
@@ -55,8 +55,8 @@ pub fn session(config: SessionConfig, at: &Place) -> Result<SessionContext, Data
     Ok(SessionContext::new_with_state(state))
 }
 
-/// What the cluster said, in the words of who found the error. An executor's error arrives in the notation of
-/// programs, inside of what scheduler and client say about it.
+/// Returns the error in the words of the program that found it. An executor's error arrives in
+/// Rust's debug format, inside of what scheduler and client say about it.
 pub fn in_words(at: &Place, why: &str) -> String {
     let inner = why.rsplit_once("DataFusionError(").and_then(|(_, inner)| {
         let (_, text) = inner.split_once("(\"")?;

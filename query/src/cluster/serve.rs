@@ -1,4 +1,4 @@
-//! The scheduler and the executors.
+//! Runs the scheduler and the executors of a cluster.
 
 use std::fs::DirBuilder;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -25,15 +25,17 @@ use super::codec::Codec;
 use crate::addresses::{Executor, Scheduler};
 use crate::functions;
 
-/// An executor says each so many seconds that it is there.
+/// An executor tells the scheduler at this interval that it is there.
 const HEARTBEAT_S: u64 = 3;
-/// An executor that has said nothing for so long is lost. It is noticed at most [`LOOK_S`] later.
+/// An executor that has said nothing for this long is lost. The scheduler notices it at most
+/// [`LOOK_S`] later.
 const LOST_AFTER_S: u64 = 12;
-/// The scheduler looks each so many seconds for executors that are lost.
+/// The scheduler looks for lost executors at this interval.
 const LOOK_S: u64 = 3;
-/// When there is no executor any more, queries wait so long for one.
+/// If there is no executor any more, queries wait this long for one.
 const ALONE_S: u64 = 15;
-/// Plans of long queries are deep, and whoever walks through one calls itself.
+/// The size of the threads' stacks. Plans of long queries are deep, and functions that walk through
+/// a plan are recursive.
 const STACK: usize = 32 << 20;
 
 /// Runs the scheduler.
@@ -102,8 +104,8 @@ pub fn executor(args: &Executor) -> Result<(), String> {
     })
 }
 
-/// At the first signal, Ballista waits for the tasks of the executor, which may take long. At the second one,
-/// the executor ends.
+/// Makes the second signal end the executor at once. At the first one, Ballista waits for the tasks
+/// of the executor, which may take long.
 fn end_at_second_signal(work: &Path) -> std::io::Result<()> {
     let seen = Arc::new(AtomicUsize::new(0));
     for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
@@ -124,14 +126,14 @@ fn end_at_second_signal(work: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A session of the scheduler, with the functions of datasets.
+/// Makes a session of the scheduler, with the functions of datasets.
 fn state(config: SessionConfig) -> Result<SessionState, DataFusionError> {
     let mut state = default_session_builder(config)?;
     functions::register(&mut state)?;
     Ok(state)
 }
 
-/// An address as it is written before a colon and a port.
+/// Returns an address as it is written before a colon and a port.
 fn host(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(ip) => ip.to_string(),
@@ -147,8 +149,9 @@ fn runtime(threads: Option<usize>) -> Result<Runtime, String> {
     builder.thread_stack_size(STACK).enable_all().build().map_err(|e| format!("start threads: {e}"))
 }
 
-/// The ports for rows and for tasks. Ballista wants numbers, so free ones are looked for here; if somebody takes
-/// one at this moment, starting the executor fails and says so.
+/// Returns the ports for rows and for tasks. Ballista wants numbers, so this function looks for
+/// free ports. If another program takes one before Ballista does, the executor fails to start and
+/// says so.
 fn ports(bind: SocketAddr) -> Result<[u16; 2], String> {
     if let Some(first) = Some(bind.port()).filter(|port| *port > 0) {
         let second = first.checked_add(1).ok_or("--bind: there is no port after this one")?;
@@ -161,7 +164,8 @@ fn ports(bind: SocketAddr) -> Result<[u16; 2], String> {
     Ok([port(&data)?, port(&tasks)?])
 }
 
-/// A folder of this user alone, which goes when the executor ends in an orderly way.
+/// A folder that only this user may read. Dropping it removes the folder, so a killed executor
+/// leaves it.
 struct Work(PathBuf);
 
 impl Work {

@@ -8,7 +8,7 @@
 
 #ifdef LIBRARY
 
-// 2 · trips + 4 instructions. The last two are those of an empty function.
+// Executes 2 · trips + 4 instructions. An empty function has only the last two.
 #define FUNCTION(name, trips)           \
   dispatch_fn_name name;                \
   __asm__(".text\n.balign 16\n" #name ":\n" \
@@ -26,7 +26,7 @@ FUNCTION(take_1000, 498);
 FUNCTION(take_10000, 4998);
 FUNCTION(take_100000, 49998);
 FUNCTION(take_1000000, 499998);
-// 2 · t + 8 instructions, where t − 1 are the upper 10 bits of the workgroup's number · 0x9e3779b1.
+// Executes 2 · t + 8 instructions, where t − 1 are the upper 10 bits of the workgroup's number · 0x9e3779b1.
 dispatch_fn_name take_any;
 __asm__(".text\n.balign 16\ntake_any:\n"
         "  ldr w3, [x2]\n"

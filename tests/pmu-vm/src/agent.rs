@@ -26,7 +26,7 @@ struct Recorded {
     status: String,
 }
 
-/// What a program that was recorded has left.
+/// What a recorded program has left.
 pub struct Left {
     /// The program's profile, with the pool in it.
     pub profile: String,
@@ -147,8 +147,8 @@ fn page_calls(bytes: &[u8]) -> Vec<(u32, u64)> {
     calls
 }
 
-/// Twelve calls of an empty function and two of a loop of 1,000. The counts depend on the machine,
-/// but they are the same for the same work, and the loop takes longer.
+/// Checks twelve calls of an empty function and two of a loop of 1,000 rounds. Their counts depend
+/// on the machine, but the same work has the same count, and the loop has a higher one.
 fn check(recorded: &Recorded) {
     assert_eq!(recorded.stdout.trim(), "grid 0 0 done");
     assert_eq!(recorded.status, "exit status: 0");
@@ -178,7 +178,7 @@ fn records_calls_in_user_mode() {
     check(&run("user", &["grid"]));
 }
 
-/// What was recorded before an `abort` is kept.
+/// Calls that ended before an `abort` are in the recording.
 fn records_a_killed_program() {
     user_access(true);
     let recorded = run("killed", &["abort", "50"]);

@@ -9,7 +9,8 @@ use crate::set;
 
 tests![exact: known_loops, cycles_are_instructions, two_slopes];
 
-/// The loop is in only one place in the program, so there is only one constant.
+/// Returns the count of a loop of `trips` and of the readings around it. This function is not
+/// inlined, so the loop is in only one place and there is only one constant.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64, counter: usize) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));
@@ -21,7 +22,7 @@ fn known_loops() {
     let plan = set::plan("instructions:u");
     let mut counters = set::open(&plan);
     let constant = spin(&mut counters, 0, 0);
-    // Two instructions of the loop's frame, and those between the two readings.
+    // The constant is two instructions of the loop's frame, and those between the two readings.
     assert!((2..200).contains(&constant), "an empty loop counts {constant}");
     let mut random = Random::new("known_loops");
     for digits in [1, 10, 1_000, 100_000, 10_000_000] {

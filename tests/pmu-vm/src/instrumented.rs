@@ -1,5 +1,5 @@
-//! Instrumented loops on AArch64: `tests/programs/loops_host.c` under the agent. Hits are those of the
-//! source, and instructions are the same for the same work.
+//! Tests instrumented loops on AArch64: `tests/programs/loops_host.c` under the agent. Hits equal
+//! those of the source, and the same work has the same count of instructions.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::user::user_access;
 tests![instrumented: hits_of_threads_are_exact, instructions_of_hits_are_exact,
     a_killed_program_loses_no_hit, the_log_has_places, machine_code_runs_as_often_as_it_says];
 
-/// What each thread counted, by id.
+/// The counts of each thread's loops, by the thread's and the loop's id.
 type Threads = BTreeMap<u32, BTreeMap<u32, Row>>;
 
 fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
@@ -27,7 +27,7 @@ fn run(name: &str, mode: u32, arguments: &[&str]) -> (Left, Vec<LoopFrame>) {
     (left, frames)
 }
 
-/// What a program has left: in the files of its parts, and in the pool.
+/// Returns the frames of loops that a program has left: in the files of its parts, and in the pool.
 fn frames_of(left: &Left) -> Vec<LoopFrame> {
     let mut frames = Vec::new();
     let parts = Path::new(&left.profile).join(record::meta::PARTS_NAME);
@@ -64,7 +64,7 @@ fn threads(frames: &[LoopFrame]) -> Threads {
     all
 }
 
-/// Hits by id, of each thread, sorted.
+/// Returns the hits of each thread's loops with the loops' ids, sorted.
 fn hits(threads: &Threads) -> Vec<Vec<(u32, u64)>> {
     let of = |thread: &BTreeMap<u32, Row>| {
         thread.values().map(|row| (row.id, row.words[word::HITS])).collect()
@@ -74,7 +74,7 @@ fn hits(threads: &Threads) -> Vec<Vec<(u32, u64)>> {
     all
 }
 
-/// nest(10, 3) in main, nest(10, 3) and nest(20, 3) in two threads.
+/// The program runs nest(10, 3) in its main thread, and nest(10, 3) and nest(20, 3) in two others.
 fn hits_of_threads_are_exact() {
     user_access(false);
     for mode in [0, 1] {
@@ -92,14 +92,14 @@ fn hits_of_threads_are_exact() {
             _ => None,
         });
         let module = module.expect("a module");
-        // QEMU's virtual counter.
+        // The clock is QEMU's virtual counter, whose frequency is 62.5 MHz.
         assert_eq!((module.ids, module.ticks_per_second), (8, 62_500_000));
         assert_eq!(module.object, format!("/bin/loops{mode}"));
     }
 }
 
-/// The instructions of ten hits of the inner loop are the same in two threads, and twice as many for
-/// twenty.
+/// Ten hits of the inner loop have the same number of instructions in two threads, and twenty hits
+/// have twice as many.
 fn instructions_of_hits_are_exact() {
     user_access(false);
     let (_, frames) = run("instructions", 1, &["threads", "10", "3"]);
@@ -120,8 +120,9 @@ fn a_killed_program_loses_no_hit() {
     assert_eq!(hits(&threads), [[(0, 1), (1, 1), (2, 999)]]);
 }
 
-/// A loop that the instrumenter has instrumented and clang compiled: 150 more iterations are 150 times
-/// the instructions that its machine code has (which the host has counted), and 250 more 250 times.
+/// Runs a loop that the instrumenter instrumented and clang compiled. The host has counted the
+/// instructions in the loop's machine code: 150 more iterations execute 150 times as many, and 250
+/// more execute 250 times as many.
 fn machine_code_runs_as_often_as_it_says() {
     user_access(false);
     let body = fs::read_to_string("/etc/sum.instructions").expect("what the host counted");
@@ -146,7 +147,8 @@ fn machine_code_runs_as_often_as_it_says() {
     assert_eq!(sums[2] - sums[1], 250 * body);
 }
 
-/// A begin and an end at the same place each, both in the program's text.
+/// All events have addresses inside the program's text, and both begins of the inner loop have the
+/// same one.
 fn the_log_has_places() {
     user_access(false);
     let (_, frames) = run("loops-log", 3, &["nest", "2", "1"]);
@@ -166,7 +168,7 @@ fn the_log_has_places() {
     assert!(events.iter().all(|event| text.contains(&event.address)), "{text:x?} {events:x?}");
 }
 
-/// The virtual addresses of the executable segment of an ELF file (elf(5)).
+/// Returns the virtual addresses of the executable segment of an ELF file (elf(5)).
 fn text_of(elf: &[u8]) -> std::ops::Range<u64> {
     let word = |at: usize| u64::from_le_bytes(*elf[at..].first_chunk().expect("in the file"));
     let (headers, count) = (word(32) as usize, word(56) as u16 as usize);

@@ -1,4 +1,4 @@
-//! Direct use of the kernel's interfaces, for comparison.
+//! Uses the kernel's interfaces directly, for comparison.
 
 use counters::{Target, perf};
 use model::Source;
@@ -41,7 +41,7 @@ pub fn raw_read(fd: i32, block: &mut [u64; 67], n: usize) -> isize {
     got
 }
 
-/// From now on, `read`, `ioctl`, `pread64` and `readv` kill this process.
+/// Makes `read`, `ioctl`, `pread64` and `readv` kill this process from now on.
 pub fn forbid_reading() {
     let statement =
         |code: u32, k: i64| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k: k as u32 };

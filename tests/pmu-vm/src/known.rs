@@ -1,5 +1,6 @@
-//! Compensated counts of functions whose number of instructions is known, from 20 to 1,000,000: the
-//! table of a report is inside of the interval that it states. The program is `c/known.c`.
+//! Tests compensated counts of functions that execute a known number of instructions, from 20 to
+//! 1,000,000. The report's table contains that number in the interval that it states. The program
+//! is `c/known.c`.
 //!
 //! An empty call, whose count is subtracted, sets its result and returns. So two instructions of each
 //! function are subtracted, too.
@@ -32,21 +33,21 @@ const FUNCTIONS: [(&str, u64); 6] = [
     ("take_100000", 100_000),
     ("take_1000000", 1_000_000),
 ];
-/// The number of the function that takes another number each time.
+/// The number of the function whose calls differ in their number of instructions.
 const ANY: usize = 6;
-/// Instructions of an empty function.
+/// The number of instructions of an empty function.
 const EMPTY: u64 = 2;
 const RUNS: u64 = 100;
 
-/// What the report's table says of an op.
+/// The row of an op in the report's table.
 struct Found {
     name: String,
     calls: u64,
-    /// Calls whose counters were read.
+    /// How many of the calls had their counters read.
     counted: u64,
-    /// The compensated total; `None` if the calls were only counted.
+    /// The compensated total, if the row has one.
     total: Option<Estimate>,
-    /// Whether the sample says how far off the total is.
+    /// Whether the row states an interval for the total.
     is_bounded: bool,
 }
 
@@ -55,7 +56,7 @@ fn op_name(profile: &Profile, key: Key) -> String {
     profile.ops.get(id).expect("the op of a row").name.clone()
 }
 
-/// Runs the program with this many calls of each function, and computes the table.
+/// Runs the program with this many calls of each function, and returns the table's rows by name.
 fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     let mut command = Command::new("/bin/known");
     command.arg("/lib/known.so");
@@ -93,10 +94,11 @@ fn run(name: &str, budget: Option<f64>, calls: &[(usize, u64)]) -> Vec<Found> {
     found
 }
 
-/// The mean per call is the function's number of instructions, without any doubt, in at least 90 of 100
-/// cases. In the others, a reading took another number of instructions than in the calibration. Measured:
-/// none to six of 102 cases, once most functions of one process by 18; why is not known, and the report
-/// does not notice it. The test allows for three such processes of seventeen.
+/// Checks that the mean per call is exactly the function's number of instructions in at least 80 of
+/// 100 cases. In the others, a reading took another number of instructions than in the calibration.
+/// Measured: none to six of 102 cases differed, and once most functions of one process by 18. The
+/// reason is not known, and the report does not notice it. The test allows for three such processes
+/// of seventeen.
 fn exact(name: &str) {
     let calls: Vec<(usize, u64)> = (0..FUNCTIONS.len()).map(|function| (function, 20)).collect();
     let (mut held, mut cases) = (0, 0);
@@ -129,8 +131,9 @@ fn counts_are_exact_in_user_mode() {
     exact("known-user");
 }
 
-/// The mean per call where the counters of calls were drawn is the function's number of instructions, too. All calls of a function are alike, so that an estimate
-/// is right even where few were drawn and no interval is stated.
+/// With a budget, only some calls have their counters read, and the mean per call still is the
+/// function's number of instructions. All calls of a function are alike, so an estimate is right
+/// even if few calls were measured and the table states no interval.
 fn counts_under_a_budget() {
     for user in [false, true] {
         user_access(user);
@@ -155,19 +158,19 @@ fn counts_under_a_budget() {
         println!("user {user}: of 30 totals, {} were stated, {drawn} were drawn", more.len());
         println!("instructions too many: {more:?}");
         assert!(more.len() > 10 && drawn > 5, "{} {drawn}", more.len());
-        // One process of five may be off, as above.
+        // One process of five may differ, as [`exact`] describes.
         assert!(10 * held >= 7 * more.len(), "{held} of {}", more.len());
     }
 }
 
-/// Instructions of a call of `take_any`: see `known.c`.
+/// Returns the number of instructions of a call of `take_any`, as `known.c` defines it.
 fn of_any(workgroup: u64) -> u64 {
     let mixed = (workgroup as u32).wrapping_mul(0x9e37_79b1);
     2 * (u64::from(mixed >> 22) + 1) + 8
 }
 
-/// Calls that differ from each other by a factor of 100: estimates are right on average, and with
-/// thousands of drawn calls the interval holds the total.
+/// Estimates calls that differ from each other by a factor of 100. The estimates are right on
+/// average, and with thousands of measured calls the interval contains the total.
 fn estimates_under_a_budget() {
     const CALLS: u64 = 20_000;
     user_access(true);
@@ -184,7 +187,8 @@ fn estimates_under_a_budget() {
     println!("mean error {mean:.5}, standard error {standard_error:.5}");
     assert!(mean.abs() < 5.0 * standard_error, "{mean} ± {standard_error}");
 
-    // One of about 270 calls is counted, and they count for 0.6 to 1 call each. An interval needs 2,000.
+    // About one of 270 calls is measured, and counts as 0.6 to 1 call. An interval needs 2,000
+    // calls.
     const LONG: u64 = 2;
     const MANY: u64 = 80 * CALLS;
     let mut held = 0;
@@ -196,11 +200,12 @@ fn estimates_under_a_budget() {
         held += u64::from(total.contains(truth));
     }
     println!("{held} of {LONG} intervals hold the total");
-    // If 95 of 100 hold it in the long run, none of 2 does so in one of 400 tests.
+    // If 95 of 100 intervals contain the total in the long run, both of two fail in one of 400
+    // tests.
     assert!(held >= 1, "none of {LONG}");
 }
 
-/// The row of this many calls of `take_any`, and the instructions that they took.
+/// Returns the row of this many calls of `take_any`, and the true number of their instructions.
 fn estimated(calls: u64) -> (Found, f64) {
     let truth = (0..calls).map(|workgroup| of_any(workgroup) - EMPTY).sum::<u64>() as f64;
     let mut rows = run("known-any", Some(1.0), &[(ANY, calls)]);

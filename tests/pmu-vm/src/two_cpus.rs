@@ -1,6 +1,6 @@
-//! Tests that need two CPUs. The emulator has one clock for both, so what the other CPU does
-//! meanwhile is counted, too. Counts here are therefore never too small, and correct in the best of
-//! many short attempts.
+//! Tests that need two CPUs. The emulator has one clock for both, so a count also contains the work
+//! of the other CPU during that time. Counts here are therefore never too small, and the smallest
+//! of many short attempts is correct.
 
 use counters::ThreadCounters;
 

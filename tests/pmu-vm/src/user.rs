@@ -47,8 +47,8 @@ fn leader(counters: &ThreadCounters<'_>) -> i32 {
     counters.descriptors().next().expect("a counter is open")
 }
 
-/// Maximum number of instructions of a reading that had to be repeated because the kernel wrote the
-/// page meanwhile, at an overflow or a context switch.
+/// The largest number of instructions of a reading that had to be repeated because the kernel wrote
+/// the page during the reading, at an overflow or a context switch.
 const REPEATED: u64 = 150;
 
 /// Checks that `measure` never returns less than `expected`, and exactly `expected` except for a
@@ -307,7 +307,7 @@ fn another_thread_asks_the_kernel() {
         });
         other.join().expect("the other thread ends")
     });
-    // Meanwhile, this thread only starts a thread and waits for it.
+    // While the other thread counts, this thread only waits for it.
     assert!((here..here + 100_000).contains(&theirs), "{theirs} read elsewhere, {here} before");
     counters.close();
 }
@@ -327,7 +327,8 @@ fn closing_frees_the_counters() {
         assert_eq!(whole(&mut counters), Coverage::Whole);
         counters.close();
     }
-    // The same without unmapping shows that the test can detect the problem.
+    // Without unmapping the pages, the same steps leave no counters, so the test can detect the
+    // problem.
     let pages = kernel::open_and_map(&six);
     pages.iter().for_each(|page| page.close());
     let mut counters = ThreadCounters::closed();
