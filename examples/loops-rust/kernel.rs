@@ -6,8 +6,7 @@
 /// `a`, `b` and `c` must point to `n * n` numbers each, and nothing else may use those of `c`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn multiply(n: usize, a: *const f32, b: *const f32, c: *mut f32) {
-    // SAFETY: by contract, each pointer refers to `n * n` numbers, and nothing else uses those of
-    // `c`.
+    // SAFETY: the caller promises that each pointer has `n * n` numbers, and that `c`'s are ours.
     let (a, b, c) = unsafe {
         (
             std::slice::from_raw_parts(a, n * n),

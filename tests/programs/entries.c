@@ -62,7 +62,7 @@ int main(int argc, char** argv) {
   char* reserved = mmap(NULL, 1 << 16, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserved == MAP_FAILED || mprotect(reserved, 4096, PROT_READ | PROT_EXEC)) return 3;
   munmap(reserved, 1 << 16);
-  // The question that AddressSanitizer would ask.
+  // AddressSanitizer would call this function, too.
   const char* (*options)(void) = (const char* (*)(void))dlsym(RTLD_DEFAULT, "__asan_default_options");
   if (options && !options()) return 3;
   say("memory");

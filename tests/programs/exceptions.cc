@@ -47,7 +47,7 @@ void call_with(void (*body)()) {
 
 int caught = 0;
 
-// Counts if `body` is left by the exception of `throw_words`, with its text intact.
+// Calls `body`, and counts the exception of `throw_words` if it arrives with its text intact.
 void expect(void (*body)()) {
   try {
     body();

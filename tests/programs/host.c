@@ -68,7 +68,7 @@ static void fork_inside(void) {
 }
 static void leave_now(void) { _exit(7); }
 
-// Has an accelerator run two kernels (plugins/accelerator.c), whose library is loaded already.
+// Launches two kernels on the accelerator (plugins/accelerator.c), whose library is loaded already.
 static void launch(void) {
   static void (*accelerator)(const char*);
   if (!accelerator) {
@@ -106,7 +106,7 @@ static void count_for_ever(const char* path) {
   for (;;) {
     call(1);
     ++*returned;
-    // A test has written a number: this program is to be replaced by one that makes so many calls.
+    // If a test writes a number, this program replaces itself by one that makes that many calls.
     if (returned[1]) {
       char number[32];
       snprintf(number, sizeof number, "%llu", (unsigned long long)returned[1]);

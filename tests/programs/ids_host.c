@@ -1,13 +1,13 @@
-// Calls whose ids a plugin (plugins/accelerator.c) must not be asked for. Run it with the agent preloaded.
+// Makes calls whose ids the agent must not ask the plugin for (plugins/accelerator.c). Run it with the agent preloaded.
 //
 //     ids_host LIBRARY between|over RUN_FILE RUN_FILE
 //     ids_host LIBRARY fork
 //
-// `between` and `over` record two sessions. A thread is in a call when the first one ends; the call ends
-// before the second session begins, or after that, with another call inside of it. In the second session,
-// the thread makes three calls.
+// `between` and `over` record two sessions. A thread is in a call when the first session ends. With `between`,
+// the call ends before the second session begins; with `over`, after that, with another call inside of it. Then
+// the thread makes three calls in the second session.
 // With `fork`, a call forks. The child ends its copy of the call and makes three more; the parent makes two.
-// Lines of the output are how many ids the plugin has got, and how many it was told to take back.
+// Each line of the output says how many ids the plugin was given, and how many were taken back.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static void wait_inside(void) {
   launch("k");
   together();  // Inside.
   together();  // The session has ended.
-  // In the second session, if that is there: the recorder finds what the thread has left of the first.
+  // If the second session records, the recorder finds what this thread has left of the first one.
   call(launch_one, 1);
 }
 

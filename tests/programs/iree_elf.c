@@ -41,7 +41,7 @@ static void fail(const char* what) {
   exit(3);
 }
 
-// The first ELF in a file.
+// Returns the first ELF image in a file.
 static const char* find_elf(const char* path, size_t* bytes) {
   int fd = open(path, O_RDONLY);
   struct stat found;
@@ -60,7 +60,7 @@ static uintptr_t page_above(uintptr_t at) { return page_below(at + 4095); }
 
 typedef struct { char* base; size_t bytes; query_fn query; } loaded_elf_t;
 
-// What IREE's loader does, in its order of system calls.
+// Loads an ELF file with the system calls of IREE's loader, in its order.
 static loaded_elf_t load_elf(const char* path) {
   size_t bytes;
   const char* file = find_elf(path, &bytes);
@@ -72,7 +72,7 @@ static loaded_elf_t load_elf(const char* path) {
     if (pieces[i].p_type == PT_LOAD && end > span) span = end;
   }
   int reserve = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-  // Late, the kernel joins the first segment with what is in front of it.
+  // With `late`, the page in front lets the kernel join it and the first segment to one mapping.
   size_t before = strcmp(how, "late") ? 0 : 4096;
   char* base = mmap(NULL, before + span, PROT_NONE, reserve, -1, 0);
   if (base == MAP_FAILED) fail("reserve");

@@ -70,7 +70,7 @@ static void arrow(char phase, int64_t id, int64_t at_ns) {
   put(made, NULL, 0);
 }
 
-// A step of a module with one op, forward and backward.
+// Hands over a step of a module with one op, forward and backward.
 static void step(void) {
   table->field(trace, TEXT("trace_id"), TEXT("\"ABC\""));
   table->field(trace, TEXT("broken"), TEXT("{"));
@@ -148,7 +148,7 @@ static void file(int whole) {
 int main(int argc, char** argv) {
   const char* mode = argc > 1 ? argv[1] : "whole";
   table = dlsym(RTLD_DEFAULT, "counterpoint_torch_log");
-  // So that the output is the same without the library, and with one that fails.
+  // Without the library, and with one that fails, the output is the same.
   if (table && begin()) {
     step();
     if (!strcmp(mode, "cut")) _exit(17);

@@ -1,6 +1,6 @@
-// What hits of instrumented loops cost: run under `counterpoint run --loops`. Prints
+// Measures the cost of hits of instrumented loops under `counterpoint run --loops`. Prints
 // `name value unit` lines: ns of processor time per hit, medians of batches, the batches of all
-// kernels interleaved. See loops_kernels.c; with -DXRAY the leaf function alone, which LLVM's XRay
+// kernels interleaved. loops_kernels.c has the kernels; with -DXRAY, the only one is a leaf that LLVM's XRay
 // has instrumented.
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -81,7 +81,7 @@ static void *in_thread(void *result) {
   return NULL;
 }
 
-// The same timed loop in so many threads at the same time: what the slowest takes per hit.
+// Runs the same timed loop in `count` threads at the same time. Returns the slowest one's time per hit.
 static double threads(int count) {
   pthread_t all[2];
   double took[2] = {0, 0};

@@ -94,7 +94,7 @@ static void fork_at_second(int64_t i) {
   if (i != 1) return;
   pid_t child = raw_fork ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
   if (child == 0) {
-    // The rest of this very loop runs in the child, too.
+    // The child, too, runs the rest of this loop.
     return;
   }
   int status;

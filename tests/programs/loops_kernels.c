@@ -1,11 +1,11 @@
-// Kernels whose hits cost nothing but the instrumentation, for loops_bench.c: compiled to LLVM IR,
+// Kernels for loops_bench.c whose hits consist of the instrumentation alone: compiled to LLVM IR,
 // once as they are and once for each mode, with -DKIND=plain, bare, timed, sampled, count.
 //
 //   KIND_flat(n)     n hits of an inner loop that runs once
 //   KIND_nested(n)   n hits of a loop that runs once, in each of which a loop runs once
 //   KIND_leaf()      a function that does nothing; with -DLEAF, alone
 //
-// With -DBARE two time stamps stand where a timed hit has its begin and its end.
+// With -DBARE, two time stamps replace the begin and the end of a timed hit.
 #define PASTE(kind, name) kind##_##name
 #define NAMED(kind, name) PASTE(kind, name)
 

@@ -1,4 +1,4 @@
-// C++ exceptions that leave instrumented loops: nest(4, 2) five times, of which each ends with an
+// C++ exceptions leave instrumented loops: the program calls nest(4, 2) five times. Each ends with an
 // exception from the second iteration of its outer loop. Prints how many were caught.
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-// What a program may do only if nobody else's threads are in the way.
+// Does things that other people's threads in the process could disturb.
 //
 //     manners MODE
 //
@@ -28,7 +28,7 @@ static void* ends_later(void* argument) {
 
 static void said_at_exit(void) { puts("at exit"); }
 
-// How many signals are blocked, caught and ignored.
+// Prints which signals are pending, blocked, ignored and caught.
 static void signals(void) {
   char line[256];
   FILE* status = fopen("/proc/self/status", "r");

@@ -3,7 +3,7 @@
 //
 //     torch_host DIRECTORY [show]
 //
-// Without `show` it prints only that it came through, so that the output is the same without the
+// Without `show` it prints only that it ended normally, so that the output is the same without the
 // library, and with a library that fails.
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -233,18 +233,18 @@ static int everything(void) {
   return 0;
 }
 
-// An op with an op and a region of two tasks inside.
+// Runs an op and a region of two tasks inside of an op.
 static int inside_outer(void* data) {
   if (vm_call(raw("inner"), nothing, NULL, NULL, 0)) return 5;
   return launch(empty_task, data, 2);
 }
-// An op that survives that an op inside of it throws, which has one inside that throws.
+// `catching` is an op that goes on after its inner op threw, because an op inside of that threw.
 static int throwing_inside(void* data) { return vm_call(raw("innermost"), failing, data, NULL, 0); }
 static int catching(void* data) {
   if (vm_call(raw("thrower"), throwing_inside, data, NULL, 0) != -1) return 5;
   return vm_call(raw("after"), nothing, NULL, NULL, 0) || launch(empty_task, data, 2);
 }
-// For runs with a budget: many short ops, of which most are only counted.
+// Runs many short ops, most of which a run with a budget only counts.
 static int short_ops(int rounds) {
   any_t one = a_matrix();
   if (launch(empty_task, NULL, 2)) return 49;  // Outside of any op.
@@ -376,7 +376,7 @@ static void* in_a_call(void* unused) {
 static volatile int stop_calling;
 static volatile long called[3];
 
-// Waits until each thread has made so many calls, so that it has attached, however slow the machine is.
+// Waits until each thread has made `calls` more calls, so that it is attached even on a slow machine.
 static void wait_for_calls(long calls) {
   long before[3] = {called[0], called[1], called[2]};
   for (int i = 0; i < 3; ++i) while (called[i] - before[i] < calls) usleep(100);
@@ -408,7 +408,7 @@ int main(int argc, char** argv) {
   launch = TVMBackendParallelLaunch, workspace = TVMBackendAllocWorkspace;
   any_t result;
   int reason = call_export("__tvm_ffi_counterpoint_parallel", NULL, 0, &result) ? -1 : (int)result.bits;
-  // If a test injects a panic, the reason is an error.
+  // If a test injects a panic, `reason` is an error.
   if (handle && reason != COUNTERPOINT_PARALLEL_SET && strcmp(mode, "everything")) return 5;
   int64_t vm = new_vm("machine");
   void* main_function = function_of(entry);
@@ -440,10 +440,10 @@ int main(int argc, char** argv) {
     }
     printf("nonsense %d %d\n", begin("/nonexistent"), begin(argv[0]));
     fflush(stdout);
-    // The reader of this output collects now, while the process lives.
+    // The test that reads this output collects the profile now, while this process lives.
     if (getchar() == EOF) return 0;
   } else if (!strcmp(mode, "everything")) {
-    // Uses everything that the agent offers, for tests that make it fail.
+    // Uses everything that the agent offers, for tests that make the agent fail.
     begin("/nonexistent");
     counterpoint_slot_t slots[] = {{"a", COUNTERPOINT_COUNT}, {"b", COUNTERPOINT_RATIO}, {"c", COUNTERPOINT_TEXT}};
     counterpoint_collector_t collector = {sizeof collector, 3, "test", slots, &slots, collect_start, collect_stop, NULL};
@@ -457,11 +457,11 @@ int main(int argc, char** argv) {
     levels_inside = 4;  // Each takes more than 1 KiB of the smallest stack itself.
     on_small_stacks(model_once);
   } else if (!strcmp(mode, "budget")) {
-    // Under `run`, or in a session with the run file.
+    // Without a run file, the program runs under `counterpoint run`.
     if (argc > 4) printf("begin %d\n", begin(argv[4]));
     for (int i = 0; i < 10; ++i) {
       if ((code = run_model(main_entry, throwing)) || (code = short_ops(atoi(argv[3]) / 10))) return code;
-      // A call that is taken for one in progress would be recorded instead of this one.
+      // The next round's calls begin at depth 0 again.
       depth = 0;
     }
     if (argc > 4) printf("end %d\n", end());
@@ -502,7 +502,7 @@ int main(int argc, char** argv) {
     errors += TVMFFIFunctionCall(instrument, wrong, -3, &before) == 0;
     printf("errors %d end %d\n", errors, end());
   } else if (!strcmp(mode, "many")) {
-    // More shapes than the agent distinguishes.
+    // Calls an op with more shapes than the agent distinguishes.
     begin(argv[3]);
     int64_t shape[1];
     tensor_t t = matrix.tensor;
@@ -592,7 +592,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) pthread_join(threads[i], NULL);
     puts("came through");
   } else if (!strcmp(mode, "deep")) {
-    // More levels than are recorded; then an op that throws, and others from deeper and from higher
+    // Calls ops in more levels than are recorded; then one that throws, and others from deeper and from higher
     // up the stack.
     begin(argv[3]);
     int levels = 40;

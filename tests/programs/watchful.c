@@ -1,4 +1,4 @@
-// A host that checks everything that our helper process could disturb while the host's first
+// A host that checks everything that Counterpoint's helper process could disturb while the host's first
 // executable is loaded: its children, SIGCHLD, its timers' handlers, signal mask, descriptors,
 // errno and memory map. Prints "undisturbed", or what was disturbed.
 //

@@ -16,7 +16,7 @@ KERNEL int parse(int i) {
   return i * 2;
 }
 
-// Goes on after each exception: the loop is never left by one.
+// Catches each exception inside the loop, so none leaves it.
 KERNEL int caught_inside(int n) {
   int sum = 0;
   for (int i = 0; i < n; i++) {
@@ -29,7 +29,7 @@ KERNEL int caught_inside(int n) {
   return sum;
 }
 
-// Left by the first exception, through a destructor.
+// The first exception leaves both loops, and runs a destructor on its way.
 KERNEL int caught_outside(int n) {
   int sum = 0;
   try {
@@ -59,7 +59,7 @@ KERNEL int jumped(int n) {
   return sum;
 }
 
-// A virtual call in a loop, and a template.
+// For a virtual call in a loop, and a loop in a template.
 struct Shape {
   virtual ~Shape() = default;
   virtual double area() const = 0;
@@ -83,7 +83,7 @@ KERNEL double areas(const std::vector<Shape*>& shapes) {
   return sum;
 }
 
-// Each thread has its own numbers.
+// Runs two nested loops. Each thread has a different `id`.
 KERNEL long work(int n, int id) {
   long sum = id;
   for (int i = 0; i < n; i++)

@@ -1,6 +1,6 @@
 // What `counterpoint loops instrument` adds to a module, written by hand in C: a descriptor, its
-// constructor and destructor, and the inline code at the begin and the end of a hit. For programs
-// whose hits are known from the source.
+// constructor and destructor, and the inline code at the begin and the end of a hit. Programs include
+// this file to have hits that are known from their source.
 //
 // Define before: MODE (0 to 3), IDS, MODULE_ID (a string of sixteen bytes).
 #include <dlfcn.h>
@@ -92,7 +92,7 @@ static inline void square(entry_t *e, uint64_t took) {
   e->squares_high = (uint64_t)(sum >> 64);
 }
 
-// What a hit that has begun keeps: ticks, 0 if it is not timed; and what `begin` returned.
+// The state of a hit from its begin to its end: ticks, 0 if it is not timed; and what `begin` returned.
 typedef struct {
   uint64_t ticks, counters;
 } hit_t;
@@ -165,7 +165,7 @@ static void rehearse(counterpoint_loops_module_t *m, entry_t *e, uint64_t times)
   }
 }
 
-// Id 0 is the function, 1 its loop, entered if n > 0, 2 the loop inside, entered n times if m > 0.
+// Id 0 is the function, 1 its loop, entered if n > 0, and 2 the inner loop, entered n times if m > 0.
 static __attribute__((noinline, unused)) int64_t nest(int64_t n, int64_t m, void (*inside)(int64_t)) {
   entry_t *t = enter();
   hit_t function = BEGIN(t, 0);

@@ -1,6 +1,6 @@
-// Loops that say themselves how often their bodies ran: compiled with -DPLANT the program prints for
-// each function how often its outermost loop was entered and how often its body ran. Without it, the
-// loops are those of any program, and what an instrumented build counts is compared.
+// Loops that count how often their bodies run: compiled with -DPLANT, the program prints for
+// each function how often its outermost loop was entered and how often its body ran. Without -DPLANT,
+// the loops have no counts of their own, and the counts of an instrumented build are compared.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +16,7 @@ static unsigned long hits[32], ran[32];
 #define RAN(n)
 #endif
 #define F extern "C" __attribute__((noinline))
-// A value that the compiler cannot know.
+// Hides the value of `x` from the compiler.
 #define KEEP(x) __asm__ volatile("" : "+r"(x))
 #define USE(x) __asm__ volatile("" : : "r"(x))
 
@@ -25,7 +25,7 @@ struct Wide {
 };
 static volatile long sink;
 
-// The decision is in the first block, after the work.
+// The first block works, and then decides whether the loop ends.
 F long first_block_store(long *p, long n, long last) {
   long i = 0;
   HIT(0);
@@ -39,7 +39,7 @@ F long first_block_store(long *p, long n, long last) {
   }
   return i;
 }
-// A sum that is used after the loop, and that decides.
+// The sum decides whether the loop ends, and is used after it.
 F long first_block_sum(const long *p, long most) {
   long sum = 0;
   HIT(1);

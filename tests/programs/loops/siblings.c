@@ -6,7 +6,7 @@
 
 static volatile uint64_t sink;
 
-// Long beside what the loops do themselves. The chain of dependent steps cannot be shortened.
+// Takes long compared with the loops' own work. The chain of dependent steps cannot be shortened.
 __attribute__((noinline)) static void wait(void) {
   uint64_t x = sink;
   for (int i = 0; i < 400; ++i) x = x * 6364136223846793005u + 1442695040888963407u;

@@ -5,7 +5,7 @@
 //   small_stacks context BYTES  sum(10) on a stack of so many bytes for makecontext
 //   small_stacks signal BYTES   sum(20) in a signal handler, on a stack of so many bytes
 //
-// Prints the sums, and how many of the bytes below such a stack were overwritten: nothing guards them.
+// Prints the sums, and how many bytes below such a stack were overwritten. No guard page protects them.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -22,7 +22,7 @@ static pthread_barrier_t barrier;
 static long result;
 static ucontext_t caller, callee;
 
-// 0 + 1 + … + n - 1.
+// Returns 0 + 1 + … + n - 1.
 __attribute__((noinline)) static long sum(long n) {
   long sum = 0;
   for (long i = 0; i < n; i++) {

@@ -1,4 +1,4 @@
-// Kernels of which somebody knows what their loops do: crates/code/tests/words.rs.
+// Kernels for crates/code/tests/words.rs, which knows what their loops do.
 #pragma clang fp contract(fast)
 #define FMA __attribute__((target("fma,avx2")))
 #define WIDE __attribute__((target("avx512f,fma"), min_vector_width(512)))
@@ -6,7 +6,7 @@
 #define VECTORS(n, m) _Pragma(PRAGMA(clang loop vectorize_width(n) interleave_count(m) unroll(disable)))
 #define PRAGMA(x) #x
 
-// One number of a row of 384 floats for each number of the other array.
+// For each number of `a`, reads one number of a row of 384 floats of `b`.
 FMA float chain(const float *a, const float *b, long n) {
   float sum = 0;
   SCALAR for (long i = 0; i < n; i++) sum += a[i] * b[i * 384];

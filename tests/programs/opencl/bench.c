@@ -1,7 +1,7 @@
-// What the layer costs each enqueueing call. With a plugin as its argument, the program is a host of
-// it and records itself. Prints lines NAME VALUE UNIT, each the best of some batches.
+// Measures what the layer costs each enqueueing call. With a plugin as its argument, the program hosts
+// the plugin and records itself. Prints lines NAME VALUE UNIT, each the best of some batches.
 //
-//   enqueue  a kernel that must wait for a user event: the call alone, nothing runs meanwhile
+//   enqueue  a kernel that must wait for a user event: the call alone, while nothing else runs
 //   through  the same until all of them have ended
 //   flush    a call that does nothing
 #include "common.h"

@@ -1,4 +1,4 @@
-// What the OpenCL programs for tests share: a device, checked calls, and a place to print to.
+// The OpenCL programs for tests share this file: a device, checked calls, and a place to print to.
 #define CL_TARGET_OPENCL_VERSION 300
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #define CL_USE_DEPRECATED_OPENCL_1_2_APIS

@@ -6,8 +6,8 @@
 
 static FILE *out;
 
-// The references of an event, once the implementation's own threads have given theirs back: when they
-// have not changed for 50 ms.
+// Returns the count of references of an event after the implementation's own threads have released
+// theirs, which is assumed when the count has not changed for 50 ms.
 static cl_uint settled(cl_event event) {
     cl_uint last = 0, references = 0;
     for (int same = 0; same < 5; ++same) {
@@ -90,7 +90,7 @@ int main(int argc, char **argv) {
     cl_kernel kernel = make_kernel("grow");
     size_t global = 16, zero = 0;
     cl_event event = (cl_event)(size_t)0x1234;
-    // Errors, and what they leave in the program's variables.
+    // These calls fail. The file gets their errors and what they leave in the program's variables.
     code = clEnqueueNDRangeKernel(plain, kernel, 1, NULL, &global, NULL, 0, NULL, &event);
     fprintf(out, "kernel without arguments: %d, %p\n", code, (void *)event);
     OK(clSetKernelArg(kernel, 0, sizeof buffer, &buffer));
@@ -124,7 +124,7 @@ int main(int argc, char **argv) {
     times("timed", timed, kernel);
     times("overtaking", overtaking, kernel);
     times("both", both, kernel);
-    // A command that cannot end yet, so that nobody has looked at it.
+    // A command that cannot end before `gate` is set.
     cl_event gate = clCreateUserEvent(context, &code);
     OK(code);
     OK(clEnqueueNDRangeKernel(plain, kernel, 1, NULL, &global, NULL, 1, &gate, &event));

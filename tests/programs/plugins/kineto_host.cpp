@@ -241,7 +241,7 @@ int main(int argc, char** argv) {
     if (enabled.empty()) continue;
     Create create = {32, nullptr, enabled.data(), enabled.size()};
     if (int code = interface.create(&create)) {
-      // The published host does not call it again but for ids, which it pushes with a null handle.
+      // The published host calls this plugin again only to push ids, with a null handle.
       fprintf(stderr, "%s: profilerCreate returned %d\n", name, code);
       continue;
     }

@@ -12,7 +12,7 @@
 
 namespace {
 
-// Class hierarchies as programs have them.
+// Two exceptions of the kinds that programs define: one with a base class, and one with two.
 struct Own : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -22,7 +22,7 @@ struct Other {
 struct Mixed : Other, std::runtime_error {
   Mixed() : std::runtime_error("of two bases") {}
 };
-// Throws again while it is destroyed by whoever caught it.
+// Throws again in its destructor, after it was caught.
 struct Nasty {
   bool armed;
   explicit Nasty(bool yes) : armed(yes) {}
@@ -35,7 +35,7 @@ struct Nasty {
 char where[64], how[64];
 int cleaned;
 
-// Counts that destructors run.
+// Counts the destructors that run.
 struct Guard {
   ~Guard() { cleaned++; }
 };
@@ -114,7 +114,7 @@ KINETO_PLUGIN_EXPORT void throws_at(const char* place, const char* by) {
   strncpy(how, by, sizeof how - 1);
 }
 
-// Destructors that ran since the last call, or -1 if C++ thinks that an exception is on its way.
+// Returns how many destructors ran since the last call, or -1 if an exception is uncaught for C++.
 KINETO_PLUGIN_EXPORT int throws_cleaned() {
   int n = std::uncaught_exceptions() ? -1 : cleaned;
   cleaned = 0;
