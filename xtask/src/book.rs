@@ -1,10 +1,12 @@
-//! `cargo xtask book`: the pages of `docs/` as a book with search, in `target/book/`.
+//! `cargo xtask book`: makes a book with search of the pages of `docs/`, in `target/book/`.
 //!
-//! `docs/SUMMARY.md` has the order, which is that of a reader's questions. The pages link to each other, to
-//! headers and to examples by relative paths, as they are read in the repository; so the book's source is a
-//! copy with the same folders (`target/book/source`), and mdBook copies what is no page as it is.
+//! `docs/SUMMARY.md` has the order, which is that of a reader's questions. The pages link to each
+//! other, to headers and to examples by relative paths, which work in the repository. So the book's
+//! source is a copy with the same folders (`target/book/source`), and mdBook copies files that are
+//! no pages without a change.
 //!
-//! mdBook is the one in `PATH`, or else is installed once into `target/mdbook` (some minutes).
+//! mdBook is the one that an earlier call installed into `target/mdbook`, or else the one in
+//! `PATH`. If there is none, it is installed once (some minutes).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,9 +21,9 @@ use crate::process::{cargo, exists, loud, say, timed};
 #[derive(clap::Args)]
 pub struct Args {}
 
-/// The version that is installed.
+/// The version of mdBook that is installed.
 const MDBOOK: &str = "0.5.4";
-/// What pages link to, besides each other.
+/// The folders to which pages link.
 const FOLDERS: [&str; 4] = ["docs", "include", "examples", "fixtures/readme"];
 const SETTINGS: &str = "\
 [book]
@@ -66,7 +68,7 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The program, which is installed if there is none.
+/// Returns the path of mdBook, which is installed if it is missing.
 fn mdbook(layout: &Layout) -> Result<PathBuf> {
     let own = layout.target.join("mdbook");
     let program = own.join("bin/mdbook");
@@ -83,7 +85,7 @@ fn mdbook(layout: &Layout) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The pages in the root.
+/// Returns the pages in the root.
 fn pages_beside(layout: &Layout) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(&layout.root).context("read the root")?;
     let mut pages = Vec::new();
@@ -97,7 +99,8 @@ fn pages_beside(layout: &Layout) -> Result<Vec<PathBuf>> {
     Ok(pages)
 }
 
-/// The table of contents with its links from the root, where mdBook reads it, and not from `docs/`.
+/// Changes the links of the table of contents so that they start at the root, where mdBook reads
+/// it, and not at `docs/`.
 fn from_root(summary: &str) -> String {
     let links = summary.replace("](", "](docs/");
     links.replace("](docs/../", "](")

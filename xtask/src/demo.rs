@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a fresh checkout to a report about a real model.
+//! `cargo xtask demo`: goes from a fresh checkout to a report about a real model.
 //!
 //! The profiled program is `iree-benchmark-module` with a fixed number of inferences. A single
 //! inference (`iree-run-module`) takes 0.3 ms and shows little more than page faults on first

@@ -61,8 +61,8 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The release that `COUNTERPOINT_DIST` names, as for the tests; without it, the one of this checkout is
-/// built.
+/// Returns the release that `COUNTERPOINT_DIST` names, as for the tests. Without that variable,
+/// builds the release of this checkout.
 pub fn given(layout: &Layout) -> Result<Dist> {
     let Some(folder) = std::env::var_os("COUNTERPOINT_DIST") else { return release(layout) };
     let path = PathBuf::from(folder);
@@ -96,14 +96,15 @@ pub fn release(layout: &Layout) -> Result<Dist> {
     fill(layout, layout.dist(), &layout.target.join(&built), &library)
 }
 
-/// What `counterpoint --version` says about a release.
+/// Returns what `counterpoint --version` says about a release.
 fn described(layout: &Layout, target: &str) -> String {
     let commit = commit(layout);
     let commit = if commit.is_empty() { "a source without git" } else { &commit };
     format!("{commit}, {target}")
 }
 
-/// The commit that is checked out, with `-changed` if files differ from it; empty outside of git.
+/// Returns the commit that is checked out, with `-changed` if files differ from it; empty outside
+/// of git.
 fn commit(layout: &Layout) -> String {
     let mut git = Command::new("git");
     git.current_dir(&layout.root).args(["describe", "--always", "--abbrev=12", "--exclude=*"]);
@@ -112,7 +113,7 @@ fn commit(layout: &Layout) -> String {
     told.map_or_else(String::new, |told| String::from_utf8_lossy(&told.stdout).trim().to_owned())
 }
 
-/// The arguments of Cargo that select the packages of the plugins.
+/// Returns the arguments of Cargo that select the packages of the plugins.
 fn of_plugins() -> impl Iterator<Item = String> {
     PLUGINS.iter().flat_map(|(_, package)| ["--package".to_owned(), (*package).to_owned()])
 }
@@ -120,10 +121,11 @@ fn of_plugins() -> impl Iterator<Item = String> {
 /// How the programs of a quick layout are built.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Built {
-    /// Nothing else is built.
+    /// Cargo builds nothing else.
     Alone,
-    /// Together with all tests. Cargo chooses the features of crates for everything that it is asked to
-    /// build, and those for the programs alone are others: most crates would be compiled twice.
+    /// Cargo builds them together with all tests. Cargo chooses the features of crates for
+    /// everything that it is asked to build. For the programs alone it would choose other features,
+    /// and compile most crates twice.
     WithTests,
 }
 
@@ -135,15 +137,16 @@ pub fn quick(layout: &Layout, built: Built) -> Result<Dist> {
     with_quick_program(layout, layout.quick_dist(), &library, built)
 }
 
-/// Like [`quick`], with a library that panics where it is told to.
+/// Like [`quick`], but the library panics where it is told to.
 pub fn injecting(layout: &Layout, built: Built) -> Result<Dist> {
     let _lock = Lock::take(&layout.target, "inject-dist")?;
     let library = quick_library(layout, "artifacts-inject", &["--features", "inject-panics"])?;
     with_quick_program(layout, layout.inject_dist(), &library, built)
 }
 
-/// Builds and tests `counterpoint-query`, which is a workspace of its own. The first time takes some seven minutes of
-/// a processor, and later ones some seconds: nothing of it is removed.
+/// Builds and tests `counterpoint-query`, which is a workspace of its own. The first time takes
+/// some seven minutes of a processor, and later times some seconds, because nothing of the build is
+/// removed.
 pub fn query(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query", &[])
 }
@@ -165,7 +168,7 @@ fn query_with(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> 
     let (build, tests) =
         (format!("build counterpoint-{folder}"), format!("unit tests of counterpoint-{folder}"));
     timed(&build, || loud(&mut cargo_at("build"), &build))?;
-    // Its own crate once more, in two or three seconds of a processor.
+    // This compiles its own crate once more, in two or three seconds of a processor.
     timed(&tests, || loud(&mut cargo_at("test"), &tests))?;
     Ok(target.join("debug/counterpoint-query"))
 }
@@ -203,7 +206,7 @@ fn with_quick_program(layout: &Layout, dist: Dist, library: &Path, built: Built)
     fill(layout, dist, &layout.target.join("debug"), library)
 }
 
-/// Cargo with zig as its linker. `target` ends with a glibc version.
+/// Makes a command that runs Cargo with zig as its linker. `target` ends with a glibc version.
 pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str) -> Command {
     let mut build = Command::new(layout.venv_bin("cargo-zigbuild"));
     for (name, value) in cargo().get_envs() {
@@ -219,7 +222,7 @@ pub fn zigbuild(layout: &Layout, target: &str, target_dir: &Path, profile: &str)
     build
 }
 
-/// `built`: the folder of Cargo's with the programs and the plugins.
+/// Copies everything into the release. `built` is Cargo's folder with the programs and the plugins.
 fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dist> {
     replace(&built.join("counterpoint-start"), &dist.program())?;
     replace(&built.join("counterpoint"), &dist.whole_program())?;
@@ -245,10 +248,12 @@ fn fill(layout: &Layout, dist: Dist, built: &Path, library: &Path) -> Result<Dis
     Ok(dist)
 }
 
-/// Copies the Python package, and removes what it does not have: files of an earlier checkout, and what
-/// `cargo xtask release` compiled for PyTorch, with which the tests would never compile it.
+/// Copies the Python package, and removes files that are not in the package: those of an earlier
+/// checkout, and the parts that `cargo xtask release` compiled for PyTorch, because the tests would
+/// use these instead of compiling them.
 fn python(package: &Path, to: &Path) -> Result<()> {
-    // Python writes these while it runs, and never reads them without their source.
+    // Python writes the files of these folders while it runs, and never reads them without their
+    // source.
     let cached = |file: &Path| file.components().any(|part| part.as_os_str() == "__pycache__");
     let mut copies = BTreeSet::new();
     for file in files_below(package)?.into_iter().filter(|file| !cached(file)) {
@@ -286,7 +291,7 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
     std::fs::rename(&new, to).with_context(what)
 }
 
-/// The regular files below `folder`, sorted.
+/// Returns the regular files below `folder`, sorted.
 pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

@@ -13,7 +13,7 @@ use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 pub struct Elf {
     /// `DT_NEEDED`, in order.
     pub needed: Vec<String>,
-    /// The symbol versions that it requires, including those of weak symbols: without
+    /// The symbol versions that the file requires, including those of weak symbols: without
     /// `VER_FLG_WEAK`, the loader refuses a file whose version is missing even if only a weak
     /// symbol has it.
     pub versions: BTreeSet<String>,
@@ -83,7 +83,7 @@ impl Elf {
     }
 }
 
-/// The numbers of a version such as `GLIBC_2.17`; `None` for other versions, including
+/// Returns the numbers of a version such as `GLIBC_2.17`; `None` for other versions, including
 /// `GLIBC_PRIVATE`.
 pub fn glibc_version(name: &str) -> Option<(u32, u32)> {
     let numbers = name.strip_prefix("GLIBC_")?;

@@ -53,7 +53,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The path of a compiled fixture.
+/// Returns the path of a compiled fixture.
 pub fn module(layout: &Layout, fixture: &Fixture, variant: &Variant, kind: Kind) -> PathBuf {
     let system = if kind == Kind::System { ".system" } else { "" };
     layout.fixtures().join(format!("{}.{}{system}.vmfb", fixture.name, variant.name))
@@ -113,8 +113,8 @@ fn job(
     let output = module(layout, fixture, variant, kind);
     let mut command = compiler(layout, fixture, variant.cpu);
     if kind == Kind::System {
-        // The wheel's own linker, so that neither ld nor lld must be installed. The path is only
-        // looked up here, because its folder name contains the Python version.
+        // This is the wheel's own linker, so that neither ld nor lld must be installed. The path is
+        // only looked up here, because its folder name contains the Python version.
         let lld = site_packages(layout)?.join("iree/compiler/_mlir_libs/iree-lld");
         command.arg("--iree-llvmcpu-link-embedded=false");
         command.arg(format!("--iree-llvmcpu-system-linker-path={} -flavor gnu", lld.display()));
@@ -129,10 +129,11 @@ fn job(
     Ok(Job { output, command, stamp: format!("{:016x}", hash.finish()) })
 }
 
-/// `iree-compile` with the flags that every fixture shares, for the CPU `cpu`.
+/// Makes the command that runs `iree-compile` with the flags that every fixture shares, for the CPU
+/// `cpu`.
 ///
-/// It must run in the root with a relative source path, because the compiler copies that path into
-/// the module as each export's source location.
+/// The command must run in the root with a relative source path, because the compiler copies that
+/// path into the module as each export's source location.
 pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
     let mut command = Command::new(layout.venv_bin("iree-compile"));
     command.arg(format!("fixtures/iree/{}.mlir", fixture.name));
@@ -145,12 +146,12 @@ pub fn compiler(layout: &Layout, fixture: &Fixture, cpu: &str) -> Command {
     command
 }
 
-/// The `site-packages` folder of IREE's environment.
+/// Returns the `site-packages` folder of IREE's environment.
 pub fn site_packages(layout: &Layout) -> Result<PathBuf> {
     packages_of(&layout.venv())
 }
 
-/// The `site-packages` folder of the environment in `venv`.
+/// Returns the `site-packages` folder of the environment in `venv`.
 pub fn packages_of(venv: &Path) -> Result<PathBuf> {
     let lib = venv.join("lib");
     let entries = std::fs::read_dir(&lib).with_context(|| format!("read {}", lib.display()))?;
@@ -190,7 +191,7 @@ fn run_all(jobs: Vec<Job>) -> Result<()> {
     })
 }
 
-/// The version of IREE's wheels, for `expected.json` and benchmark results.
+/// Returns the version of IREE's wheels, for `expected.json` and benchmark results.
 pub fn iree_version(layout: &Layout) -> Result<String> {
     let mut python = Command::new(layout.venv_bin("python"));
     python.args(["-c", "import importlib.metadata as m; print(m.version('iree-base-runtime'))"]);

@@ -1,10 +1,11 @@
-//! How deep the stack gets in a built shared library: the frames of its own machine code, and who
-//! calls whom. `tidy/stacks.rs` holds the result against what a guest may use.
+//! Computes how deep the stack gets in a built shared library: the frames of its own machine code,
+//! and which functions call which. `tidy/stacks.rs` compares the result with what a guest may use.
 //!
-//! The frames are read from the code itself: no compiler flag of a stable Rust writes them down, unwind
-//! tables have none for assembly, and both would describe another build than the one that people get.
-//! Along every path through a function, the distance of the stack pointer from where it was at the
-//! entry is followed, together with registers that hold the stack pointer or the address of a function.
+//! The frames are read from the code itself: no compiler flag of a stable Rust writes them down,
+//! unwind tables have none for assembly, and both would describe another build than the one that
+//! people get. Along every path through a function, this module follows the distance of the stack
+//! pointer from its place at the entry, and registers that hold the stack pointer or the address of
+//! a function.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::Path;
@@ -39,7 +40,7 @@ pub struct Call {
 #[derive(Debug)]
 pub struct Function {
     pub name: String,
-    /// Bytes that the function uses itself, at most.
+    /// The largest number of bytes that the function uses itself.
     pub frame: u64,
     pub calls: Vec<Call>,
 }
@@ -50,7 +51,7 @@ pub struct Library {
     pub functions: BTreeMap<u64, Function>,
     /// Addresses of exported functions, and of constructors and destructors, with their names.
     pub entries: BTreeMap<u64, String>,
-    /// Functions whose address is taken, by code or in data: they can be called through pointers.
+    /// Functions whose address code or data takes, so that they can be called through pointers.
     pub taken: BTreeSet<u64>,
 }
 
@@ -93,7 +94,7 @@ impl Library {
                 0 => starts.get(index + 1).copied().unwrap_or(start + 1),
                 size => start + size,
             };
-            // The table of stubs is one symbol of many equal jumps.
+            // The table of stubs is one symbol that consists of many equal jumps.
             if let Some(function) = decoder.function(*start, end, name.clone(), &mut lea) {
                 library.functions.insert(*start, function);
             }
@@ -128,7 +129,7 @@ impl Library {
     }
 }
 
-/// What the words that the dynamic linker fills in will hold.
+/// Returns the contents of the words that the dynamic linker fills in.
 fn slots(file: &object::File<'_>) -> HashMap<u64, Callee> {
     const RELATIVE: [u32; 2] =
         [object::elf::R_X86_64_RELATIVE.0, object::elf::R_AARCH64_RELATIVE.0];
@@ -151,11 +152,12 @@ fn slots(file: &object::File<'_>) -> HashMap<u64, Callee> {
     slots
 }
 
-/// What is known of a register.
+/// What the decoder knows about the content of a register.
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
     Unknown,
-    /// The stack pointer was so many bytes above this when the function began.
+    /// When the function began, the stack pointer was this number of bytes above the register's
+    /// value.
     Stack(i64),
     Code(Callee),
 }
@@ -187,12 +189,13 @@ impl Decoder<'_> {
         if self.arm { 31 } else { 4 }
     }
 
-    /// The bytes that a call puts on the stack.
+    /// Returns how many bytes a call puts on the stack.
     fn pushed(&self) -> i64 {
         if self.arm { 0 } else { 8 }
     }
 
-    /// Where a jump to this address leads, if it is an entry of the table of imports.
+    /// Returns where a jump to this address leads, if the address is an entry of the table of
+    /// imports.
     fn through_table(&mut self, at: u64) -> Option<Callee> {
         let mut at = at;
         for _ in 0..4 {
@@ -279,8 +282,8 @@ impl Decoder<'_> {
                     at = insn.end();
                 }
             }
-            // What only a table of jumps leads to is looked at with the deepest stack. What nothing
-            // leads to is for the unwinder.
+            // Code that only a table of jumps leads to is read with the deepest stack of the
+            // function. Without such a table, code to which nothing leads is for the unwinder.
             let mut at = start;
             while has_table && at < end && seen.contains(&at) {
                 at += self.insn(at).map_or(1, |insn| u64::from(insn.length));
@@ -300,7 +303,8 @@ impl Decoder<'_> {
         Some(function)
     }
 
-    /// After a loop that touches each page of a large frame, the stack is where it was to get.
+    /// Sets the stack pointer to the deepest value that a register has. A loop that touches each
+    /// page of a large frame ends there.
     fn take_deepest(&self, state: &mut State) {
         let sp = self.pointer();
         let deepest = state.registers.iter().filter_map(|value| match value {
@@ -324,7 +328,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Registers that a call may change.
+    /// Forgets the registers that a call may change.
     fn forget(&self, state: &mut State) {
         let kept: &[usize] = match self.arm {
             true => &[19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 31],
@@ -384,7 +388,7 @@ impl Decoder<'_> {
     }
 }
 
-/// A name as Rust wrote it, without its hash. Other names stay as they are.
+/// Returns a name as Rust wrote it, without its hash. Other names stay as they are.
 fn demangled(name: &str) -> String {
     let Some(mut rest) = name.strip_prefix("_ZN") else { return name.to_owned() };
     let mut parts = Vec::new();

@@ -87,7 +87,7 @@ fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Keeps a page, and writes what follows from it into README.md.
+/// Keeps a page, and updates the sentence in README.md.
 fn keep(root: &Path, page: &Path, name: &str) -> Result<()> {
     let text = fs::read_to_string(page).with_context(|| format!("read {}", page.display()))?;
     let parsed = Page::parse("", &text);
@@ -113,10 +113,10 @@ fn keep(root: &Path, page: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Where pages are kept.
+/// The folder in which pages are kept.
 const FOLDER: &str = "tests/hardware/results";
 
-/// What a page says was tested.
+/// What was tested according to a page.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Page {
     /// The file's name.
@@ -146,7 +146,7 @@ impl Page {
         }
     }
 
-    /// All pages that are kept, by date.
+    /// Reads all pages that are kept, by date.
     fn all(root: &Path) -> Result<Vec<Self>> {
         let folder = root.join(FOLDER);
         let files = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
@@ -162,7 +162,8 @@ impl Page {
     }
 }
 
-/// What README.md says about what is tested: of each processor and device, the newest page.
+/// Returns README.md's sentence about what is tested. It names the newest page of each processor
+/// and device.
 fn sentence(pages: &[Page]) -> String {
     let tested = |of: fn(&Page) -> &Option<String>| {
         let mut found: Vec<(&str, &str)> = Vec::new();
@@ -199,7 +200,7 @@ fn sentence(pages: &[Page]) -> String {
     format!("{counters} {recordings}")
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Joins words: `a`, `a and b`, `a, b and c`.
 fn listed(words: &[String]) -> String {
     match words {
         [] => String::new(),

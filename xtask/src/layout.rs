@@ -1,4 +1,4 @@
-//! The folders of the repository. This is the only place that knows them.
+//! Knows the folders of the repository. No other module contains their names.
 
 use std::path::{Path, PathBuf};
 
@@ -33,14 +33,14 @@ impl Layout {
         Ok(Layout { root, target })
     }
 
-    /// The folder for what benchmarks build and write, which this creates.
+    /// Returns the folder for what benchmarks build and write, after creating it.
     pub fn bench(&self) -> Result<PathBuf> {
         let folder = self.target.join("bench");
         std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
         Ok(folder)
     }
 
-    /// The Python of a virtual environment, which `variable` may name.
+    /// Returns the Python of a virtual environment. `variable` may name the environment.
     pub fn python_of(&self, variable: &str, otherwise: PathBuf) -> Result<PathBuf> {
         let venv = std::env::var_os(variable).map_or(otherwise, Into::into);
         let python = venv.join("bin/python");
@@ -52,19 +52,19 @@ impl Layout {
         Ok(python)
     }
 
-    /// The release. It is linked for an older glibc and can be copied anywhere.
+    /// Returns the release. It is linked for an older glibc and can be copied anywhere.
     pub fn dist(&self) -> Dist {
         Dist { root: self.root.join("dist") }
     }
 
-    /// The same layout, built with the host's linker and without optimised dependencies, for quick
-    /// tests.
+    /// Returns the layout of the release for quick tests, which is built with the host's linker and
+    /// without optimised dependencies.
     pub fn quick_dist(&self) -> Dist {
         Dist { root: self.target.join("quick-dist") }
     }
 
-    /// The quick layout with a library that panics on demand (the agent's feature `inject-panics`),
-    /// for one test.
+    /// Returns the quick layout with a library that panics on demand (the agent's feature
+    /// `inject-panics`), for one test.
     pub fn inject_dist(&self) -> Dist {
         Dist { root: self.target.join("inject-dist") }
     }
@@ -73,84 +73,87 @@ impl Layout {
         self.target.join("venv")
     }
 
-    /// A virtual environment with an IREE of the executable library's version 5.
+    /// Returns a virtual environment with an IREE of the executable library's version 5.
     pub fn venv_v5(&self) -> PathBuf {
         self.target.join("venv-iree-v5")
     }
 
-    /// A virtual environment with PyTorch.
+    /// Returns a virtual environment with PyTorch.
     pub fn venv_torch(&self) -> PathBuf {
         self.target.join("venv-torch")
     }
 
-    /// A virtual environment with PyTorch 2.12.
+    /// Returns a virtual environment with PyTorch 2.12.
     pub fn venv_torch_212(&self) -> PathBuf {
         self.target.join("venv-torch-212")
     }
 
-    /// What tests compiled for PyTorch, each for as long as its sources and its compiler are the same.
+    /// Returns the folder with what tests compile for PyTorch. Each part stays as long as its
+    /// sources and its compiler are the same.
     pub fn torch_shims(&self) -> PathBuf {
         self.target.join("torch-shims")
     }
 
-    /// A virtual environment with the TVM version for which the Python package is made.
+    /// Returns a virtual environment with the TVM version for which the Python package is made.
     pub fn venv_tvm(&self) -> PathBuf {
         self.target.join("venv-tvm")
     }
 
-    /// A virtual environment with TVM 0.26.
+    /// Returns a virtual environment with TVM 0.26.
     pub fn venv_tvm_026(&self) -> PathBuf {
         self.target.join("venv-tvm-026")
     }
 
-    /// A virtual environment with TVM 0.25.
+    /// Returns a virtual environment with TVM 0.25.
     pub fn venv_tvm_025(&self) -> PathBuf {
         self.target.join("venv-tvm-025")
     }
 
-    /// A virtual environment with HolisticTraceAnalysis.
+    /// Returns a virtual environment with HolisticTraceAnalysis.
     pub fn venv_hta(&self) -> PathBuf {
         self.target.join("venv-hta")
     }
 
-    /// A virtual environment with what releases are packed and checked with.
+    /// Returns a virtual environment with the tools that pack and check releases.
     pub fn venv_release(&self) -> PathBuf {
         self.target.join("venv-release")
     }
 
-    /// The files of a release, which people download.
+    /// Returns the folder with the files of a release that people download.
     pub fn published(&self) -> PathBuf {
         self.target.join("published")
     }
 
-    /// A program installed in the virtual environment.
+    /// Returns the path of a program that is installed in the virtual environment.
     pub fn venv_bin(&self, program: &str) -> PathBuf {
         self.venv().join("bin").join(program)
     }
 
-    /// The sources of the Python package.
+    /// Returns the folder with the sources of the Python package.
     pub fn python_package(&self) -> PathBuf {
         self.root.join("bindings/python/src/counterpoint")
     }
 
-    /// Compiled fixtures: `NAME.VARIANT.vmfb` and `NAME.VARIANT.system.vmfb`.
+    /// Returns the folder with compiled fixtures: `NAME.VARIANT.vmfb` and
+    /// `NAME.VARIANT.system.vmfb`.
     pub fn fixtures(&self) -> PathBuf {
         self.target.join("fixtures")
     }
 
-    /// `path` as a person in the root would type it.
+    /// Returns `path` as a person in the root would type it.
     pub fn show(&self, path: &Path) -> String {
         path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
     }
 }
 
 impl Dist {
-    /// The program that people start. It does `run` itself.
+    /// Returns the program that people start. It does `run` itself.
     pub fn program(&self) -> PathBuf {
         self.root.join("bin/counterpoint")
     }
 
-    /// The program with the whole command line, which [`Dist::program`] starts for everything else.
+    /// Returns the program with the whole command line, which [`Dist::program`] starts for
+    /// everything else.
     pub fn whole_program(&self) -> PathBuf {
         self.root.join("libexec/counterpoint")
     }
@@ -159,17 +162,17 @@ impl Dist {
         self.root.join("lib/libcounterpoint.so")
     }
 
-    /// A profiler plugin that comes with Counterpoint.
+    /// Returns a profiler plugin that comes with Counterpoint.
     pub fn plugin(&self, name: &str) -> PathBuf {
         self.root.join("lib/counterpoint/plugins").join(name).with_extension("so")
     }
 
-    /// The static library that programs with instrumented loops may link with.
+    /// Returns the static library that programs with instrumented loops may link with.
     pub fn loops_client(&self) -> PathBuf {
         self.root.join("lib/libcounterpoint_loops.a")
     }
 
-    /// The Python package.
+    /// Returns the folder of the Python package.
     pub fn python(&self) -> PathBuf {
         self.root.join("lib/python/counterpoint")
     }

@@ -1,4 +1,4 @@
-//! Lets one xtask at a time work in a shared folder. Two that install into the same virtual
+//! Lets only one xtask at a time work in a shared folder. Two that install into the same virtual
 //! environment or `dist/` would leave parts of both.
 
 use std::fs::File;
@@ -7,7 +7,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The lock is held until this is dropped. The kernel also releases it when the process dies.
+/// A lock that is held until this value is dropped. The kernel also releases it when the process
+/// dies.
 pub struct Lock {
     _file: File,
 }

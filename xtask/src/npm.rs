@@ -1,5 +1,5 @@
-//! Packages of npm that tests use. Their versions and checksums are pinned. They are stored below
-//! `target/`, and nothing is installed.
+//! Downloads packages of npm that tests use. Their versions and checksums are pinned. They are
+//! stored below `target/`, and nothing is installed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::lock::Lock;
 use crate::process::{exists, quiet, say};
 use crate::setup::packages;
 
-/// What is used of a package.
+/// A package, and the part of it that tests use.
 pub struct Package {
     /// The package and its version.
     pub name: &'static str,
     /// The folder below `target/` in which it is stored.
     pub home: &'static str,
-    /// The path in the package of what we use.
+    /// The path, in the package, of the folder that tests use.
     pub inside: &'static str,
     /// The SHA-256 of the archive that npm downloads.
     pub archive: &'static str,
@@ -29,9 +29,9 @@ pub struct Package {
 /// The oldest Node.js that has everything that the tests use.
 const OLDEST_NODE: u32 = 18;
 
-/// The folder with the package's files, which are downloaded if they are missing. If this machine
-/// cannot download or run them, returns `Ok(Err(why))` with one line. `reachable` is false after a download
-/// that failed; then no other is tried.
+/// Returns the folder with the package's files, which are downloaded if they are missing. If this
+/// machine cannot download or run them, returns `Ok(Err(why))` with one line. A failed download
+/// sets `reachable` to false; then no other is tried.
 ///
 /// # Errors
 /// The downloaded files are not the pinned ones.
@@ -51,14 +51,14 @@ pub fn fetch(
         return Ok(Ok(files));
     }
     let _lock = Lock::take(&layout.target, lock)?;
-    // Another xtask may have downloaded it while we waited for the lock.
+    // Another xtask may have downloaded the package while we waited for the lock.
     if is_right(&files, sums) {
         return Ok(Ok(files));
     }
     if !*reachable {
         return Ok(Err(format!("{name} is not here, and another download has failed")));
     }
-    // Whoever looks at the folder without the lock finds all of it or nothing.
+    // A program that looks at the folder without the lock finds all of it or nothing.
     let new = layout.target.join(format!("{lock}.new"));
     let _ = std::fs::remove_dir_all(&new);
     std::fs::create_dir_all(&new).with_context(|| format!("create {}", new.display()))?;
@@ -87,7 +87,8 @@ pub fn fetch(
     Ok(Ok(files))
 }
 
-/// The reason why packages cannot be fetched or run here, after an attempt to install what that needs.
+/// Tries to install what fetching and running packages needs. Returns the reason if they still
+/// cannot be fetched or run here.
 fn missing() -> Option<String> {
     let there = || exists("node", &["--version"]) && exists("npm", &["--version"]);
     packages::install(&[packages::NODE]);
@@ -101,13 +102,13 @@ fn missing() -> Option<String> {
         .then(|| format!("node is {version}, and {OLDEST_NODE} or newer is needed"))
 }
 
-/// 20 for `v20.20.2`; 0 if the text is not a version.
+/// Returns the major version: 20 for `v20.20.2`; 0 if the text is not a version.
 fn major(version: &str) -> u32 {
     let first = version.trim_start_matches('v').split('.').next();
     first.and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The file that npm has packed. npm chooses its name.
+/// Returns the path of the archive that npm has packed. npm chooses its name.
 fn archive(home: &Path) -> Result<PathBuf> {
     let entries = std::fs::read_dir(home).with_context(|| format!("read {}", home.display()))?;
     let mut files = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -116,7 +117,7 @@ fn archive(home: &Path) -> Result<PathBuf> {
         .with_context(|| format!("{}: npm pack created no archive", home.display()))
 }
 
-/// Whether the files exist and are the pinned ones.
+/// Returns whether the files exist and have the pinned checksums.
 fn is_right(folder: &Path, pinned: &str) -> bool {
     let check = Command::new("sha256sum")
         .args(["--check", "--status", "--strict", "-"])

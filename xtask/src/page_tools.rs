@@ -1,5 +1,5 @@
-//! What the tests of the page use: axe-core looks for what people with a screen reader or weak eyes could
-//! not use, and TypeScript checks the types of the modules.
+//! Tools for the tests of the page: axe-core finds what people with a screen reader or weak eyes
+//! could not use, and TypeScript checks the types of the modules.
 
 use crate::npm::Package;
 

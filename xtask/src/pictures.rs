@@ -25,8 +25,8 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     let mut test = of(&["--ignored", "--exact", "page::pictures_for_the_docs"]);
     let begin = SystemTime::now();
     loud(&mut test, "make the pictures")?;
-    // Without a browser, the test is skipped, and a test that has another name is not found: both
-    // succeed.
+    // Both commands succeed even if nothing was made: without a browser the test skips itself, and
+    // a renamed test is not found.
     let made = newer(&layout.root.join("docs/pictures"), begin)?;
     ensure!(
         made > 0,
@@ -35,7 +35,7 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     Ok(())
 }
 
-/// How many files of a folder were written since then.
+/// Returns how many files of a folder were written after `since`.
 fn newer(folder: &Path, since: SystemTime) -> Result<usize> {
     let entries =
         std::fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;

@@ -1,6 +1,6 @@
-//! `cargo xtask pmu-vm`: tests hardware counters without needing a machine that has them. QEMU
-//! emulates an AArch64 machine with a PMU, Debian's kernel drives it, and our guest program
-//! (`tests/pmu-vm`) is the only program that runs there.
+//! `cargo xtask pmu-vm`: tests hardware counters on a machine that has none. QEMU emulates an
+//! AArch64 machine with a PMU, Debian's kernel drives it, and our guest program (`tests/pmu-vm`) is
+//! the only program that runs there.
 //!
 //! ```text
 //!  debian     apt: QEMU, kernel and libraries for arm64 (unpacked, not installed)
@@ -74,9 +74,9 @@ pub struct Request<'a> {
     pub sources: Option<PathBuf>,
 }
 
-/// The machine is stopped after this time if its guest does not stop it. A boot with its tests takes
-/// two and a half minutes of a processor (measured), and more than ten beside everything else that
-/// `cargo xtask test` runs.
+/// The machine is stopped after this time if its guest does not stop it. A boot with its tests
+/// takes two and a half minutes of a processor (measured), and more than ten while everything else
+/// of `cargo xtask test` runs as well.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 pub fn main(layout: &Layout, args: &Args) -> Result<()> {
@@ -105,7 +105,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     outcome.verdict()
 }
 
-/// The reason why the machine cannot run here, if there is one.
+/// Returns the reason why the machine cannot run here, if there is one.
 pub fn missing() -> Option<String> {
     debian::missing().or_else(toolchain::missing)
 }
@@ -154,7 +154,7 @@ fn home(layout: &Layout) -> PathBuf {
     layout.target.join("pmu-vm")
 }
 
-/// A random seed, for runs without a given one.
+/// Returns a random seed, for runs without a given one.
 fn random() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: the call writes at most as many bytes as the array has. A short read leaves zeros.

@@ -17,11 +17,11 @@ pub fn say(line: impl std::fmt::Display) {
 }
 
 thread_local! {
-    /// What [`whole`] keeps of the calling thread.
+    /// The lines that [`pass_on`] collects for [`whole`] on this thread.
     static KEPT: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Prints a line that another program has written.
+/// Prints a line that another program has written, or keeps it for [`whole`].
 pub fn pass_on(line: &str) {
     let kept =
         KEPT.with_borrow_mut(|kept| kept.as_mut().map(|text| text.extend([line, "\n"])).is_some());
@@ -30,7 +30,7 @@ pub fn pass_on(line: &str) {
     }
 }
 
-/// Runs a step beside others. What it passes on is printed at its end, in one piece.
+/// Runs a step beside others. The lines that it passes on are printed at its end, in one piece.
 pub fn whole<T>(name: &str, step: impl FnOnce() -> T) -> T {
     KEPT.set(Some(String::new()));
     let value = step();
@@ -81,7 +81,7 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The command as a person in the repository's root would type it.
+/// Returns the command as a person in the repository's root would type it.
 pub fn shell_form(layout: &Layout, command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
@@ -114,7 +114,7 @@ fn quote(layout: &Layout, word: &OsStr) -> String {
     }
 }
 
-/// Whether `program` can be started from `PATH`. It is run with `version_arguments`.
+/// Returns whether `program` can be started from `PATH`. Runs it with `version_arguments`.
 pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
     Command::new(program)
         .args(version_arguments)
@@ -125,8 +125,9 @@ pub fn exists(program: &str, version_arguments: &[&str]) -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// The cargo that runs us, without the variables that cargo sets for the xtask package itself. With
-/// them, build scripts would see the variables of our package change, and rebuild.
+/// Makes a command that runs the cargo that runs us, without the variables that cargo sets for the
+/// xtask package itself. With them, build scripts would see the variables of our package change,
+/// and rebuild.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -138,7 +139,7 @@ pub fn cargo() -> Command {
     command
 }
 
-/// `1.2 s` or `3 min 04 s`.
+/// Returns the time as `1.2 s` or `3 min 04 s`.
 pub fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds < 60.0 {
@@ -148,7 +149,7 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// Runs a step, and reports how long it took if that was noticeable.
+/// Runs a step, and prints how long it took if that was noticeable.
 pub fn timed<T>(what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let value = step()?;

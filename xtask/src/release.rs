@@ -7,14 +7,15 @@
 //! | `counterpoint-VERSION-x86_64-linux.cdx.json` | what it is linked with, as a bill of materials in CycloneDX's format; it is also in the archive |
 //! | `SHA256SUMS` | for `sha256sum --check` |
 //!
-//! Archive and wheel also have the C++ part for PyTorch, compiled for the versions with which it is tested
-//! (`counterpoint/torch/_prebuilt`). It is packed, because it needs the C library of the machine that made it,
-//! which `auditwheel` would rightly say of the whole wheel: where it cannot be loaded, it is compiled.
+//! Archive and wheel also contain the C++ part for PyTorch, compiled for the versions with which it
+//! is tested (`counterpoint/torch/_prebuilt`). It is compressed, because it needs the C library of
+//! the machine that made it, and `auditwheel` would rightly require that library for the whole
+//! wheel. Where the compiled part cannot be loaded, it is compiled again.
 //!
-//! The same commit gives the same bytes: nothing in the files depends on the time, on the user, or on
-//! the order of a folder. Afterwards they are checked as strangers get them: `auditwheel` and `twine`
-//! look at the wheel, which is installed into an empty environment, and the archive is unpacked into an
-//! empty folder; both record a program.
+//! The same commit gives the same bytes: nothing in the files depends on the time, on the user, or
+//! on the order of a folder. Afterwards they are checked as strangers get them: `auditwheel` and
+//! `twine` check the wheel, which is installed into an empty environment, and the archive is
+//! unpacked into an empty folder; a program is recorded with each of the two.
 
 mod sbom;
 
@@ -142,14 +143,14 @@ fn wheel(layout: &Layout, dist: &Dist, to: &Path) -> Result<PathBuf> {
     Ok(to.join(name))
 }
 
-/// Has `auditwheel` and `twine` look at the wheel.
+/// Checks the wheel with `auditwheel` and `twine`.
 fn check_wheel(layout: &Layout, wheel: &Path) -> Result<()> {
     let venv = layout.venv_release();
     let mut show = Command::new(venv.join("bin/auditwheel"));
     let seen = output(show.arg("show").arg(wheel), "auditwheel show")?;
     let (major, minor) = GLIBC_FLOOR;
     let tag = format!("\"manylinux_{major}_{minor}_{}\"", std::env::consts::ARCH);
-    // The program wraps its lines.
+    // The program breaks its lines at any word.
     let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
     ensure!(seen.contains(&tag), "auditwheel does not say {tag}: {seen}");
     let mut twine = Command::new(venv.join("bin/twine"));
@@ -181,7 +182,7 @@ fn check_archive(layout: &Layout, archive: &Path, name: &str) -> Result<()> {
     record(&place.0.join(name).join("bin/counterpoint"), Path::new("python3"), &place.0)
 }
 
-/// Records a program that has one thread, with the variables of a user who has nothing of ours.
+/// Records a program that has one thread, with the environment of a user who has nothing of ours.
 fn record(counterpoint: &Path, python: &Path, folder: &Path) -> Result<()> {
     let mut run = Command::new(counterpoint);
     run.current_dir(folder).env_remove("COUNTERPOINT_DIST").env_remove("PYTHONPATH");
@@ -196,7 +197,7 @@ fn record(counterpoint: &Path, python: &Path, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A folder below `target/`, which is removed afterwards.
+/// A folder below `target/`, which is removed when this value is dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -83,13 +83,13 @@ impl List {
         }
     }
 
-    /// Whether the list is installed without the dependencies of its packages, because it names all
-    /// that are needed.
+    /// Returns whether the list is installed without the dependencies of its packages, because it
+    /// names all that are needed.
     fn is_whole(self) -> bool {
         matches!(self, List::Torch | List::Torch212 | List::Hta)
     }
 
-    /// The environment into which the list is installed.
+    /// Returns the environment into which the list is installed.
     fn venv(self, layout: &Layout) -> PathBuf {
         match self {
             List::IreeV5 => layout.venv_v5(),
@@ -114,7 +114,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that the environment exists and contains `lists`. If it does, this only reads a few
+/// Makes sure that the environments exist and contain `lists`. If they do, this only reads a few
 /// files.
 pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
     let missing = |layout: &Layout| -> Result<Vec<List>> {
@@ -134,7 +134,7 @@ pub fn install(layout: &Layout, lists: &[List]) -> Result<()> {
     for list in lists {
         create(layout, &list.venv(layout))?;
     }
-    // Checks again: another xtask may have installed them while we waited for the lock.
+    // Another xtask may have installed them while we waited for the lock, so this checks again.
     for list in missing(layout)? {
         let what = format!("install {} list", list.name());
         say(format_args!("{what} into {} …", layout.show(&list.venv(layout))));
@@ -213,7 +213,7 @@ fn create(layout: &Layout, venv: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is a PyTorch 2.15 for the `python3` of this machine.
+/// Returns whether there is a PyTorch 2.15 for the `python3` of this machine.
 pub fn has_torch() -> Result<bool> {
     Ok(python_version()? >= OLDEST_PYTHON_OF_TORCH)
 }

@@ -33,12 +33,12 @@
 //!  the emulated machine ──────────────────────────────────►┘
 //! ```
 //!
-//! The tests with PyTorch take the longest of what cannot be divided, so nothing waits for their end. The
-//! other suites in Python wait for the emulated machine: three of these at the same time would make every
-//! test on two processors wait longer.
+//! The tests with PyTorch take the longest of all parts that cannot be divided, so nothing waits
+//! for their end. The other suites in Python wait for the emulated machine: three of these at the
+//! same time would make every test on two processors wait longer.
 //!
-//! The output of the Rust tests is printed as it comes, and that of each other part in one piece when the
-//! part has ended. Tests that failed run once more after all of that, alone ([`alone`]).
+//! The output of the Rust tests is printed as it comes, and that of each other part in one piece
+//! when the part has ended. After all of that, tests that failed run once more, alone ([`alone`]).
 
 mod alone;
 mod examples;
@@ -81,7 +81,7 @@ pub struct Args {
     filter: Option<String>,
 }
 
-/// What the tests find through environment variables.
+/// Everything that tests find through environment variables.
 struct Surroundings<'a> {
     layout: &'a Layout,
     quick: bool,
@@ -114,7 +114,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
         .with_context(|| format!("write {}", skip_log.display()))?;
     let torch = !args.quick && setup::has_torch()?;
     if !args.quick {
-        // The linker, which both builds need.
+        // Both builds need the linker.
         setup::install(layout, &[List::Build])?;
     }
     let nextest = exists("cargo-nextest", &["nextest", "--version"]);
@@ -174,7 +174,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of xtask panicked"))
 }
 
-/// Whether the emulated machine runs. If not, says why.
+/// Returns whether the emulated machine runs. If not, says why.
 fn is_emulated(args: &Args, skip_log: &Path) -> Result<bool> {
     if args.quick {
         say(format_args!("{EMULATED}: skipped, --quick has no downloads"));
@@ -221,13 +221,13 @@ fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<FromNpm> {
     })
 }
 
-/// The command that runs the Rust tests.
+/// Makes the command that runs the Rust tests.
 fn rust_tests(nextest: bool) -> Command {
     let mut rust = cargo();
     if nextest {
         rust.args(["nextest", "run", "--workspace", "--no-fail-fast"]);
     } else {
-        // Not --all-targets, because that would run the benchmarks.
+        // `--all-targets` would also run the benchmarks.
         rust.args(["test", "--workspace", "--tests", "--no-fail-fast"]);
     }
     rust
@@ -255,7 +255,8 @@ fn rust(surroundings: &Surroundings<'_>, filter: Option<&str>, nextest: bool) ->
     Ok(steps)
 }
 
-/// The command that runs these tests of a step alone. `None`: the step cannot run single tests.
+/// Makes the command that runs these tests of a step alone. `None` if the step cannot run single
+/// tests.
 fn single_tests(
     surroundings: &Surroundings<'_>,
     step: &str,
@@ -285,7 +286,8 @@ struct Suite {
     tests: &'static [&'static str],
 }
 
-/// The tests of TVM and of PyTorch run in the environments that have them. There are none with `--quick`.
+/// Returns the suites in Python. The tests of TVM and of PyTorch run in the environments that have
+/// them. With `--quick`, there are none.
 fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
     const ALL: &[&str] = &["tests/python", "--ignore", "tests/python/torch"];
     const OLDER: &[&str] = &["tests/python/tvm/test_versions.py"];
@@ -332,9 +334,10 @@ fn python(
 }
 
 impl Surroundings<'_> {
-    /// Sets the variables of a test program. A variable whose thing is not there is removed.
+    /// Sets the variables of a test program. A variable is removed if what it names is missing.
     fn give(&self, command: &mut Command) {
-        // Judges in Python print hundreds of thousands of lines, which would be a system call each.
+        // Programs in Python that check results print hundreds of thousands of lines. Unbuffered,
+        // each line would be a system call.
         command.env_remove("PYTHONUNBUFFERED");
         let layout = self.layout;
         let with = |there: bool, path: PathBuf| there.then_some(path);

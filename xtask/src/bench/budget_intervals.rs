@@ -1,10 +1,10 @@
-//! `budget-intervals`: how often the 95 % intervals of runs with a budget hold what a full run of the
-//! same program found.
+//! `budget-intervals`: measures how often the 95 % intervals of runs with a budget contain what a
+//! full run of the same program found.
 //!
-//! Two judges. `replay` records a program in full, and draws from its calls many times with each budget,
-//! with the code of the agent (`recorder/budget/replay.rs`), so that no process differs from
-//! another. `direct` compares real runs with each budget with full runs. `benches/budget_intervals.py`
-//! does both.
+//! There are two comparisons. `replay` records a program in full, and samples from its calls many
+//! times with each budget, with the code of the agent (`recorder/budget/replay.rs`), so that no
+//! process differs from another. `direct` compares real runs with each budget with full runs.
+//! `benches/budget_intervals.py` does both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,11 +16,11 @@ use super::price::{Workload, tools, workloads};
 use crate::layout::Layout;
 use crate::process::{cargo, output};
 
-/// The budgets of the script.
+/// The budgets that the script uses.
 const BUDGETS: [&str; 4] = ["1%", "2%", "5%", "10%"];
-/// Replays of each round, and of each budget. The recording is a new one in each round.
+/// The number of replays in each round for each budget. Each round makes a new recording.
 const REPLAYS: u32 = 50;
-/// Full runs of each round.
+/// The number of full runs in each round.
 const FULL_RUNS: u32 = 6;
 const ROUNDS: usize = 10;
 
@@ -81,7 +81,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     })
 }
 
-/// Builds the tests of the agent, and returns the program.
+/// Builds the tests of the agent, and returns the test program's path.
 fn agent_tests(layout: &Layout) -> Result<PathBuf> {
     let mut command = cargo();
     command.current_dir(&layout.root).args(["test", "--no-run", "--message-format=json"]);

@@ -81,7 +81,7 @@ fn usage(command: &mut Command, private_memory: bool) -> Result<(ExitStatus, Rea
     Ok((status, readings))
 }
 
-/// The private memory that a process has now, in KiB; `None` once the process is gone.
+/// Returns the private memory that a process has now, in KiB; `None` once the process is gone.
 fn private_kib(pid: i32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let field = |name: &str| -> Option<u64> {

@@ -1,6 +1,6 @@
-//! `diff`: how often `counterpoint diff` calls equal programs different, and how often it finds a matrix
-//! product that has more to do. Each round is twelve whole series, recorded as a user would, so a round
-//! takes a minute.
+//! `diff`: measures how often `counterpoint diff` calls equal programs different, and how often it
+//! finds a matrix product that has more to do. Each round is twelve whole series, recorded as a
+//! user would, so a round takes a minute.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,7 +20,7 @@ const COLUMNS: u32 = 784;
 const SERIES: [(&str, u32, u32, u32); 3] =
     [("equal", COLUMNS, 10, 10), ("five", 824, 10, 1), ("three", 808, 20, 1)];
 const ITERATIONS: u32 = 100;
-/// The part of equal series that may have a difference in any row.
+/// The highest allowed share of equal series in which any row has a difference.
 const FALSE_VERDICTS: f64 = 0.06;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {

@@ -1,4 +1,4 @@
-//! `dispatch-e2e`: the cost per dispatch in a real program.
+//! `dispatch-e2e`: measures the cost per dispatch in a real program.
 //!
 //! `tinyloop` makes 100,000 dispatches of one workgroup per inference, and `local-sync` runs them
 //! on one thread. (On `local-task`, a tiny dispatch costs 16 µs, which hides everything else.) The
@@ -28,7 +28,7 @@ const BLOCKS: u32 = 3000;
 /// 50 dispatches per iteration, according to `fixtures/iree/expected.json`.
 const DISPATCHES: f64 = 50.0 * ITERATIONS as f64;
 
-/// A command without the profiler.
+/// Makes a command without the profiler.
 type Alone = Box<dyn Fn() -> Command>;
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
@@ -36,7 +36,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     fixtures::compile(layout)?;
     let variant = Variant::best().context("no variant of the fixtures runs on this CPU")?;
     let module = fixtures::module(layout, &TINYLOOP, variant, Kind::Embedded);
-    // The program itself. The wheel's script of the same name first starts a Python.
+    // This is the program itself. The wheel's script of the same name first starts a Python.
     let tool = site_packages(layout)?.join("iree/_runtime_libs/iree-benchmark-module");
     let profile = layout.target.join("bench/dispatch.cpt");
 
@@ -93,7 +93,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             at_most,
         )
     };
-    // Whole commands are timed in milliseconds and contain all inferences.
+    // The times of whole commands are in milliseconds and contain all inferences.
     let whole = DISPATCHES * f64::from(INFERENCES) / 1e6;
     Ok(Plan {
         cases: vec![

@@ -1,5 +1,5 @@
-//! `guest-reads`: the cost of a pair of readings in instructions of the emulated machine, compared
-//! with the minimum that a C program needs for the same. There is almost no noise: only the
+//! `guest-reads`: measures a pair of readings in instructions of the emulated machine, and compares
+//! it with the minimum that a C program needs for the same. There is almost no noise: only the
 //! interrupts of the guest's timer differ from one boot to the next.
 
 use std::process::Command;

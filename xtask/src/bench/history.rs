@@ -41,13 +41,13 @@ pub fn show(layout: &Layout, names: &[String]) -> Result<()> {
     for name in names {
         let figures = figures(name, &texts);
         ensure!(!figures.is_empty(), "benchmark {name}: there is no result in git's history");
-        // A reader who has seen enough closes the pipe.
+        // Writing fails if a reader who has seen enough closes the pipe.
         let _ = std::io::stdout().write_all(draw(name, &figures).as_bytes());
     }
     Ok(())
 }
 
-/// Every result in `benches/runs` and in its history.
+/// Returns every result in `benches/runs` and in git's history.
 fn texts(layout: &Layout) -> Result<Vec<String>> {
     let git = |arguments: &[&str]| {
         output(Command::new("git").args(arguments).current_dir(&layout.root), "git")
@@ -77,7 +77,7 @@ fn texts(layout: &Layout) -> Result<Vec<String>> {
     Ok(texts)
 }
 
-/// The figures of a benchmark, oldest points first.
+/// Returns the figures of a benchmark, oldest points first.
 fn figures(name: &str, texts: &[String]) -> Figures {
     let mut figures = Figures::new();
     for text in texts {

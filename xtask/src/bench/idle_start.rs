@@ -1,4 +1,5 @@
-//! `idle-start`: the cost of preloading the library into a process in which it has nothing to do.
+//! `idle-start`: measures the cost of preloading the library into a process in which it has nothing
+//! to do.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,8 +32,8 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
             Case::new("configured", Observe::Process, move || {
                     let mut command = pass(&python);
                     command.env("LD_PRELOAD", &library);
-                    // The library reads this when the first executable is loaded, which never
-                    // happens here.
+                    // The library reads the file of this variable when the first executable is
+                    // loaded, which never happens here.
                     command.env("COUNTERPOINT_RUN_FILE", "/nowhere/run.bin");
                     command
                 }),
@@ -52,15 +53,16 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     })
 }
 
-/// Deliberately without `-I` and `-S`, because site initialisation is part of every user's start.
+/// Starts Python deliberately without `-I` and `-S`, because site initialisation is part of every
+/// user's start.
 fn pass(python: &PathBuf) -> Command {
     let mut command = Command::new(python);
     command.args(["-c", "pass"]);
     command
 }
 
-/// The interpreter itself. Version managers put shell scripts in front of it, and the library would
-/// be preloaded into their shells, too.
+/// Returns the interpreter itself. Version managers put shell scripts in front of it, and the
+/// library would be preloaded into their shells, too.
 fn python() -> Result<PathBuf> {
     let mut ask = Command::new("python3");
     ask.args(["-c", "import os, sys; print(os.path.realpath(sys.executable))"]);

@@ -1,7 +1,8 @@
-//! `loops`: what hits of instrumented loops cost. `tests/programs/loops_kernels.c` has kernels that
-//! do nothing else; clang prints them as text, `counterpoint loops instrument` rewrites that for each
-//! mode, and clang compiles it without its optimiser, as docs/loops.md says. One process times all of
-//! them, batches interleaved; another one times LLVM's XRay in its flight-recorder mode.
+//! `loops`: measures what hits of instrumented loops cost. `tests/programs/loops_kernels.c` has
+//! kernels that do nothing else. Clang prints them as LLVM IR, `counterpoint loops instrument`
+//! rewrites the IR for each mode, and clang compiles it without its optimiser, as docs/loops.md
+//! says. One process times all kernels, with their batches interleaved; another one times LLVM's
+//! XRay in its flight-recorder mode.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,7 @@ use crate::setup::packages;
 
 /// A clang that has XRay's runtime.
 const CLANG: &str = "clang-19";
-/// Of kernels: plain ones, ones with two bare time stamps, and those of each mode.
+/// The kinds of kernels: plain, with two bare time stamps, and one for each mode.
 const KINDS: [&str; 5] = ["plain", "bare", "count", "timed", "sampled"];
 
 struct Builder {
@@ -33,7 +34,7 @@ impl Builder {
         Ok(())
     }
 
-    /// The object file of one kind of kernel.
+    /// Compiles the object file of one kind of kernel, and returns its path.
     fn kernel(&self, kind: &str, leaf: bool) -> Result<PathBuf> {
         let place = |end: &str| {
             self.scratch.join(format!("loops-{kind}{}.{end}", if leaf { "-leaf" } else { "" }))

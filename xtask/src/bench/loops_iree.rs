@@ -1,7 +1,7 @@
-//! `loops-iree`: what instrumented loops do to a matrix product of IREE (`fixtures/iree/mmst.mlir`,
-//! 256×512 by 512×256, 16 workgroups of 64×64), without a recorder and with one. `local-sync` runs
-//! it on one thread. The comparison is with the same module without instrumentation, under the same
-//! recorder.
+//! `loops-iree`: measures how much instrumented loops slow down a matrix product of IREE
+//! (`fixtures/iree/mmst.mlir`, 256×512 by 512×256, 16 workgroups of 64×64), without a recorder and
+//! with one. `local-sync` runs it on one thread. The comparison is with the same module without
+//! instrumentation, under the same recorder.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,10 +14,11 @@ use crate::fixtures::site_packages;
 use crate::layout::Layout;
 use crate::process::output;
 
-/// Products in one process.
+/// The number of products in one process.
 const TIMES: u32 = 1000;
-/// Which loops are instrumented. The kernel has one loop of each depth; that of depth 2 is entered
-/// four times by each hit of that of depth 1, and runs over all 512 terms.
+/// The depths of the loops that are instrumented. The kernel has one loop of each depth. The loop
+/// of depth 2 is entered four times in each hit of the loop of depth 1, and runs over all 512
+/// terms.
 const DEPTHS: [(&str, &str); 3] = [("depth0", "0"), ("depth1", "1"), ("depth2", "2")];
 /// Prints what empty hits cost.
 const COST: &str = "\
@@ -84,7 +85,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         benchmark("recorded", recorded("plain")),
     ];
     cases.extend(DEPTHS.map(|(name, _)| benchmark(name, recorded(name))));
-    // After `depth2`, whose profile it reads.
+    // This case comes after `depth2`, whose profile it reads.
     cases.push(Case::new("cost", Observe::Lines, move || {
         let mut command = Command::new("sh");
         let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";

@@ -1,6 +1,7 @@
-//! `loops-slowdown`: what instrumentation does to a kernel as a whole, and whether the report's time of
-//! the outer loop is that of the program without instrumentation. The kernels are the matrix products
-//! of `tests/programs/loops_matmul.c`. Also the speed of the instrumenter, on a million lines of text.
+//! `loops-slowdown`: measures how much instrumentation slows down a whole kernel, and whether the
+//! report's time of the outer loop equals that of the program without instrumentation. The kernels
+//! are the matrix products of `tests/programs/loops_matmul.c`. It also measures the speed of the
+//! instrumenter, on a million lines of text.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,15 +16,15 @@ use crate::process::output;
 use crate::setup::packages;
 
 const CLANG: &str = "clang-19";
-/// Kernels, and how much of their size the targets allow: loops of depth 0 and 1; depth 2; the outer
-/// loop's time in the report.
+/// Each kernel's name and three limits: the slowdown for loops of depth 0 and 1, that for depth 2,
+/// and the outer loop's time in the report.
 const KERNELS: [(&str, f64, f64, f64); 4] = [
     ("dot_256", 1.02, 1.15, 1.10),
     ("ikj_256", 1.02, 1.15, 1.10),
     ("dot_512", 1.02, 1.06, 1.05),
     ("ikj_512", 1.02, 1.06, 1.05),
 ];
-/// Lines of text for the instrumenter.
+/// The number of lines of text for the instrumenter.
 const LINES: usize = 1_000_000;
 /// Prints the report's mean inclusive time of each outermost loop, by function.
 const OUTER: &str = "\
@@ -41,7 +42,7 @@ fn clang(arguments: &[&str], source: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A text with the functions of `text` again and again, under other names.
+/// Returns a text with the functions of `text` again and again, under other names.
 fn repeated(text: &str) -> Result<String> {
     let first = text.find("define internal").context("the text has no functions")?;
     let end = text.rfind("\n}\n").context("the text has no functions")? + 3;
@@ -105,7 +106,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         Case::new("plain", Observe::Lines, move || Command::new(&plain)),
         Case::new("depth1", Observe::Lines, move || recorded(&third, &its_place, &outer)),
         Case::new("depth2", Observe::Lines, move || recorded(&again, &place, &all)),
-        // After `depth2`, whose profile it reads.
+        // This case comes after `depth2`, whose profile it reads.
         Case::new("report", Observe::Lines, move || {
             let mut command = Command::new("sh");
             let script = "\"$1\" loops report \"$2\" --format json | python3 -c \"$3\"";

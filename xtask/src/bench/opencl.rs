@@ -1,4 +1,4 @@
-//! `opencl`: what the plugin for OpenCL costs each enqueueing call, on PoCL's device.
+//! `opencl`: measures what the plugin for OpenCL costs each enqueueing call, on PoCL's device.
 //! `tests/programs/opencl/bench.c` measures without the layer, with a layer that is idle, and while
 //! the plugin records.
 

@@ -1,5 +1,5 @@
-//! `page`: the page `report --html` of one million and of ten million calls: size, time and memory of writing
-//! it, and what a browser makes of the first one; and the size of the demo's page.
+//! `page`: measures size, time and memory of writing the page `report --html` of one million and of
+//! ten million calls, how a browser shows the first of them, and the size of the demo's page.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -37,7 +37,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     build.args(["--example", "page-in-browser", "--target-dir"]).arg(&layout.target);
     quiet(&mut build, "build what opens pages")?;
     let browser = layout.target.join("release/examples/page-in-browser");
-    // `cargo xtask demo` makes it.
+    // `cargo xtask demo` makes this profile.
     let demo = layout.target.join("demo.cpt");
     let has_demo = demo.exists();
     let pages = ["million.html", "ten-million.html", "demo.html"].map(|name| folder.join(name));
@@ -121,7 +121,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(Plan { cases, figures, rounds: ROUNDS, notes })
 }
 
-/// Runs an example of testkit.
+/// Makes the command that runs an example of testkit.
 fn example(layout: &Layout, name: &str) -> Command {
     let mut command = cargo();
     command.args(["run", "--release", "--package", "counterpoint-testkit"]);

@@ -11,7 +11,7 @@ pub struct Plan {
     pub figures: Vec<Figure>,
     /// The number of rounds if the command line does not give one.
     pub rounds: usize,
-    /// What a reader of the result must know, one sentence each.
+    /// What a reader of the result must know, as one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ pub enum Observe {
     PrivateMemory,
 }
 
-/// A number with its unit, as read in one process.
+/// A number with its unit, read in one process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reading {
     pub value: f64,
@@ -110,7 +110,7 @@ pub enum Formula {
     Share { of: Of, minus: Of, under: Of },
     /// The reading itself.
     Value(Of),
-    /// The reading itself, whose mean over the rounds counts: 1 if something happened, else 0.
+    /// The reading itself, whose mean over the rounds counts: 1 if the event happened, else 0.
     Rate(Of),
 }
 
@@ -176,8 +176,8 @@ impl Figure {
 }
 
 impl Formula {
-    /// The figure's value. `None` if a reading is missing or a divisor is zero: missing is never
-    /// zero.
+    /// Returns the figure's value. `None` if a reading is missing or a divisor is zero: missing is
+    /// never zero.
     pub fn of(&self, round: &Round) -> Option<f64> {
         let value = |of: &Of| round.get(of).map(|reading| reading.value);
         let result = match self {
@@ -189,7 +189,8 @@ impl Formula {
         result.is_finite().then_some(result)
     }
 
-    /// What the values of all rounds say: their median, or the mean of a rate. `None` if there are none.
+    /// Returns the estimate from the values of all rounds: their median, or the mean of a rate.
+    /// `None` if there are none.
     pub fn estimate(&self, values: &[f64]) -> Option<Estimate> {
         match self {
             Formula::Rate(_) => mean_estimate(values),

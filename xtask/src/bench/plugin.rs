@@ -1,7 +1,8 @@
-//! `plugin`: what an event of a plugin costs. A plugin in C (`tests/programs/plugins/price.c`) measures
-//! the trace builder beside a bare copy of the same bytes (the floor) and beside writing Chrome's JSON
-//! with `fprintf`, as Kineto's hosts do (the peer). Then `counterpoint plugin run` records a plugin with
-//! a million events and one with a single one; the difference is the way from the plugin into the profile.
+//! `plugin`: measures what an event of a plugin costs. A plugin in C
+//! (`tests/programs/plugins/price.c`) measures the trace builder, a bare copy of the same bytes
+//! (the floor), and writing Chrome's JSON with `fprintf`, as Kineto's hosts do (the peer). Then
+//! `counterpoint plugin run` records a plugin with a million events and one with a single event;
+//! the difference is the way from the plugin into the profile.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,7 +15,7 @@ use crate::layout::Layout;
 use crate::process::{cargo, output};
 
 const EVENTS: u32 = 1_000_000;
-/// Each with its target in ns, if it has one.
+/// Each kind with its target in ns, if it has one.
 const KINDS: [(&str, &str, Option<f64>); 4] = [
     ("named", "an event with a name", Some(60.0)),
     ("flow", "… and a flow", None),
@@ -23,7 +24,7 @@ const KINDS: [(&str, &str, Option<f64>); 4] = [
 ];
 
 pub fn prepare(layout: &Layout) -> Result<Plan> {
-    // As for the tests, this variable names a folder with a program that was built before.
+    // As for the tests, a variable may name a folder with a program that was built before.
     let program = dist::given(layout)?.program();
     let scratch = layout.bench()?;
     let price = compile(layout, "price.c", &scratch.join("price.so"), "-DPRICE")?;

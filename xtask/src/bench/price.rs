@@ -1,15 +1,15 @@
 //! `price`: compares the real cost of recording with the cost that the report states.
 //!
 //! Each workload runs alone, with timing only, and with one and three software counters, in turn.
-//! `price-torch` does the same with PyTorch's training loop, which also runs with a budget. It is apart
-//! because one of its rounds takes two minutes. Its processes take turns, step by step
-//! (`benches/price_in_turns.py`): what recording costs there is less than the difference between two
-//! periods of ten seconds of a shared machine.
-//! The truth is the difference of the processor times of two whole processes of the same round, with
-//! and without the recorder. Wall time on a shared machine depends mostly on its other users.
-//! `benches/price.py` makes one run and reads its report.
+//! `price-torch` does the same with PyTorch's training loop, which also runs with a budget. It is a
+//! benchmark of its own because one of its rounds takes two minutes. Its processes take turns, step
+//! by step (`benches/price_in_turns.py`): what recording costs there is less than the difference
+//! between two periods of ten seconds of a shared machine. The true cost is the difference of the
+//! processor times of two whole processes of the same round, with and without the recorder. Wall
+//! time on a shared machine depends mostly on its other users. `benches/price.py` makes one run and
+//! reads its report.
 //!
-//! The figure is what was true as a part of what was stated, and not the other way round: the
+//! The figure is the true cost divided by the stated cost, and not the other way round: the
 //! difference of two processes is noisy, and may even be below zero, so it must not be the divisor.
 
 use std::path::{Path, PathBuf};
@@ -26,25 +26,25 @@ use crate::fixtures::{
 use crate::layout::Layout;
 use crate::process::output;
 
-/// Fixtures with inputs, numbers of inferences on each device, and the last input if it is a number of
-/// iterations. Each takes a good part of a second.
+/// A fixture with inputs, its numbers of inferences on each device, and the last input if it is a
+/// number of iterations. Each model takes a good part of a second.
 type Model = (&'static Fixture, &'static [&'static str], [u32; 2], [Option<u32>; 2]);
 const MODELS: [Model; 3] = [
-    // On local-task, a dispatch of tinyloop takes 16 µs instead of 0.1.
+    // On local-task, a dispatch of tinyloop takes 16 µs instead of 0.1 µs.
     (&TINYLOOP, &["16xf32=0"], [4, 4], [Some(2_000), Some(150)]),
     (&MLP, MLP.inputs, [3_000, 1_500], [None; 2]),
     (&TRANSFORMER_BLOCK, TRANSFORMER_BLOCK.inputs, [2_000, 1_000], [None; 2]),
 ];
 const DEVICES: [&str; 2] = ["local-sync", "local-task"];
-/// Runs of TVM's model.
+/// How often TVM's model runs.
 const TVM_RUNS: u32 = 3_000;
-/// Steps of PyTorch's training loop, of which a budget sees the first 8 in any case, and its numbers of threads.
+/// The number of steps of PyTorch's training loop. A budget records the first 8 in any case.
 const TRAINING_STEPS: u32 = 32;
-/// A round of this loop takes so long that a benchmark of 20 minutes has so many.
+/// A round of this loop takes so long that a benchmark of 20 minutes has only this many.
 const TRAINING_ROUNDS: usize = 8;
 const TRAINING_THREADS: [u32; 2] = [1, 2];
-/// The name of a case, the arguments of `run`, and the most that the program may take with them, as a part of
-/// what it takes alone.
+/// The name of a case, the arguments of `run`, and the longest time that the program may take with
+/// them, as a multiple of its time alone.
 type Mode = (&'static str, &'static str, Option<f64>);
 const COUNTERS: [Mode; 3] = [
     ("timing", "-e none", None),
@@ -62,8 +62,8 @@ const TRAINING: [Mode; 4] = [
 /// interval is above 0.83 is for the reader to see, because a target is only an upper bound.)
 const AT_MOST: f64 = 1.25;
 
-/// The program, IREE's benchmark tool and the modules. If the variables that tests use are set,
-/// nothing is built or downloaded.
+/// Returns the program, IREE's benchmark tool and the modules. If the variables that tests use are
+/// set, nothing is built or downloaded.
 pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let given = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let program = dist::given(layout)?.program();
@@ -74,7 +74,7 @@ pub(super) fn tools(layout: &Layout) -> Result<(PathBuf, PathBuf, PathBuf)> {
             (layout.venv(), layout.fixtures())
         }
     };
-    // The program itself. The wheel's script of the same name first starts a Python.
+    // This is the program itself. The wheel's script of the same name first starts a Python.
     let tool = site_packages(&venv)?.join("iree/_runtime_libs/iree-benchmark-module");
     Ok((program, tool, modules))
 }
@@ -85,7 +85,7 @@ pub(super) struct Workload {
     pub command: Vec<String>,
 }
 
-/// IREE's benchmark tool with each model on each device, and TVM's model.
+/// Returns IREE's benchmark tool with each model on each device, and TVM's model.
 pub(super) fn workloads(layout: &Layout, tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
     let mut all = iree(tool, modules)?;
     all.push(tvm(layout, TVM_RUNS)?);
@@ -114,7 +114,7 @@ fn iree(tool: &Path, modules: &Path) -> Result<Vec<Workload>> {
     Ok(all)
 }
 
-/// The model of a hundred tiny ops on TVM, which is run so many times.
+/// Returns the model of a hundred tiny ops on TVM, which runs `runs` times.
 pub(super) fn tvm(layout: &Layout, runs: u32) -> Result<Workload> {
     let python = tvm_op::python(layout)?;
     let scratch = layout.bench()?;
@@ -134,7 +134,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
     Ok(compare(layout, &program, workloads(layout, &tool, &modules)?, &COUNTERS))
 }
 
-/// `price-torch`: a case is a round of all ways, with a number of threads.
+/// `price-torch`: each case is a round of all modes, with a number of threads.
 pub fn prepare_torch(layout: &Layout) -> Result<Plan> {
     let program = dist::given(layout)?.program();
     let python = layout.python_of("COUNTERPOINT_VENV_TORCH", layout.venv_torch())?;

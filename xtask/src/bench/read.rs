@@ -1,4 +1,4 @@
-//! `read`: a begin and an end with software counters, compared with PAPI and the crate
+//! `read`: measures a begin and an end with software counters, compared with PAPI and the crate
 //! `perf-event2`, in interleaved batches in one process (`benches/peers`, a separate workspace).
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! `resolution`: whether compensated means are inside of the intervals that the report states.
+//! `resolution`: measures whether compensated means are inside of the intervals that the report
+//! states.
 //!
 //! `tests/programs/resolution.c` calls functions of known length, from 20 ns to 1 ms, in turn as they
 //! are and through the recorder. `benches/resolution.py` compares the means of the report with the

@@ -88,7 +88,7 @@ impl Outcome {
 }
 
 impl Report<'_> {
-    /// The page for people.
+    /// Returns the page for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let machine = machine::describe();
@@ -121,7 +121,7 @@ impl Report<'_> {
         text
     }
 
-    /// Writes both files. Returns the page's.
+    /// Writes both files. Returns the path of the page.
     pub fn save(&self, layout: &Layout) -> Result<PathBuf> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let json =
@@ -195,7 +195,7 @@ impl Report<'_> {
     }
 }
 
-/// The commit that was measured, with `+` appended if the working tree differs from it.
+/// Returns the commit that was measured, with `+` appended if the working tree differs from it.
 fn commit() -> Option<String> {
     let git = |arguments: &[&str]| {
         let out = Command::new("git").args(arguments).output().ok()?;
@@ -217,7 +217,7 @@ fn digits(value: f64) -> String {
     format!("{value:.places$}")
 }
 
-/// `YYYY-MM-DD` in UTC, computed with Howard Hinnant's `civil_from_days`.
+/// Returns the day as `YYYY-MM-DD` in UTC, computed with Howard Hinnant's `civil_from_days`.
 fn date(unix_seconds: u64) -> String {
     let days = unix_seconds / 86_400 + 719_468;
     let era = days / 146_097;

@@ -1,4 +1,4 @@
-//! `run-start`: the time that `counterpoint run` takes for a program that does nothing.
+//! `run-start`: measures the time that `counterpoint run` takes for a program that does nothing.
 //!
 //! Two variables change what is measured. `COUNTERPOINT_DIST` names a folder whose
 //! `bin/counterpoint` is measured instead of a fresh release. `COUNTERPOINT_BEFORE` names a folder

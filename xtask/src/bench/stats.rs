@@ -13,18 +13,18 @@ pub struct Estimate {
 /// last printed digit.
 const RESAMPLES: usize = 10_000;
 
-/// The median of `values`, or `None` if there are none.
+/// Returns the median of `values` with its interval, or `None` if there are none.
 pub fn median_estimate(values: &[f64]) -> Option<Estimate> {
     estimate(values, median)
 }
 
-/// The mean of `values`, or `None` if there are none.
+/// Returns the mean of `values` with its interval, or `None` if there are none.
 pub fn mean_estimate(values: &[f64]) -> Option<Estimate> {
     estimate(values, |values| mean(values))
 }
 
-/// `statistic` of `values`, which it may sort. The resampling has a constant seed, so the same readings
-/// always give the same interval.
+/// Returns `statistic` of `values` with its interval. `statistic` may sort the values. The
+/// resampling has a constant seed, so the same readings always give the same interval.
 fn estimate(values: &[f64], statistic: fn(&mut [f64]) -> Option<f64>) -> Option<Estimate> {
     let middle = statistic(&mut values.to_vec())?;
     let mut state = 0x9e37_79b9_7f4a_7c15;
@@ -49,7 +49,7 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// The median of `values`, which it sorts.
+/// Returns the median of `values`, which it sorts.
 fn median(values: &mut [f64]) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -57,7 +57,7 @@ fn median(values: &mut [f64]) -> Option<f64> {
     Some(if values.len() % 2 == 1 { upper } else { (values[middle - 1] + upper) / 2.0 })
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
+/// Returns the next number of SplitMix64 (Steele, Lea and Flood 2014).
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -83,9 +83,10 @@ mod tests {
         assert_eq!(constant, Some(Estimate { middle: 7.0, low: 7.0, high: 7.0, count: 15 }));
     }
 
-    /// The interval of the median from order statistics: of 15 values, the 4th and the 12th enclose
-    /// the median with 96.5% (binomial table), and the 5th and the 11th with 88.2%. The ends of the
-    /// bootstrap interval are order statistics, too, and must be among those.
+    /// Compares with the interval of the median from order statistics: of 15 values, the 4th and
+    /// the 12th enclose the median with 96.5% (binomial table), and the 5th and the 11th with
+    /// 88.2%. The ends of the bootstrap interval are order statistics, too, and must be among
+    /// those.
     #[test]
     fn interval_agrees_with_order_statistics() {
         let values: Vec<f64> = (1..=15).map(f64::from).collect();
@@ -95,7 +96,8 @@ mod tests {
         assert!((11.0..=12.0).contains(&found.high), "{found:?}");
     }
 
-    /// 12 of 200: the exact interval of a binomial share (Clopper and Pearson) is 0.0314 to 0.1025.
+    /// Of 200 values, 12 are 1. The exact interval of such a binomial share (Clopper and Pearson)
+    /// is 0.0314 to 0.1025.
     #[test]
     fn rates_are_means() {
         let mut values = [0.0; 200];

@@ -1,5 +1,5 @@
-//! `stats-10m`: the distributions of ten million recorded calls with four counters, compared with
-//! numpy and scipy, which compute the same from the exported Parquet file.
+//! `stats-10m`: measures the distributions of ten million recorded calls with four counters,
+//! compared with numpy and scipy, which compute the same from the exported Parquet file.
 
 use std::process::{Command, Stdio};
 

@@ -1,6 +1,6 @@
-//! What the benchmarks of PyTorch need: a release, and Python with PyTorch. `COUNTERPOINT_DIST` and
-//! `COUNTERPOINT_VENV_TORCH` name folders to use instead of what this checkout builds and installs, as
-//! for the tests.
+//! Prepares what the benchmarks of PyTorch need: a release, and Python with PyTorch.
+//! `COUNTERPOINT_DIST` and `COUNTERPOINT_VENV_TORCH` name folders to use instead of what this
+//! checkout builds and installs, as for the tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
-//! `torch-ops`: the cost per op of PyTorch. `benches/torch/ops.py` calls a small op in stock PyTorch,
-//! without an observer and with five different ones in turn, in one process. Most of an observer's
-//! cost is PyTorch's own call of it.
+//! `torch-ops`: measures the cost per op of PyTorch. `benches/torch/ops.py` calls a small op in
+//! stock PyTorch, without an observer and with five different ones in turn, in one process. Most of
+//! an observer's cost is PyTorch's own call of it.
 
 use std::process::Command;
 
@@ -37,7 +37,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
                 let _ = std::fs::remove_dir_all(&profile);
             }
             let mut command = Command::new(&program);
-            // The package of the checkout finds the library and its headers there.
+            // The package of the checkout finds the library and its headers by this variable.
             command.env("COUNTERPOINT_DIST", &root);
             command.args(["run", "-e", list, "-o"]).arg(&profile).arg("--");
             // -E disables the hook that `run` has Python load, which would record all cases.

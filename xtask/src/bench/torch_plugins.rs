@@ -1,6 +1,7 @@
-//! `torch-plugins`: what idle plugins add to PyTorch's own profiler. `benches/torch/plugins.py` records
-//! 500,000 small ops without a plugin, with a child profiler of PyTorch's profiler that does nothing, with an
-//! idle plugin, and with an idle one that takes the ids of ops, in turns within one process.
+//! `torch-plugins`: measures what idle plugins add to PyTorch's own profiler.
+//! `benches/torch/plugins.py` records 500,000 small ops without a plugin, with a child profiler of
+//! PyTorch's profiler that does nothing, with an idle plugin, and with an idle one that takes the
+//! ids of ops, in turns within one process.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! `trace-export` and `trace-import`: a million events of torch, exported and imported. All files
-//! are on tmpfs.
+//! `trace-export` and `trace-import`: measure how long it takes to export and to import a million
+//! events of torch. All files are on tmpfs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -60,7 +60,7 @@ impl Drop for Folder {
     }
 }
 
-/// What both benchmarks need: the program, torch's Python, and torch's file.
+/// The program, torch's Python, and torch's file, which both benchmarks need.
 struct Ground {
     program: PathBuf,
     python: PathBuf,
@@ -84,7 +84,7 @@ impl Ground {
         Ok(Self { program, python, folder, bytes })
     }
 
-    /// Runs a script in the Python with torch, on a file of the folder.
+    /// Makes a case that runs a script in the Python with torch, on a file of the folder.
     fn python(&self, label: &'static str, script: &'static str, file: &str) -> Case {
         self.script(self.python.clone(), label, script, file)
     }
@@ -105,7 +105,8 @@ impl Ground {
         })
     }
 
-    /// `counterpoint trace VERB FROM -o TO`, where both files are in the folder.
+    /// Makes a case that runs `counterpoint trace VERB FROM -o TO`, where both files are in the
+    /// folder.
     fn trace(&self, label: &'static str, verb: &'static str, from: &str, to: &str) -> Case {
         let (program, folder) = (self.program.clone(), Rc::clone(&self.folder));
         let (from, to) = (folder.file(from), folder.file(to));
@@ -121,7 +122,7 @@ impl Ground {
         })
     }
 
-    /// The number of slices in a file of the folder.
+    /// Returns the number of slices in a file of the folder.
     fn slices(&self, file: &str) -> Result<u64> {
         let mut check = Command::new(&self.program);
         check.args(["trace", "check", "--format", "json"]).arg(self.folder.file(file));

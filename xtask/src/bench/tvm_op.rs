@@ -1,6 +1,6 @@
-//! `tvm-op`: the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs a module of a
-//! hundred trivial kernels in unmodified TVM, without an instrument and with three different ones
-//! in turn, in one process. Most of an instrument's cost is the machine's own call of it.
+//! `tvm-op`: measures the cost per call of TVM's virtual machine. `benches/tvm/op.py` runs a module
+//! of a hundred trivial kernels in unmodified TVM, without an instrument and with three different
+//! ones in turn, in one process. Most of an instrument's cost is the machine's own call of it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::process::output;
 /// The names of the cases, and the value of `run -e` for each.
 const GROUPS: [(&str, &str); 2] = [("none", "none"), ("one", "page-faults")];
 
-/// The Python with TVM's wheel.
+/// Returns the Python with TVM's wheel.
 pub fn python(layout: &Layout) -> Result<PathBuf> {
     layout.python_of("COUNTERPOINT_VENV_TVM", layout.venv_tvm())
 }

@@ -1,11 +1,12 @@
-//! `share/doc/counterpoint/THIRD-PARTY.txt`: every crate of others that is linked into the programs and
-//! libraries of a release, with the texts of its licences.
+//! Writes `share/doc/counterpoint/THIRD-PARTY.txt`: every crate of others that is linked into the
+//! programs and libraries of a release, with the texts of its licences.
 //!
-//! Cargo says which crates these are, for the three workspaces that a release is built from: what the
-//! packages of the release depend on, without what only runs while building (procedural macros, build
-//! scripts) or in tests. Some crates are listed that only features of other packages of the workspace need,
-//! because Cargo resolves features for all of them together. The texts are those in the crates' own
-//! sources. A crate that has none is listed in [`TEXTS`], so that a new one of this kind fails the build.
+//! Cargo says which crates these are, for the three workspaces that a release is built from: the
+//! dependencies of the release's packages, without those that only run while building (procedural
+//! macros, build scripts) or in tests. Some crates are listed that only features of other packages
+//! of the workspace need, because Cargo resolves features for all of them together. The texts are
+//! those in the crates' own sources. A crate without a text is listed in [`TEXTS`], so a new crate
+//! without one fails the build.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -25,18 +26,18 @@ pub type Key = (String, Version);
 pub struct Linked {
     /// The package's manifest.
     pub package: Package,
-    /// The crates of others that the package needs itself.
+    /// The crates of others that this package needs itself.
     pub needs: BTreeSet<Key>,
-    /// Whether a crate of ours needs the package.
+    /// Whether a crate of ours needs this package.
     pub is_direct: bool,
-    /// The workspace whose `Cargo.lock` has its checksum: the folder of it.
+    /// The folder of the workspace whose `Cargo.lock` has the package's checksum.
     pub workspace: PathBuf,
 }
 
-/// The file, below a release.
+/// The path of the list below a release.
 const FILE: &str = "share/doc/counterpoint/THIRD-PARTY.txt";
 
-/// What a release is built from: a manifest, and the packages in it.
+/// Returns the manifests that a release is built from, each with its packages.
 fn built() -> Vec<(&'static str, Vec<&'static str>)> {
     let plugins = PLUGINS.iter().map(|(_, package)| *package);
     vec![
@@ -46,19 +47,20 @@ fn built() -> Vec<(&'static str, Vec<&'static str>)> {
     ]
 }
 
-/// Crates that are published without the text of their licence: the licence that their manifest names,
-/// and its text with the copyright that their sources state.
+/// Crates that are published without the text of their licence: the name, the licence that the
+/// manifest names, and its text with the copyright that the sources state.
 const TEXTS: &[(&str, &str, &str)] = &[
     ("flatbuffers", "Apache-2.0", include_str!("../../../LICENSE-APACHE")),
     ("iced-x86", "MIT", include_str!("licences/iced-x86.txt")),
     ("yaxpeax-arm", "0BSD", include_str!("licences/yaxpeax-arm.txt")),
 ];
 
-/// What names of files with a licence begin with.
+/// The beginnings of names of files that contain a licence.
 const NAMES: [&str; 4] = ["LICENSE", "LICENCE", "COPYING", "UNLICENSE"];
-/// What names of files begin with that belong to a licence, and are none.
+/// The beginnings of names of files that belong to a licence, but contain none.
 const NOTES: [&str; 2] = ["COPYRIGHT", "NOTICE"];
-/// No licence is shorter. A file that is (typenum's `LICENSE`) names the licences whose texts are beside it.
+/// No licence is shorter than this. A shorter file (typenum's `LICENSE`) only names the licences,
+/// whose texts are in files beside it.
 const SHORTEST: usize = 200;
 
 const HEAD: &str = "\
@@ -66,7 +68,7 @@ Counterpoint is linked with the crates below, which others have written. Each is
 as its manifest states it; the texts follow, each with the crates that it comes from.
 ";
 
-/// What is linked and is no crate of a registry.
+/// What is linked, but is no crate of a registry.
 const BESIDE: &str = "\
 Also linked: the standard library of Rust (MIT OR Apache-2.0; its own notices are in the file
 COPYRIGHT-library.html of a Rust toolchain), and in releases the unwinder of LLVM (Apache-2.0 WITH
@@ -92,7 +94,7 @@ pub fn fill(layout: &Layout, root: &Path) -> Result<()> {
     std::fs::write(&to, text).with_context(|| format!("write {}", to.display()))
 }
 
-/// The crates of others that a release is linked with.
+/// Returns the crates of others with which a release is linked.
 pub fn linked(layout: &Layout) -> Result<BTreeMap<Key, Linked>> {
     let mut crates = BTreeMap::new();
     for (manifest, packages) in built() {
@@ -107,7 +109,7 @@ pub fn linked(layout: &Layout) -> Result<BTreeMap<Key, Linked>> {
     Ok(crates)
 }
 
-/// Adds the crates of others that these packages are linked with.
+/// Adds the crates of others with which these packages are linked.
 fn add(metadata: &Metadata, packages: &[&str], crates: &mut BTreeMap<Key, Linked>) -> Result<()> {
     let by_id: BTreeMap<&PackageId, &Package> =
         metadata.packages.iter().map(|package| (&package.id, package)).collect();
@@ -150,12 +152,12 @@ fn add(metadata: &Metadata, packages: &[&str], crates: &mut BTreeMap<Key, Linked
     Ok(())
 }
 
-/// Whether a package is a procedural macro.
+/// Returns whether a package is a procedural macro.
 fn runs_at_build(package: &Package) -> bool {
     package.targets.iter().any(|target| target.kind.contains(&TargetKind::ProcMacro))
 }
 
-/// The texts of a crate's licences.
+/// Returns the texts of a crate's licences.
 fn texts_of(package: &Package) -> Result<Vec<String>> {
     let folder = package.manifest_path.parent().context("a manifest is in a folder")?;
     let (mut texts, mut notes) = (BTreeSet::new(), BTreeSet::new());
@@ -181,7 +183,7 @@ fn texts_of(package: &Package) -> Result<Vec<String>> {
     Ok(texts.into_iter().chain(notes).collect())
 }
 
-/// The text in [`TEXTS`] of a crate that has none.
+/// Returns the text in [`TEXTS`] for a crate whose sources have none.
 fn text_of_ours(package: &Package) -> Result<String> {
     let (name, version) = (&package.name, &package.version);
     let known = TEXTS.iter().find(|(known, ..)| *known == name.as_str());

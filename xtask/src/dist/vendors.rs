@@ -1,4 +1,5 @@
-//! What the authors of profiler plugins need from a release, so that they build against it alone:
+//! Adds to a release what authors of profiler plugins need, so that they can build against the
+//! release alone:
 //!
 //! ```text
 //!  lib/pkgconfig/counterpoint-plugin.pc        pkg-config
@@ -20,23 +21,23 @@ use super::{files_below, replace};
 use crate::layout::{Dist, Layout};
 use crate::process::{cargo, loud};
 
-/// The crates that a plugin in Rust needs.
+/// The crates that a plugin written in Rust needs.
 const CRATES: [&str; 2] = ["counterpoint-abi", "counterpoint-plugin"];
-/// The headers of the interface.
+/// The headers of the plugin interface.
 const HEADERS: [&str; 2] = ["kineto_plugin.h", "kineto_plugin_extension.h"];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
-/// Where a release has what is not for the dynamic linker.
+/// The folder of a release for everything that is not for the dynamic linker.
 const SHARE: &str = "share/counterpoint";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fills in what authors of plugins get. The headers are in `dist` already.
+/// Fills in what authors of plugins need. The headers are in `dist` already.
 pub fn fill(layout: &Layout, dist: &Dist) -> Result<()> {
     documents(layout, &dist.root)?;
     for example in ["plugin-c", "plugin-cpp", "plugin-rust"] {
         let from = layout.root.join("examples").join(example);
         for file in files_below(&from)? {
             let name = file.strip_prefix(&from).unwrap_or(&file);
-            // What Cargo leaves behind if somebody has built it here.
+            // Cargo leaves these files behind if somebody has built the example there.
             if !name.starts_with("target") && !name.ends_with("Cargo.lock") {
                 let to = dist.root.join(SHARE).join("examples").join(example);
                 replace(&file, &to.join(name))?;
@@ -60,8 +61,8 @@ fn documents(layout: &Layout, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Files by which pkg-config and CMake find the headers. They name no absolute path, so a release can
-/// be moved.
+/// Writes the files by which pkg-config and CMake find the headers. They name no absolute path, so
+/// a release can be moved.
 fn build_files(root: &Path) -> Result<()> {
     let cmake = root.join("lib/cmake/counterpoint-plugin");
     for (to, text) in [
@@ -86,7 +87,7 @@ fn build_files(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Packs the headers with what finds them. The archive is the same for the same files.
+/// Packs the headers with the files by which they are found. The same files give the same archive.
 fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
     let name = format!("counterpoint-plugin-headers-{VERSION}");
     let stage = layout.target.join("headers");
@@ -109,8 +110,8 @@ fn headers(layout: &Layout, dist: &Dist) -> Result<()> {
     loud(&mut tar, "pack the headers")
 }
 
-/// Packs the crates as `cargo publish` does, and unpacks them beside it. Cargo checks that everything
-/// that they need is named with a version.
+/// Packs the crates as `cargo publish` does, and unpacks them beside the archives. Cargo checks
+/// that everything that they need is named with a version.
 fn crates(layout: &Layout, dist: &Dist) -> Result<()> {
     let target = layout.target.join("package");
     let mut package = cargo();

@@ -1,11 +1,12 @@
-//! What comes from Debian: QEMU for this machine, and a kernel and libraries for the emulated one.
+//! Downloads from Debian: QEMU for this machine, and a kernel and libraries for the emulated one.
 //!
 //! Nothing is installed. apt gets a separate state folder below `target/`, so that it needs neither
 //! `dpkg --add-architecture` nor root to look up and download packages, which it checks against the
-//! signed index as always. `dpkg-deb` unpacks them. For the emulated machine, apt is told that the machine
-//! is arm64 and that nothing is installed. Package sources that have nothing for arm64 are skipped. For
-//! QEMU, it is told what is installed here, and downloads what QEMU needs besides. Installing QEMU would
-//! need root, and would remove packages that conflict with it.
+//! signed index as always. `dpkg-deb` unpacks them. For the emulated machine, apt is told that the
+//! machine is arm64 and that nothing is installed. Package sources that have nothing for arm64 are
+//! skipped. For QEMU, apt is told what is installed here, and downloads QEMU and the missing
+//! packages that it needs. Installing QEMU would need root, and would remove packages that conflict
+//! with it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,13 +15,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::process::{exists, output, quiet, say};
 
-/// The emulator's program and its package.
+/// The emulator's program, and its package.
 const QEMU: (&str, &str) = ("qemu-system-aarch64", "qemu-system-arm");
 
 /// The package that depends on the newest kernel of this release.
 const KERNEL_META: &str = "linux-image-cloud-arm64";
 
-/// What the guest's dynamic programs load, and PAPI, whose library name contains its version.
+/// The packages that the guest's dynamic programs load, and PAPI, whose library name contains its
+/// version.
 const LIBRARIES: &[&str] = &["libc6", "libpfm4", "libpapi-dev"];
 const PAPI: &str = "libpapi-dev";
 
@@ -32,7 +34,7 @@ pub struct Debian {
     pub root: PathBuf,
 }
 
-/// The reason why downloading is impossible, if there is one.
+/// Returns the reason why downloading is impossible, if there is one.
 pub fn missing() -> Option<String> {
     for program in ["apt-get", "apt-cache", "dpkg-deb"] {
         if !exists(program, &["--version"]) {
@@ -66,7 +68,8 @@ pub fn fetch(home: &Path) -> Result<Debian> {
     Ok(Debian { kernel, root })
 }
 
-/// The command that starts QEMU: the installed one, or else one that was unpacked below `home`.
+/// Returns a command that starts QEMU: the installed one, or else one that was unpacked below
+/// `home`.
 pub fn emulator(home: &Path) -> Result<Command> {
     if exists(QEMU.0, &["--version"]) {
         return Ok(Command::new(QEMU.0));
@@ -106,7 +109,7 @@ fn kernel(root: &Path) -> Result<PathBuf> {
     images.pop().with_context(|| format!("no kernel in {}", boot.display()))
 }
 
-/// apt with a state of its own, so that it changes nothing on this machine.
+/// An apt with a state of its own, so that it changes nothing on this machine.
 struct Apt {
     folder: PathBuf,
     /// The machine's name, if it is not this one.
@@ -116,7 +119,7 @@ struct Apt {
 }
 
 impl Apt {
-    /// As on an arm64 machine with nothing installed.
+    /// Makes an apt for an arm64 machine with nothing installed.
     fn foreign(home: &Path) -> Result<Self> {
         let apt = Self::new(home.join("apt"), Some("arm64"), home.join("apt/status"))?;
         std::fs::write(&apt.status, "")
@@ -124,7 +127,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// The packages that this machine has.
+    /// Makes an apt that knows the packages of this machine.
     fn own(home: &Path) -> Result<Self> {
         Self::new(home.join("apt-own"), None, "/var/lib/dpkg/status".into())
     }
@@ -183,7 +186,7 @@ impl Apt {
         Ok(())
     }
 
-    /// The package that `package` depends on and whose name begins with `start`.
+    /// Returns the package that `package` depends on and whose name begins with `start`.
     fn dependency(&self, package: &str, start: &str) -> Result<String> {
         let depends = self.output("apt-cache", &["depends", package])?;
         let mut names = depends.lines().filter_map(|line| line.trim().strip_prefix("Depends: "));
@@ -243,7 +246,7 @@ fn extract(packages: &[PathBuf], root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes `folder` an empty folder.
+/// Empties `folder`, or creates it.
 fn renew(folder: &Path) -> Result<()> {
     if folder.exists() {
         std::fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;

@@ -1,4 +1,4 @@
-//! The guest's root file system: an uncompressed cpio archive in the kernel's "newc" format.
+//! Writes the guest's root file system: an uncompressed cpio archive in the kernel's "newc" format.
 //!
 //! Source: Documentation/driver-api/early-userspace/buffer-format.rst of Linux 6.1. Each entry
 //! consists of a header (`070701` and thirteen numbers of eight hexadecimal digits), the name with

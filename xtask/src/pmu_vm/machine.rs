@@ -1,4 +1,4 @@
-//! The emulated machine: QEMU's command line, its serial line, and its end.
+//! Runs the emulated machine: QEMU's command line, its serial line, and its end.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! C programs for the guest, and the libraries that they load there.
+//! Compiles C programs for the guest, and finds the libraries that they load there.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::layout::Layout;
 use crate::process::quiet;
 use crate::setup::{self, List};
 
-/// The name of the guest's loader, and the folder in which it looks for libraries.
+/// The name of the guest's loader. [`LIBRARIES`] is the folder in which it looks for libraries.
 const LOADER: &str = "ld-linux-aarch64.so.1";
 pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 
@@ -21,13 +21,13 @@ pub const LIBRARIES: &str = "lib/aarch64-linux-gnu";
 pub struct C {
     /// Dynamic programs and libraries, with their paths in the guest.
     pub files: Vec<(String, PathBuf)>,
-    /// What programs read, with its path in the guest.
+    /// The file that one of the programs reads, with its path in the guest.
     pub data: (String, PathBuf),
     /// The folder of `libpmu_vm_reader.a`, for the guest's own program.
     pub folder: PathBuf,
 }
 
-/// Compiles what has changed. `root` contains the unpacked packages.
+/// Compiles the sources that have changed. `root` contains the unpacked packages.
 pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let folder = super::home(layout).join("c");
     std::fs::create_dir_all(&folder).with_context(|| format!("create {}", folder.display()))?;
@@ -46,7 +46,7 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
         quiet(&mut command, "make an archive of reader.o")?;
     }
 
-    // The agent's host and library.
+    // These are the agent's host and library.
     let gnu = ["-target", "aarch64-linux-gnu.2.28"];
     let host = folder.join("host");
     let flags = ["-Wno-unused-parameter", "-ldl", "-lpthread"];
@@ -54,14 +54,14 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     let library = folder.join("library.so");
     let flags = ["-shared", "-fPIC"];
     compile(layout, "tests/programs/library.c", &[&gnu[..], &flags].concat(), &library)?;
-    // Functions with known numbers of instructions, and their host.
+    // These are functions with known numbers of instructions, and their host.
     let [known, known_library] = ["known", "known.so"].map(|name| folder.join(name));
     let source = "tests/pmu-vm/c/known.c";
     let flags = ["-Wno-unused-function", "-ldl"];
     compile(layout, source, &[&gnu[..], &flags].concat(), &known)?;
     let flags = ["-DLIBRARY", "-Wno-unused-function", "-shared", "-fPIC"];
     compile(layout, source, &[&gnu[..], &flags].concat(), &known_library)?;
-    // Instrumented loops, by hand: sampled, and timed.
+    // These are loops that are instrumented by hand: sampled ones, and timed ones.
     let mut loops = Vec::new();
     for mode in ["0", "1", "3"] {
         let program = folder.join(format!("loops{mode}"));
@@ -83,8 +83,8 @@ pub fn build(layout: &Layout, root: &Path) -> Result<C> {
     Ok(C { files, data: ("etc/sum.instructions".into(), expected), folder })
 }
 
-/// A program with a loop that the instrumenter has instrumented, and how many instructions its machine
-/// code has in each iteration.
+/// Builds a program with a loop that the instrumenter instrumented. Returns it and a file with the
+/// number of instructions that its machine code has in each iteration.
 fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf, PathBuf)> {
     let [text, changed, program, expected] =
         ["sum.ll", "sum.lwp.ll", "sum", "sum.instructions"].map(|name| folder.join(name));
@@ -138,7 +138,8 @@ fn instrumented(layout: &Layout, folder: &Path, gnu: &[&str]) -> Result<(PathBuf
     Ok((program, expected))
 }
 
-/// A tool of zig, which `dist` uses for linking. It has clang and the start files of every machine.
+/// Makes a command that runs a tool of zig, which `dist` uses for linking. zig has clang and the
+/// start files of every machine.
 fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     setup::install(layout, &[List::Build])?;
     let mut command = Command::new(layout.venv_bin("python"));
@@ -146,7 +147,7 @@ fn zig(layout: &Layout, tool: &str) -> Result<Command> {
     Ok(command)
 }
 
-/// Compiles unless `to` is newer than `source`. Returns whether it did.
+/// Compiles `source`, unless `to` is newer. Returns whether it compiled.
 fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Result<bool> {
     let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
     let source = layout.root.join(source);
@@ -160,8 +161,8 @@ fn compile(layout: &Layout, source: &str, arguments: &[&str], to: &Path) -> Resu
     Ok(true)
 }
 
-/// The guest's files for dynamic `programs` (each a path in the guest and a file). Besides the
-/// programs, these are the loader and every library that they need, from the unpacked packages
+/// Returns the guest's files for dynamic `programs` (each a path in the guest and a file). Besides
+/// the programs, these are the loader and every library that they need, from the unpacked packages
 /// below `root`.
 pub fn with_libraries(
     root: &Path,

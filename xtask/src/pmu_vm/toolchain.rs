@@ -18,7 +18,7 @@ use crate::setup::{self, List};
 const TARGET: &str = "aarch64-unknown-linux-musl";
 const AGENT_TARGET: &str = "aarch64-unknown-linux-gnu";
 
-/// The reason why building is impossible, if there is one.
+/// Returns the reason why building is impossible, if there is one.
 pub fn missing() -> Option<String> {
     let has =
         |target: &str| sysroot().is_ok_and(|root| root.join("lib/rustlib").join(target).is_dir());
@@ -27,8 +27,8 @@ pub fn missing() -> Option<String> {
     (!rustup).then(|| format!("the standard library for {lacks} and rustup are missing"))
 }
 
-/// The up-to-date guest program of the checkout `sources`, linked with the libraries in
-/// `libraries`.
+/// Builds the guest program of the checkout `sources`, linked with the libraries in `libraries`, if
+/// it is not up to date. Returns its path.
 pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBuf> {
     let mut build = guest_cargo(layout, sources, "build")?;
     build.arg("--release").env("PMU_VM_LIBRARIES", libraries);
@@ -36,7 +36,8 @@ pub fn guest(layout: &Layout, sources: &Path, libraries: &Path) -> Result<PathBu
     Ok(target_folder(layout).join(TARGET).join("release/guest"))
 }
 
-/// The shared library for the guest, linked as `dist` does, but without link-time optimisation.
+/// Builds the shared library for the guest, linked as `dist` does, but without link-time
+/// optimisation.
 pub fn agent(layout: &Layout) -> Result<PathBuf> {
     add_target(AGENT_TARGET)?;
     setup::install(layout, &[List::Build])?;
@@ -57,8 +58,8 @@ fn add_target(target: &str) -> Result<()> {
     quiet(Command::new("rustup").args(["target", "add", target]), "add a standard library")
 }
 
-/// Runs clippy on the guest, which is AArch64 only, so that the workspace's clippy does not reach
-/// it.
+/// Runs clippy on the guest. The guest is for AArch64 only, so the workspace's clippy does not
+/// reach it.
 pub fn lint(layout: &Layout) -> Result<()> {
     let mut lint = guest_cargo(layout, &layout.root, "clippy")?;
     lint.args(["--release", "--", "-D", "warnings"]);
@@ -85,8 +86,8 @@ fn sysroot() -> Result<PathBuf> {
     Ok(output(rustc.args(["--print", "sysroot"]), "ask rustc for its folder")?.trim().into())
 }
 
-/// LLVM's linker, which every toolchain of rustup contains. With a distribution's toolchain, it is
-/// found by name.
+/// Returns LLVM's linker, which every toolchain of rustup contains. With a distribution's
+/// toolchain, it is found by name.
 fn linker(sysroot: &Path) -> Result<PathBuf> {
     let mut rustc = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
     let version = output(rustc.arg("-vV"), "ask rustc for its version")?;

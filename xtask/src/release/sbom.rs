@@ -1,4 +1,4 @@
-//! The bill of materials of a release: a document of CycloneDX 1.5 (ECMA-424), as JSON.
+//! Writes the bill of materials of a release: a document of CycloneDX 1.5 (ECMA-424), as JSON.
 //!
 //! It lists the crates of others that are linked into the programs and libraries, as `THIRD-PARTY.txt` does
 //! ([`crate::dist::licences`]): each with its version, licence, package URL, the checksum in `Cargo.lock`,
@@ -15,7 +15,7 @@ use crate::dist::licences::{Key, Linked, linked};
 use crate::layout::Layout;
 use crate::process::output;
 
-/// The document.
+/// Returns the text of the document.
 pub fn text(layout: &Layout, version: &str) -> Result<String> {
     let crates = linked(layout)?;
     let mut locks = BTreeMap::new();
@@ -60,7 +60,7 @@ fn document(
         put("version", json!(key.1.to_string()));
         put("purl", json!(url));
         if let Some(licence) = &one.package.license {
-            // As older manifests write "or".
+            // Older manifests write "/" for "or".
             put("licenses", json!([{ "expression": licence.replace('/', " OR ") }]));
         }
         if let Some(sum) = checksum(&(key.0.clone(), key.1.to_string()), one) {
@@ -94,7 +94,7 @@ fn purl((name, version): &Key) -> String {
     format!("pkg:cargo/{name}@{}", version.to_string().replace('+', "%2B"))
 }
 
-/// The checksums in the `Cargo.lock` of a workspace.
+/// Returns the checksums in the `Cargo.lock` of a workspace.
 fn checksums(workspace: &Path) -> Result<BTreeMap<(String, String), String>> {
     let path = workspace.join("Cargo.lock");
     let text =
@@ -102,7 +102,8 @@ fn checksums(workspace: &Path) -> Result<BTreeMap<(String, String), String>> {
     Ok(of_lock(&text))
 }
 
-/// The checksums in the text of a `Cargo.lock`, by name and version. Cargo writes one value a line.
+/// Returns the checksums in the text of a `Cargo.lock`, by name and version. Cargo writes one value
+/// per line.
 fn of_lock(text: &str) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     for package in text.split("[[package]]").skip(1) {
@@ -133,7 +134,8 @@ mod tests {
         assert_eq!(found[&("a".to_owned(), "1.2.3".to_owned())], "00ff");
     }
 
-    /// Of the real crates: each has what a reader needs, and each reference names a component.
+    /// Makes the bill of the real crates: each has what a reader needs, and each reference names a
+    /// component.
     #[test]
     fn every_reference_is_a_component() {
         let layout = Layout::find().unwrap();
@@ -153,11 +155,12 @@ mod tests {
                 assert!(known.contains(&reference.as_str().unwrap()), "{reference}");
             }
         }
-        // What the program parses its arguments with, and what the library is linked with.
+        // The program parses its arguments with the first, and the library is linked with the
+        // second.
         for name in ["clap", "libc"] {
             assert!(components.iter().any(|one| one["name"] == name), "{name}");
         }
-        // What only tests need is not linked.
+        // A crate that only tests need is not linked.
         assert!(!components.iter().any(|one| one["name"] == "proptest"));
     }
 }

@@ -1,11 +1,11 @@
-//! What the tests, the benchmarks and the emulated machine use of Debian's packages: one list that says
-//! which packages are for what, and one way to install them.
+//! Installs Debian's packages for the tests, the benchmarks and the emulated machine. One list says
+//! which packages are for what.
 //!
-//! What is missing is installed where xtask runs as root and there is apt. The lists of packages are
-//! updated first, because those of a new machine are empty or old. Nothing is ever removed: if a package
-//! conflicts with one that this machine has, it stays missing. Packages are installed together, and one
-//! by one only if that fails. In the end, one line names the packages that are still missing, and what
-//! they are for. The tests that need them skip themselves and say so.
+//! Missing packages are installed where xtask runs as root and there is apt. The lists of packages
+//! are updated first, because those of a new machine are empty or old. Nothing is ever removed: if
+//! a package conflicts with one that this machine has, it stays missing. Packages are installed
+//! together, and one by one only if that fails. In the end, one line names the packages that are
+//! still missing, and what they are for. The tests that need them skip themselves and say so.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use crate::process::{duration, exists, say};
 
-/// Packages that belong together, and how to see that they are installed.
+/// Packages that belong together, and the signs that they are installed.
 pub struct Need {
     /// What the packages are for, as in "… is for loops compiled with clang 19".
     what_for: &'static str,
@@ -22,8 +22,8 @@ pub struct Need {
     signs: &'static [Sign],
 }
 
-/// Something that exists if a package is installed. Each is looked for and not started, because a
-/// browser needs a second to say its version.
+/// Something that exists if a package is installed. A program is looked for and not started,
+/// because a browser needs a second to print its version.
 enum Sign {
     /// A program in `PATH`.
     Program(&'static str),
@@ -42,18 +42,18 @@ const fn need(
     Need { what_for, packages, signs }
 }
 
-/// Virtual environments. Debian's `python3` has no `ensurepip`, and only an attempt shows it.
+/// For virtual environments. Debian's `python3` has no `ensurepip`, and only an attempt shows it.
 pub const VENV: &[Need] = &[need("virtual environments", &["python3-venv"], &[])];
 
-/// Packages of npm.
+/// For packages of npm.
 pub const NODE: &[Need] = &[need(
     "Perfetto's trace processor and the page",
     &["nodejs", "npm"],
     &[Program("node"), Program("npm")],
 )];
 
-/// Loops: version 19 compiles the C and C++ programs, has XRay's runtime for `bench loops` and the
-/// runtimes of the sanitizers; version 22 is the LLVM of rustc and of TVM.
+/// For loops: version 19 compiles the C and C++ programs, has XRay's runtime for `bench loops` and
+/// the runtimes of the sanitizers; version 22 is the LLVM of rustc and of TVM.
 pub const LLVM: &[Need] = &[
     need(
         "loops that clang 19 compiles, XRay and sanitizers",
@@ -67,7 +67,7 @@ pub const LLVM: &[Need] = &[
     ),
 ];
 
-/// The plugin for OpenCL. PoCL is an OpenCL for processors.
+/// For the plugin for OpenCL. PoCL is an OpenCL for processors.
 pub const OPENCL: &[Need] = &[need(
     "the plugin for OpenCL",
     &["pocl-opencl-icd", "ocl-icd-opencl-dev", "opencl-headers", "clinfo"],
@@ -79,16 +79,16 @@ pub const OPENCL: &[Need] = &[need(
     ],
 )];
 
-/// Everything else that the tests use.
+/// For everything else in the tests.
 pub const TESTS: &[Need] = &[
     need("comparisons with perf", &["linux-perf"], &[Program("perf")]),
     need("comparisons with libpfm4", &["libpfm4"], &[Library("libpfm.so.4")]),
-    // Kinds of programs that cannot carry our library.
+    // For kinds of programs that cannot carry our library.
     #[cfg(target_arch = "x86_64")]
     need("32-bit programs", &["gcc-multilib"], &[File("/usr/lib32/crt1.o")]),
     need("programs for musl", &["musl-tools"], &[Program("musl-gcc")]),
     need("programs in C++", &["g++"], &[Program("g++")]),
-    // Programs that must run under us as they run without us.
+    // For programs that must run under us as they run without us.
     need("gdb under run", &["gdb"], &[Program("gdb")]),
     need("valgrind under run", &["valgrind"], &[Program("valgrind")]),
     need("strace under run", &["strace"], &[Program("strace")]),
@@ -123,12 +123,12 @@ pub const TESTS: &[Need] = &[
 ];
 
 impl Need {
-    /// Whether all signs are there.
+    /// Returns whether all signs exist.
     fn shows(&self) -> bool {
         self.signs.iter().all(Sign::is_there)
     }
 
-    /// Whether the packages need not be installed.
+    /// Returns whether the packages need not be installed.
     fn is_there(&self) -> bool {
         !self.signs.is_empty() && self.shows()
     }
@@ -152,7 +152,7 @@ fn in_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// Installs what is missing of `groups`. If something cannot be installed, prints one line.
+/// Installs the missing packages of `groups`. If something cannot be installed, prints one line.
 pub fn install(groups: &[&'static [Need]]) {
     let missing = || -> Vec<&'static Need> {
         groups.iter().copied().flatten().filter(|need| !need.is_there()).collect()
@@ -160,7 +160,8 @@ pub fn install(groups: &[&'static [Need]]) {
     if missing().is_empty() {
         return;
     }
-    // Two calls of apt at once would fail, and the second one may have less to do.
+    // Two calls of apt at the same time would fail, and the second one may find fewer packages
+    // missing.
     static APT: Mutex<()> = Mutex::new(());
     let _one = APT.lock();
     let wanted = missing();
@@ -185,7 +186,7 @@ fn packages(needs: &[&Need]) -> Vec<&'static str> {
     needs.iter().flat_map(|need| need.packages).copied().collect()
 }
 
-/// The reason why nothing can be installed here, if there is one.
+/// Returns the reason why nothing can be installed here, if there is one.
 fn cannot_install() -> Option<&'static str> {
     // SAFETY: geteuid has no preconditions and cannot fail.
     if unsafe { libc::geteuid() } != 0 {

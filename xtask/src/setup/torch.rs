@@ -1,8 +1,8 @@
 //! Lets the older PyTorch use the NVIDIA libraries of the newer one.
 //!
-//! PyTorch's libraries look for them in `nvidia/*/lib`, next to their own package. For each library
-//! that the environment of PyTorch 2.15 has there and the other does not, a symbolic link is made.
-//! The libraries are 2.8 GB, and nothing in them runs without a GPU.
+//! PyTorch's libraries look for NVIDIA's in `nvidia/*/lib`, next to their own package. For each
+//! library that the environment of PyTorch 2.15 has there and the other does not, a symbolic link
+//! is made. The libraries are 2.8 GB, and nothing in them runs without a GPU.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,8 @@ pub fn share_libraries(layout: &Layout) -> Result<()> {
         for library in entries(&libraries)? {
             let name = library.file_name().expect("an entry of a folder has a name");
             let link = folder.join(name);
-            // A library of the environment's own is kept; an old link may lead nowhere.
+            // A library of the environment's own is kept. An old link is made again, because it may
+            // lead nowhere.
             match link.symlink_metadata() {
                 Ok(found) if !found.is_symlink() => continue,
                 Ok(_) => std::fs::remove_file(&link)
@@ -36,7 +37,7 @@ pub fn share_libraries(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The folder `site-packages` of an environment.
+/// Returns the folder `site-packages` of an environment.
 fn packages(venv: &Path) -> Result<PathBuf> {
     for python in entries(&venv.join("lib"))? {
         let packages = python.join("site-packages");

@@ -1,22 +1,22 @@
 //! Runs tests that failed beside others once more, when nothing else runs.
 //!
-//! The parts of a test run share two processors, and some tests need a machine that answers in time. What
-//! passes alone does not fail the run, but it is named in the summary: a defect that shows itself seldom
-//! looks the same, so the first output of such a test is worth reading.
+//! The parts of a test run share two processors, and some tests need a machine that answers in
+//! time. A test that passes alone does not fail the run, but it is named in the summary: a defect
+//! that shows itself seldom looks the same, so the first output of such a test is worth reading.
 
 use anyhow::Result;
 
 use super::steps::Step;
 use crate::process::say;
 
-/// More failures than this are no accident.
+/// More failures than this are no accident, so nothing runs again.
 const MOST: usize = 6;
 
-/// Runs the failed tests of each step once more, by `again`, which gets the step's name and the tests.
-/// `None`: the step cannot run single tests.
+/// Runs the failed tests of each step once more, by `again`, which gets the step's name and the
+/// tests. `again` returns `None` if the step cannot run single tests.
 ///
 /// # Errors
-/// Those of `again`.
+/// Returns an error of `again`.
 pub fn run(
     steps: &mut [Step],
     again: impl Fn(&'static str, &[String]) -> Result<Option<Step>>,
@@ -37,7 +37,7 @@ pub fn run(
     Ok(())
 }
 
-/// Counts as passed what passed the second time.
+/// Counts the tests as passed that passed the second time.
 fn take_over(step: &mut Step, second: &Step) {
     let ran = second.tally.passed + second.tally.failed;
     if ran < step.failures.len() as u64 {
@@ -89,7 +89,7 @@ mod tests {
         assert!(first.error.is_none());
     }
 
-    /// The test would pass alone, and is not run.
+    /// The test might pass alone, but it is not run.
     #[test]
     fn a_crash_is_not_forgiven() {
         let mut steps = [Step { only_tests_failed: false, ..step(9, &["a"]) }];

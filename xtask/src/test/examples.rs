@@ -1,5 +1,5 @@
-//! Which packages have examples in their documentation that are compiled. Cargo would ask rustdoc to read every
-//! package for them, which takes a minute.
+//! Finds the packages with examples in their documentation that are compiled. Otherwise, Cargo
+//! would ask rustdoc to read every package for them, which takes a minute.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::dist::files_below;
 
-/// The packages of the workspace with such an example. `root` is the checkout.
+/// Returns the packages of the workspace with such an example. `root` is the checkout.
 pub fn packages(root: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in ["crates", "plugins"] {
@@ -38,8 +38,8 @@ fn any_example(sources: &Path) -> Result<bool> {
     Ok(false)
 }
 
-/// Whether a comment of documentation in this source has a block of Rust: rustdoc takes every block for Rust
-/// that does not name another language.
+/// Returns whether a comment of documentation in this source has a block of Rust: rustdoc takes
+/// every block for Rust that does not name another language.
 fn has_example(source: &str) -> bool {
     let comments = source.lines().filter_map(|line| {
         let line = line.trim_start();
@@ -56,7 +56,7 @@ fn has_example(source: &str) -> bool {
     false
 }
 
-/// What may stand behind the fence of a block that rustdoc compiles.
+/// What may be behind the fence of a block that rustdoc compiles.
 const RUST: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
 
 fn name(manifest: &Path) -> Result<String> {

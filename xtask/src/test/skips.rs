@@ -10,8 +10,8 @@ use std::path::Path;
 struct Expected {
     /// The test's name in the log, before the colon.
     test: &'static str,
-    /// The last words of the reason, which follows the colon in the log. If the test skips itself for
-    /// another reason, that is not expected.
+    /// The last words of the reason, which follows the colon in the log. A skip for another reason
+    /// is not expected.
     reason: &'static str,
     /// What CI's machine lacks.
     why: &'static str,
@@ -53,7 +53,7 @@ pub struct Skip {
 }
 
 impl Skip {
-    /// The reason why this skip is expected, if it is.
+    /// Returns the reason why this skip is expected, if it is.
     pub fn expected(&self) -> Option<&'static str> {
         let known = EXPECTED
             .iter()
@@ -62,7 +62,7 @@ impl Skip {
     }
 }
 
-/// The lines that tests wrote into the file of `COUNTERPOINT_SKIP_LOG`, in order, without
+/// Returns the lines that tests wrote into the file of `COUNTERPOINT_SKIP_LOG`, in order, without
 /// duplicates.
 pub fn read(log: &Path) -> Vec<Skip> {
     let text = std::fs::read_to_string(log).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! The parts of a test run: other programs, whose output is passed on and read for their numbers.
+//! Runs the parts of a test run, which are other programs. Passes their output on and reads its
+//! numbers.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -18,8 +19,8 @@ pub struct Tally {
     pub skipped: u64,
 }
 
-/// What nextest and pytest exit with if tests failed and there is nothing else to say. libtest has no such
-/// number: a program that crashes ends in the same way.
+/// The exit statuses of nextest and pytest if tests failed and nothing else did. libtest has no
+/// such status: a program that crashes ends in the same way.
 const TESTS_FAILED: [i32; 2] = [100, 1];
 
 /// One part of a test run, and how it ended.
@@ -28,7 +29,8 @@ pub struct Step {
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
-    /// Whether the runner said that tests failed, and nothing else: that no program crashed, for example.
+    /// Whether the runner said that tests failed and nothing else did. A crash of a program is
+    /// something else, for example.
     pub only_tests_failed: bool,
     /// The tests that failed, as their runner names them.
     pub failures: Vec<String>,
@@ -37,10 +39,11 @@ pub struct Step {
 }
 
 impl Step {
-    /// Runs a test program, and counts its outcomes. Its output is passed on line by line.
+    /// Runs a test program, and counts its outcomes. Passes its output on line by line.
     ///
     /// # Errors
-    /// It cannot be started, or its output cannot be read. A test that fails is not an error.
+    /// The program cannot be started, or its output cannot be read. A test that fails is not an
+    /// error.
     pub fn run(name: &'static str, command: &mut Command) -> Result<Step> {
         say(format_args!("{name} …"));
         let start = Instant::now();
@@ -144,8 +147,9 @@ impl Tally {
     }
 }
 
-/// The test that failed by this line of output: nextest's `FAIL [ 0.01s] (1/9) BINARY TEST` (or another
-/// word for how it ended), libtest's `test TEST ... FAILED`, or pytest's `FAILED TEST - why`.
+/// Returns the test that failed according to this line of output: nextest's `FAIL [ 0.01s] (1/9)
+/// BINARY TEST` (or another word for how it ended), libtest's `test TEST ... FAILED`, or pytest's
+/// `FAILED TEST - why`.
 fn failed_test(line: &str) -> Option<String> {
     let line = without_colours(line);
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -158,7 +162,7 @@ fn failed_test(line: &str) -> Option<String> {
     Some(test.to_string())
 }
 
-/// Whether nextest begins the line of a failed test with this word.
+/// Returns whether nextest begins the line of a failed test with this word.
 fn ends_badly(word: &str) -> bool {
     word.starts_with("SIG") || ["FAIL", "ABORT", "TIMEOUT"].contains(&word)
 }

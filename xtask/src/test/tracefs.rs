@@ -1,12 +1,12 @@
-//! Tracepoints need tracefs, which is not mounted on every machine.
+//! Makes tracefs visible, which tracepoints need and which is not mounted on every machine.
 
 use std::path::Path;
 
 const AT: &std::ffi::CStr = c"/sys/kernel/tracing";
 
-/// Makes tracefs visible to this process and to what it starts, where this process may do so. The mount
-/// is in a namespace of its own, so nothing changes for other processes. Must be called before this
-/// process has threads, because the others would stay in the old namespace.
+/// Makes tracefs visible to this process and to the processes that it starts, where this process
+/// may do so. The mount is in a namespace of its own, so nothing changes for other processes. Must
+/// be called before this process has threads, because the others would stay in the old namespace.
 pub fn provide() {
     if Path::new("/sys/kernel/tracing/events").is_dir()
         || !Path::new("/sys/kernel/tracing").is_dir()

@@ -26,7 +26,7 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     check_library(layout, findings)
 }
 
-/// The folder name of a package below `crates/`.
+/// Returns the folder name of a package below `crates/`.
 fn room_folder(layout: &Layout, package: &Package) -> Option<String> {
     let folder = package.manifest_path.parent()?;
     let name = folder.as_std_path().strip_prefix(layout.root.join("crates")).ok()?;
@@ -81,8 +81,8 @@ fn check_room(layout: &Layout, room: &Room, package: &Package, findings: &mut Fi
     }
 }
 
-/// Checks the whole dependency graph of the shared library, with resolved features. This decides
-/// what is loaded into other people's programs.
+/// Checks the whole dependency graph of the shared library, with resolved features. The graph
+/// decides what is loaded into other people's programs.
 fn check_library(layout: &Layout, findings: &mut Findings) -> Result<()> {
     let metadata: Metadata = MetadataCommand::new()
         .manifest_path(layout.root.join("artifacts/Cargo.toml"))

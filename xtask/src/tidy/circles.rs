@@ -4,11 +4,11 @@
 //! parent names its children, and a child belongs to its parent. In the remaining graph, a circle
 //! through any number of files is a finding.
 //!
-//! A use is a path in the syntax tree (`use`, types, calls, and whatever looks like a path inside a
-//! macro). It is resolved to files: `crate::thread::guarded` is a use of `thread.rs`, or of the
-//! file from which `thread.rs` re-exports the name. Tests (`#[cfg(test)]`) may use anything.
+//! A use is a path in the syntax tree (`use`, types, calls, and everything that looks like a path
+//! inside a macro). It is resolved to files: `crate::thread::guarded` is a use of `thread.rs`, or
+//! of the file from which `thread.rs` re-exports the name. Tests (`#[cfg(test)]`) may use anything.
 //!
-//! In Python, a use is an import, also one inside of a function or for types only.
+//! In Python, a use is an import, including an import inside of a function or for types only.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -25,7 +25,7 @@ use crate::layout::Layout;
 /// A path of names below the root of a crate: `["tvm", "op"]` for `src/tvm/op.rs`.
 type Module = Vec<String>;
 
-/// Which files of a crate use which.
+/// Which files of a crate use which others.
 pub struct Uses {
     /// Modules that have their own file, by path.
     files: BTreeMap<Module, Source>,
@@ -35,7 +35,8 @@ pub struct Uses {
 struct Source {
     /// The file, relative to the crate's `src`.
     path: String,
-    /// Absolute paths of the names that it uses, and of its re-exports by their names.
+    /// Absolute paths of the names that the file uses. `exported` has those of its re-exports, by
+    /// their names.
     used: BTreeSet<Module>,
     exported: BTreeMap<String, Module>,
 }
@@ -67,7 +68,8 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The files below a folder that have this ending: paths relative to the folder, and contents.
+/// Returns the files below a folder that have this ending: paths relative to the folder, and
+/// contents.
 fn texts_below(folder: &Path, ending: &str) -> Result<Vec<(String, String)>> {
     let mut texts = Vec::new();
     for path in files_below(folder)? {
@@ -108,7 +110,7 @@ impl Uses {
         Ok(Self { files })
     }
 
-    /// Reads the imports of Python's files.
+    /// Reads the imports of Python files.
     fn of_python(texts: &[(String, String)]) -> Self {
         let files = texts.iter().map(|(path, text)| {
             let module = path.strip_suffix(".py").unwrap_or(path);
@@ -127,17 +129,18 @@ impl Uses {
         }
     }
 
-    /// The files that a file uses, without its ancestors and descendants.
+    /// Returns the files that a file uses, without its ancestors and descendants.
     fn used_by(&self, module: &Module) -> BTreeSet<&Module> {
         let source = &self.files[module];
         let used = source.used.iter().filter_map(|path| self.file_of(path));
         used.filter(|other| !other.starts_with(module) && !module.starts_with(other)).collect()
     }
 
-    /// The file that defines the name at an absolute path, following re-exports.
+    /// Returns the file that defines the name at an absolute path, following re-exports.
     fn file_of(&self, path: &Module) -> Option<&Module> {
         let mut path = path.clone();
-        // Re-exports of re-exports; more than a few levels would be a circle of their own.
+        // A re-export may lead to another one. More than a few levels would be a circle of their
+        // own.
         for _ in 0..8 {
             let at = (0..=path.len()).rev().find(|&n| self.files.contains_key(&path[..n]))?;
             let (file, source) = self.files.get_key_value(&path[..at])?;
@@ -152,7 +155,8 @@ impl Uses {
         None
     }
 
-    /// For each file that is part of a circle, one of its shortest circles, without duplicates.
+    /// Returns, for each file that is part of a circle, one of its shortest circles, without
+    /// duplicates.
     pub fn circles(&self) -> Vec<Vec<String>> {
         let graph: BTreeMap<&Module, BTreeSet<&Module>> =
             self.files.keys().map(|module| (module, self.used_by(module))).collect();
@@ -191,7 +195,7 @@ impl Uses {
     }
 }
 
-/// The absolute names that a text of Python imports, in a module of the package `around`.
+/// Returns the absolute names that a Python text imports, in a module of the package `around`.
 fn imports(text: &str, around: &[String]) -> BTreeSet<Module> {
     let split = |name: &str| name.split('.').map(String::from).collect::<Module>();
     let mut used = BTreeSet::new();
@@ -221,7 +225,7 @@ fn imports(text: &str, around: &[String]) -> BTreeSet<Module> {
     used
 }
 
-/// The shortest path from `start` back to itself, beginning with `start`.
+/// Returns the shortest path from `start` back to itself, beginning with `start`.
 fn shortest_circle<'a>(
     graph: &BTreeMap<&'a Module, BTreeSet<&'a Module>>,
     start: &'a Module,
@@ -247,7 +251,8 @@ fn shortest_circle<'a>(
     None
 }
 
-/// `a/b.rs` and `a/b/mod.rs` are `["a", "b"]`; `lib.rs` and `main.rs` are the root.
+/// Returns the path of a file's module: `a/b.rs` and `a/b/mod.rs` are `["a", "b"]`; `lib.rs` and
+/// `main.rs` are the root.
 fn module_of(path: &str) -> Module {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -257,7 +262,7 @@ fn module_of(path: &str) -> Module {
     path.split('/').map(String::from).collect()
 }
 
-/// Reads one file.
+/// Reads one file's uses and re-exports.
 struct Reader<'a> {
     modules: &'a BTreeSet<Module>,
     /// The module that is being read: the file's module, or one written inside of it.
@@ -268,7 +273,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The absolute path of a name, if the name belongs to this crate.
+    /// Returns the absolute path of a name, if the name belongs to this crate.
     fn absolute(&self, path: &[String]) -> Option<Module> {
         let mut rest = path;
         let mut absolute = match path.first()?.as_str() {
@@ -318,7 +323,8 @@ impl Reader<'_> {
         }
     }
 
-    /// A re-export is not a use: a file that uses the name uses the file that defines it.
+    /// Adds a use or a re-export. A re-export is not a use: a file that uses the name uses the file
+    /// that defines it.
     fn leaf(&mut self, path: &[String], exported: Option<String>) {
         match (self.absolute(path), exported) {
             (Some(path), Some(name)) => drop(self.source.exported.insert(name, path)),
@@ -327,7 +333,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Finds what looks like a path inside a macro.
+    /// Adds a use for everything that looks like a path inside a macro.
     fn tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -359,7 +365,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether an item is only compiled for tests.
+/// Returns whether an item is only compiled for tests.
 fn for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")

@@ -25,7 +25,7 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Line numbers and targets of `[text](target)` outside of code, without fragments.
+/// Returns line numbers and targets of `[text](target)` outside of code, without fragments.
 fn relative_links(text: &str) -> Vec<(usize, &str)> {
     let mut links = Vec::new();
     let mut in_code = false;

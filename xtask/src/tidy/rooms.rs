@@ -25,7 +25,8 @@ pub fn check(layout: &Layout, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// The differences between the page's table and the rules: rows, and the crates that each may use.
+/// Returns the differences between the page's table and the rules: rows, and the crates that each
+/// may use.
 fn compare(page: &str, rooms: &[Room]) -> Vec<String> {
     let table = table(page);
     let mut found = Vec::new();
@@ -57,8 +58,8 @@ fn compare(page: &str, rooms: &[Room]) -> Vec<String> {
     found
 }
 
-/// The first and the last cell of each row of the table below the heading: the crate, and the
-/// crates that it may use. Names are in backticks.
+/// Returns the first and the last cell of each row of the table below the heading: the crate, and
+/// the crates that it may use. Names are in backticks.
 fn table(page: &str) -> Vec<(&str, Vec<&str>)> {
     let section = page.lines().skip_while(|line| line.trim() != HEADING).skip(1);
     let section = section.take_while(|line| !line.starts_with("## "));
@@ -71,7 +72,7 @@ fn table(page: &str) -> Vec<(&str, Vec<&str>)> {
     .collect()
 }
 
-/// The texts between backticks.
+/// Returns the texts between backticks.
 fn names(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
 }

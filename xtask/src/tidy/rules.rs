@@ -1,4 +1,4 @@
-//! The rules as data. If you change a rule here, say why in the commit.
+//! The rules as data. If you change a rule here, give the reason in the commit.
 
 /// A room: a crate below `crates/`. The table of rooms in ARCHITECTURE.md has a row for each.
 pub struct Room {
@@ -24,7 +24,8 @@ pub const ROOMS: &[Room] = &[
         in_target: true,
         safe: false,
     },
-    // Links with nothing of ours: its users build it into shared objects of their own.
+    // The plugin crate links with nothing of ours: its users build it into shared objects of their
+    // own.
     Room { name: "plugin", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "plugin-host", may_use: &["abi"], in_target: true, safe: false },
     Room { name: "looprt", may_use: &["abi"], in_target: true, safe: false },
@@ -46,7 +47,7 @@ pub const ROOMS: &[Room] = &[
     Room { name: "profile", may_use: &["record", "model"], in_target: false, safe: false },
     Room { name: "trace", may_use: &["profile", "model"], in_target: false, safe: true },
     Room { name: "ir", may_use: &["abi"], in_target: false, safe: true },
-    // code has the loop finder of `ir`.
+    // The code crate uses the loop finder of `ir`.
     Room { name: "code", may_use: &["ir", "abi"], in_target: false, safe: true },
     Room { name: "analysis", may_use: &["profile", "ir", "model"], in_target: false, safe: true },
     Room {
@@ -77,7 +78,7 @@ pub const ROOMS: &[Room] = &[
         in_target: false,
         safe: false,
     },
-    // A development dependency, so no other row lists it.
+    // testkit is a development dependency, so no other row lists it.
     Room {
         name: "testkit",
         may_use: &["model", "abi", "counters", "record", "profile"],
@@ -117,8 +118,8 @@ pub const NEEDED: &[&str] =
 /// The dynamic loader's name is different on each architecture.
 pub const NEEDED_PREFIX: &str = "ld-linux";
 
-/// The number of lines above which a source file must explain its length, and the words that begin
-/// the explanation.
+/// A source file with more lines than this must explain its length. [`LONG_FILE_REASON`] begins the
+/// explanation.
 pub const LONGEST_FILE: usize = 600;
 pub const LONG_FILE_REASON: &str = "above 600 lines:";
 
@@ -138,19 +139,21 @@ pub const UNFINISHED: &[&str] = &[
     concat!("unimple", "mented!"),
 ];
 
-/// How an error is defined by hand. Rooms outside of the target derive it with `thiserror`.
+/// Texts that define an error by hand. Rooms outside of the target derive it with `thiserror`.
 pub const OWN_ERROR: &[&str] = &["impl std::error::Error for", "impl Error for"];
 
 /// Prefixes of absolute paths that exist on one machine only.
 pub const MACHINE_PATHS: &[&str] =
     &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/")];
 
-/// Bytes of the program's stack that an entry of the library may use, with everything that it calls.
+/// The number of bytes of the program's stack that an entry of the library may use, with everything
+/// that it calls.
 pub const STACK_BYTES: u64 = 1024;
 
-/// Functions of glibc that may be called on the program's stack, and what each takes of it, at most. Those of
-/// `malloc` and its like were measured with glibc 2.36 on a painted stack, with all symbols bound as they
-/// are for us; the others are leaves, or make one system call, and have generous figures.
+/// Functions of glibc that may be called on the program's stack, and the most bytes that each uses
+/// of it. Those of `malloc` and related functions were measured with glibc 2.36 on a painted stack,
+/// with all symbols bound as they are for us; the others are leaves, or make one system call, and
+/// have generous figures.
 pub const OUTSIDE: &[(&str, u64)] = &[
     ("__errno_location", 0),
     ("__tls_get_addr", 64),
@@ -184,8 +187,8 @@ pub const OUTSIDE: &[(&str, u64)] = &[
     ("syscall", 16),
 ];
 
-/// Parts of the names of functions that are entered only when something in the library is broken, and
-/// that end in a caught panic: it switches the agent off.
+/// Parts of the names of functions that are entered only when something in the library is broken.
+/// They end in a caught panic, which switches the agent off.
 pub const LEAVES_BY_PANIC: &[&str] = &[
     "core9panicking",
     "core::panicking",
@@ -198,18 +201,20 @@ pub const LEAVES_BY_PANIC: &[&str] = &[
     "panics::caught",
 ];
 
-/// Parts of the names of functions whose address is taken, and that only run on a stack of our own.
+/// Parts of the names of functions whose address is taken, but which only run on a stack of our
+/// own.
 pub const RUNS_APART: &[&str] = &[
     "own_stack::runner",
-    // Functions of `Adapter` and `RunSource`: constructor, attaching, begin of a session, loading.
+    // These are functions of `Adapter` and `RunSource`: constructor, attaching, begin of a session,
+    // loading.
     "::rehearse",
     "loops::register::constructed",
     "loops::session_began",
     "iree::loaded::register",
     "hook_variables::",
     "core::ops::function::FnOnce::call_once",
-    // The standard library's, which our own code calls: by itself, on a thread of its own, or when
-    // something is broken.
+    // These belong to the standard library. Our own code calls them: directly, on a thread of its
+    // own, or when something is broken.
     "_R",
     "std::sync::once::",
     "__rust_",
@@ -219,12 +224,12 @@ pub const RUNS_APART: &[&str] = &[
     "_Unwind_",
     "core::fmt::",
     "std::io::",
-    // The compiler's own, at the begin and the end of the library.
+    // These are the compiler's own, and run at the begin and the end of the library.
     "__do_global_dtors_aux",
     "frame_dummy",
 ];
 
-/// Functions that may use more, and why.
+/// Functions that may use more of the stack, and why.
 pub const STACK_EXCEPTIONS: &[(&str, u64, &str)] = &[
     (
         "agent::adapters::plugins::",

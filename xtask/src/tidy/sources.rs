@@ -39,7 +39,8 @@ pub fn check(layout: &Layout, files: &[PathBuf], findings: &mut Findings) -> Res
     Ok(())
 }
 
-/// Whether a room that does not run inside other people's programs has this file in its `src`.
+/// Returns whether a room that does not run inside other people's programs has this file in its
+/// `src`.
 fn is_host_side(file: &Path) -> bool {
     ROOMS
         .iter()
@@ -76,8 +77,8 @@ fn find_words(file: &Path, text: &str, words: &[&str], what: &str, findings: &mu
     }
 }
 
-/// Whether `line` contains `start` where a path can begin, that is, not inside a longer path or a
-/// URL.
+/// Returns whether `line` contains `start` where a path can begin, that is, not inside a longer
+/// path or a URL.
 fn has_absolute(line: &str, start: &str) -> bool {
     line.match_indices(start).any(|(at, _)| {
         let before = line[..at].chars().next_back();

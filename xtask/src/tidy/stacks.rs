@@ -1,12 +1,12 @@
-//! Checks how much of the program's stack the built library uses: at most [`STACK_BYTES`] for anything
-//! that the program, or a library that it uses, can call.
+//! Checks how much of the program's stack the built library uses. Anything that the program, or a
+//! library that it uses, can call may use at most [`STACK_BYTES`].
 //!
-//! Entries are the exported functions, constructors and destructors, the stubs, and every function whose
-//! address is taken, because it may have been given to the program (tables of functions, callbacks,
-//! handlers of `atexit`, destructors of threads). Calls through pointers lead nowhere here: what they
-//! reach is the program's own code, or again a function whose address is taken, which is checked by
-//! itself. In the second case both frames are on the stack; those functions are listed, with the depth
-//! that the callee may have.
+//! Entries are the exported functions, constructors and destructors, the stubs, and every function
+//! whose address is taken, because it may have been given to the program (tables of functions,
+//! callbacks, handlers of `atexit`, destructors of threads). The check does not follow calls
+//! through pointers: they reach the program's own code, or again a function whose address is taken,
+//! which is checked by itself. In the second case both frames are on the stack; those functions are
+//! listed, with the depth that the callee may have.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use super::Findings;
 use super::rules::{LEAVES_BY_PANIC, OUTSIDE, RUNS_APART, STACK_BYTES, STACK_EXCEPTIONS};
 use crate::frames::{Callee, Library};
 
-/// How deep the stack gets, and along which calls.
+/// How deep the stack gets, and the calls that get there.
 #[derive(Clone)]
 struct Depth {
     bytes: u64,
@@ -28,10 +28,10 @@ struct Depth {
 struct Walk<'a> {
     library: &'a Library,
     known: BTreeMap<u64, Depth>,
-    /// Functions that are being looked at, from the entry on.
+    /// The functions from the entry to the one that is being checked.
     path: Vec<u64>,
     findings: Vec<String>,
-    /// Exceptions that were met.
+    /// The functions of [`STACK_EXCEPTIONS`] that were met.
     excepted: BTreeSet<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Walk<'_> {
     }
 
     fn note(&mut self, what: String) {
-        // What an exception calls has no bound either.
+        // An exception's callees have no bound either.
         if self.path.first().is_some_and(|at| self.exception(*at).is_some()) {
             return;
         }
