@@ -1,4 +1,4 @@
-"""Says how often the intervals of runs with a budget hold what a full run of the same program found,
+"""Says how often the intervals of runs with a budget contain what a full run of the same program found,
 as lines `NAME VALUE UNIT`.
 
     budget_intervals.py replay REPLAYS TEST COUNTERPOINT FOLDER PROGRAM ARGUMENTS...
@@ -8,7 +8,7 @@ as lines `NAME VALUE UNIT`.
 agent does: TEST is the test program of the agent's crate, whose `replay.rs` says what it prints. No
 process differs from another, so only the interval is judged.
 
-`direct` runs the program so many times in full, and once with each budget. Full runs of the same
+`direct` runs the program FULL_RUNS times in full, and once with each budget. Full runs of the same
 program differ from each other. So the interval of the mean per call is widened, as a sum of squares, by
 what another full run may differ from the mean of these: t · s · √(1 + 1/n).
 
@@ -49,7 +49,7 @@ def recording(counterpoint, profile, path):
     threads, ops = collections.defaultdict(list), {}
     with open(exported, newline="") as file:
         for row in csv.DictReader(file):
-            # What is not drawn by itself: whole runs, and what belongs to an op.
+            # Only these are sampled one by one. Whole runs, and what belongs to an op, are not.
             if row.get("role", "workgroup") not in ("workgroup", "op", ""):
                 continue
             op = ops.setdefault(row["op"], len(ops))
@@ -84,7 +84,7 @@ def replay(replays, test, counterpoint, folder, *command):
 
 
 def rows(counterpoint, profile):
-    """Each op with its number of calls and the interval of its mean per call; None if it is not known."""
+    """Returns each op with its number of calls and the interval of its mean per call, None if unknown."""
     command = [counterpoint, "report", "--format", "json", profile]
     report = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     drawn = [row for row in report["rows"] if row.get("role", "workgroup") in ("workgroup", "op")]

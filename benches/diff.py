@@ -29,7 +29,7 @@ def main(count, pairs, counterpoint, folder, *programs):
 
 
 def series(pairs, counterpoint, folder, a, b):
-    """The readings of one series, by name and unit."""
+    """Records one series, and returns its readings by name and unit."""
     path = os.path.join(folder, "diff.series")
     for old in (path, path + ".old"):
         shutil.rmtree(old, ignore_errors=True)

@@ -83,7 +83,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 
 
 def build_editable(wheel_directory, config_settings=None, metadata_directory=None):
-    # Where an installed package has them; git ignores the folder.
+    # An installed package has the files in this folder; git ignores it.
     place = PACKAGE / "_dist"
     built_files = built()
     placed = list(zip(built_files, BUILT))
@@ -103,21 +103,21 @@ def build_sdist(sdist_directory, config_settings=None):
 
 
 def prebuilt(library):
-    """The compiled C++ part for PyTorch that a release has beside the library, for the same sources."""
+    """Returns the compiled C++ part for PyTorch that a release has beside the library, for these sources."""
     found = sorted((library.parent / "python/counterpoint/torch/_prebuilt").glob("*.so.xz"))
     return [(f"counterpoint/torch/_prebuilt/{path.name}", path) for path in found]
 
 
 def plugins(library):
-    """The profiler plugins beside the library, with their names in the package. Beside a library that
+    """Returns the profiler plugins beside the library, with their names in the package. Beside a library that
     cargo has built for this machine, there are none."""
     found = sorted((library.parent / "counterpoint/plugins").glob("*.so"))
     return [(path, f"lib/counterpoint/plugins/{path.name}") for path in found]
 
 
 def shared(library):
-    """The manual pages beside the library, which pip puts where `man` looks, and the licences. A build by
-    cargo has no pages."""
+    """Returns the manual pages beside the library, which pip puts where `man` looks, and the licences. A
+    build by cargo has no pages."""
     share = library.parent.parent / "share"
     pages = sorted((share / "man/man1").glob("*.1"))
     files = [(f"{NAME}.data/data/share/man/man1/{path.name}", path) for path in pages]
@@ -126,15 +126,15 @@ def shared(library):
 
 
 def runs_on_any(path):
-    """Whether a program or a library needs no glibc above `FLOOR`, and no library of a compiler. It looks for
-    the names of versions and libraries anywhere in the file, so it errs towards no."""
+    """Returns whether a program or a library needs no glibc above `FLOOR`, and no library of a compiler. It
+    looks for the names of versions and libraries anywhere in the file, so it errs towards no."""
     content = path.read_bytes()
     versions = re.findall(rb"\0GLIBC_(\d+)\.(\d+)(?=[.\d]*\0)", content)
     return b"\0libgcc_s.so.1\0" not in content and all((int(a), int(b)) <= FLOOR for a, b in versions)
 
 
 def sources():
-    """The package's files, sorted."""
+    """Returns the package's files, sorted."""
     return sorted(
         path
         for path in PACKAGE.rglob("*")
@@ -144,12 +144,12 @@ def sources():
 
 
 def headers():
-    """The C headers, which the bridge to PyTorch is compiled with."""
+    """Returns the C headers, which the bridge to PyTorch is compiled with."""
     return sorted((ROOT / "include/counterpoint").glob("*.h"))
 
 
 def built():
-    """The files of `BUILT`."""
+    """Returns the files of `BUILT`, which are built if there are none."""
     chosen = os.environ.get("COUNTERPOINT_DIST")
     if chosen:
         paths, why = in_dist(Path(chosen))
@@ -178,7 +178,7 @@ def built():
 
 
 def in_dist(dist):
-    """The files of `BUILT` in a folder, and why they cannot be used, if so."""
+    """Returns the files of `BUILT` in a folder, and the reason if they cannot be used."""
     paths = tuple(dist / name for name in BUILT)
     for path in paths:
         if not path.is_file():
@@ -194,14 +194,14 @@ def in_dist(dist):
 
 
 def cargo(target, *words):
-    """Runs `cargo build --release`; pip shows what it says if it fails."""
+    """Runs `cargo build --release`. If that fails, pip shows the output."""
     command = ["cargo", "build", "--release", "--target-dir", str(target), *words]
     if subprocess.run(command, cwd=ROOT).returncode != 0:
         sys.exit(f"counterpoint: {' '.join(command)} failed")
 
 
 def metadata(platforms):
-    """The files of the dist-info folder, but for RECORD."""
+    """Returns the files of the dist-info folder, except for RECORD."""
     lines = [
         "Metadata-Version: 2.1",
         "Name: counterpoint",

@@ -8,7 +8,7 @@ import os
 
 
 def autoload() -> None:
-    """Connects Counterpoint to PyTorch, if anything is asked of it. Raises nothing but KeyboardInterrupt."""
+    """Connects Counterpoint to PyTorch, if the environment asks for it. Raises only KeyboardInterrupt."""
     try:
         from counterpoint.torch import _entry
 

@@ -571,7 +571,7 @@ impl<'plan> ThreadCounters<'plan> {
 // SAFETY: only this value knows the memory behind the pointer. Another thread reads through the
 // kernel, and shared references neither write nor unmap.
 unsafe impl Send for ThreadCounters<'_> {}
-// SAFETY: shared references neither write to that memory nor unmap it, and only this value knows it.
+// SAFETY: shared references neither write nor unmap that memory, and only this value knows it.
 unsafe impl Sync for ThreadCounters<'_> {}
 
 impl Default for ThreadCounters<'_> {

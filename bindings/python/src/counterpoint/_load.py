@@ -97,7 +97,7 @@ class LoadedProfile:
 
     @property
     def document(self) -> dict[str, Any]:
-        """Everything that `counterpoint report --format json` says."""
+        """The document that `counterpoint report --format json` prints."""
         if self._document is None:
             text = run(["report", self.path, "--format", "json", "--top", "0"], good=(0, 1))
             document = json.loads(text)
@@ -141,7 +141,7 @@ class LoadedProfile:
         with tempfile.TemporaryDirectory(prefix="counterpoint-load-") as folder:
             file = os.path.join(folder, "rows.parquet")
             run(["export", self.path, "--format", "parquet", "--what", what, "-o", file])
-            # Not mapped: the file is gone when this returns.
+            # The table is not mapped, because the file is removed when this returns.
             return pyarrow.parquet.read_table(file, memory_map=False)
 
 
@@ -151,7 +151,7 @@ def load(profile: Union[str, os.PathLike[str]]) -> LoadedProfile:
     if not os.path.isdir(path):
         raise ReportError(f"{path} is not a directory with a profile")
     loaded = LoadedProfile(path)
-    # Says at once if it is not a profile.
+    # Raises at once if the directory is no profile.
     if not os.path.isfile(os.path.join(path, "manifest.json")):
         loaded.document  # noqa: B018
     return loaded
@@ -190,7 +190,7 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _add_sampled(out: dict[str, Any], row: Mapping[str, Any], sampled: Mapping[str, Any]) -> None:
-    """Adds what the timed calls of a run with a budget say: how many they are, and the ends of estimates."""
+    """Adds the columns of a run with a budget: the number of timed calls, and the ends of estimates."""
     for name in ("timed_calls", "counted_calls", "effective_calls"):
         out[name] = sampled.get(name)
     estimated = {"calls": sampled.get("estimated_calls")}

@@ -61,7 +61,7 @@ def report(
     longest = max((_us(row) for row in totals.values()), default=0.0)
     for row in rows:
         share = _us(row) / longest * 100 if longest else 0.0
-        # In the position that the table gives to it.
+        # This fills the column in the position that the table has given to it.
         row["Percent"] = Percent(share)
     probe = document.get("probe") or {}
     settings = dict(configuration)
@@ -106,7 +106,7 @@ class Columns:
         timed_only = _timed_only(op)
         for name, unit in self.counters:
             if timed_only and (op["run"] is not None or op["parent"] is not None):
-                continue  # It is in another row, such as that of the time between ops.
+                continue  # Another row has this counter, such as that of the time between ops.
             own = op["counters"] if op["self_counters"] is None else op["self_counters"]
             caller, workers = own.get(name), 0
             if op["workers"]:
@@ -189,12 +189,12 @@ class Columns:
 
 
 def is_sampled(calls: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether some calls may have been only counted."""
+    """Returns whether some calls may have been only counted."""
     return any("weight" in call for call in calls)
 
 
 def _timed_only(op: Mapping[str, Any]) -> bool:
-    """Whether an op is a book-keeping op for which no counters were read."""
+    """Returns whether an op is a book-keeping op for which no counters were read."""
     return bool(op["bookkeeping"]) and all(value is None for value in op["counters"].values())
 
 

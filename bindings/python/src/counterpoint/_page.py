@@ -1,7 +1,7 @@
 """A profile in a notebook: the page that `counterpoint report --html` writes, in a frame.
 
 The frame is a sandbox without the notebook's origin: the page's own script runs, and sees neither the
-notebook nor its cookies. The page asks nobody for anything.
+notebook nor its cookies. The page requests nothing from the network.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from counterpoint._trust import all_untrusted
 from counterpoint.errors import CounterpointError
 
 _PREFIX = "counterpoint-"
-# Whether this process, or a process that it was forked from, has made a directory.
+# True if this process, or a process that it was forked from, has made a directory.
 _made = False
 _forked = False
 
@@ -64,7 +64,7 @@ def _danger() -> Optional[str]:
 def sweep() -> None:
     """Removes the directories of processes that have ended."""
     if _start_of(os.getpid()) is None:
-        return  # It cannot be found out which processes are alive.
+        return  # Not even this process is found, so nobody knows which are alive.
     pattern = re.compile(rf"{_PREFIX}{_machine()}-(\d+)-(\d+)-[^-]+")
     try:
         with os.scandir(tempfile.gettempdir()) as entries:

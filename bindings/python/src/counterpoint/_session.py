@@ -30,11 +30,11 @@ _told: set[str] = set()
 
 
 class CounterpointWarning(UserWarning):
-    """Warns that a profile lacks something that was asked for."""
+    """The warning that a profile lacks something that was asked for."""
 
 
 class Request:
-    """What a profile is asked to record."""
+    """What the user asks a profile to record."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Request:
             raise ArgumentError("budget= cannot be combined with plugin_ids: each op needs its id")
 
     def same(self, other: Request) -> bool:
-        """Whether both requests can share one session."""
+        """Returns whether both requests can share one session."""
         return self._key() == other._key()
 
     def _key(self) -> tuple[object, ...]:
@@ -91,7 +91,7 @@ class Session:
         self.process = os.getpid()
         self.trouble: Optional[str] = None
         self.open = True
-        # What was recorded is still in the pool, which is in this directory.
+        # The directory of the pool, as long as the records are still in the pool.
         self.pool: Optional[str] = None
         # If a run is recording, session_begin returns before it reads the file.
         self.joined = native.session_begin("") == _agent.RUN_RECORDS
@@ -302,7 +302,7 @@ def _percent(part: float) -> str:
     return f"{100 * part:.10f}".rstrip("0").rstrip(".") + "%"
 
 
-# What the program says of its options, and what they are called here.
+# The program's names of options, and the names that they have here.
 _WORDS = (
     (r"(?m)^-e [^\n]*?: counter list, byte \d+: ", "counters: "),
     (r"(?m)^-e ([^\n]*?): ", r"counters \1: "),

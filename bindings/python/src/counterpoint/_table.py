@@ -16,7 +16,7 @@ INCLUSIVE = "Total Duration (us)"
 
 
 class Report(Protocol):
-    """What a table needs of a report."""
+    """The parts of a report that a table needs."""
 
     calls: list[Row]
     device_metrics: dict[str, Row]
@@ -53,7 +53,7 @@ def text(report: Report, *, sort: bool, aggregate: bool, col_sums: bool) -> str:
     for title, words in (("Notes", report.notes), ("Losses", [str(x) for x in report.losses])):
         if words:
             out += ["", title, "-" * len(title), *words]
-    # Names of columns, notes and so on may have anything in them, also line breaks.
+    # Names of columns, notes and so on may contain any character, even line breaks.
     return "\n".join(map(visible, out)) + "\n"
 
 

@@ -24,8 +24,8 @@ def all_untrusted(folder: Path, strangers: bool = True) -> Optional[str]:
 
 
 def _no_number() -> Optional[int]:
-    """The user id that files have whose owner has none in this container. None if this is no container with users of
-    its own: there, the id is that of a user like others (nobody)."""
+    """Returns the user id of files whose owner has none in this container. None if this is no container with
+    users of its own: there, the id is that of a user like others (nobody)."""
     try:
         with open("/proc/self/uid_map") as file:
             if file.read().split() == ["0", "0", "4294967295"]:
@@ -51,9 +51,9 @@ def untrusted(about: os.stat_result, path: Path, strict: bool, good: Optional[in
 
 
 def _is_own_group(number: int) -> bool:
-    """Whether a group is the user's private one, which has the user's name and no other members. Where users
-    have such groups, the umask often lets groups write. The members that a group lists are not those
-    users whose primary group it is."""
+    """Returns whether a group is the user's private one, which has the user's name and no other members.
+    Where users have such groups, the umask often lets groups write. The members that a group lists are
+    not those users whose primary group it is."""
     try:
         user = pwd.getpwuid(os.geteuid()).pw_name
         group = grp.getgrgid(number)

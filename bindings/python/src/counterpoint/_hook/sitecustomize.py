@@ -67,7 +67,7 @@ def _finder(package):
 
 
 def timed(then, package):
-    """Connects the package, and tells the agent what that took, as part of what recording costs."""
+    """Connects the package, and tells the agent how long that took, as a part of the cost of recording."""
     import time
 
     begun = time.thread_time_ns()
@@ -100,7 +100,7 @@ def load(package):
     import sys
 
     if "counterpoint" not in sys.modules:
-        # Without changing sys.path.
+        # This does not change sys.path.
         spec = importlib.util.spec_from_file_location(
             "counterpoint", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
         )

@@ -11,7 +11,7 @@ A release has shims that were compiled before, for the versions of PyTorch with 
     _prebuilt/2.15.0-<torch's git>-<sources>-<ABI>.so.xz
 
 They are unpacked into the cache. Such a file needs the C and C++ libraries of the machine that made it; where
-those are older, it cannot be loaded, and the shim is compiled as ever. It is packed so that the wheel around
+those are older, it cannot be loaded, and the shim is compiled as usual. It is packed so that the wheel around
 it keeps its promise about the libraries that its own programs need.
 """
 
@@ -43,7 +43,7 @@ class NoShim(Exception):
 
 
 class Torch(NamedTuple):
-    """What the shim depends on of the installed PyTorch."""
+    """The properties of the installed PyTorch on which the shim depends."""
 
     version: str
     """As `torch.__version__`, for example 2.15.0+cu132."""
@@ -54,7 +54,7 @@ class Torch(NamedTuple):
     """The folder of the package, with `include` and `lib`."""
 
     def number(self) -> int:
-        """21500 for 2.15.0."""
+        """The version as a number: 21500 for 2.15.0."""
         parts = [int("".join(c for c in p if c.isdigit()) or 0) for p in self.version.split("+")[0].split(".")]
         major, minor, patch = (*parts, 0, 0, 0)[:3]
         return major * 10_000 + min(minor, 99) * 100 + min(patch, 99)
@@ -98,7 +98,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
-    # Without a compiler, one that any compiler made will do.
+    # Without a compiler, a shim that any compiler made is good enough.
     name = f"{first}-{compiler.key if compiler else '*'}"
     found = _cache.find(cache, name)
     if found is not None:
@@ -107,7 +107,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         raise NoShim(NO_COMPILER)
     waits = f"compiling the bridge to PyTorch {torch.version}: another process does that, and this one waits for it"
     with _cache.locked(cache, LONGEST_BUILD_S, lambda: say(waits)) as alone:
-        # Another process may have made it meanwhile, or may have failed to.
+        # While this one waited for the lock, another process may have made the shim, or may have failed to.
         found = _cache.find(cache, name)
         if found is not None:
             return Built(found, None)
@@ -115,7 +115,7 @@ def shim(torch: Torch, say: Callable[[str], None], prebuilt: bool = True) -> Bui
         if before is not None:
             raise NoShim(before)
         if alone:
-            # Left behind by a process that was killed.
+            # A process that was killed has left these folders.
             for left in cache.glob(".build-*"):
                 shutil.rmtree(left, ignore_errors=True) if left.is_dir() else left.unlink(missing_ok=True)
         say(f"compiling the bridge to PyTorch {torch.version} (once; {DURATION})")
@@ -220,14 +220,14 @@ def _unpacked(torch: Torch, sources: list[Path], headers: Path) -> Optional[Buil
             return Built(made, folder, prebuilt=True)
         built = Built(_cache.put(cache, name, made), None, prebuilt=True)
     except (OSError, lzma.LZMAError):
-        # A full disk, or a package that was damaged: it is compiled.
+        # If the disk is full or the package is damaged, the shim is compiled.
         built = None
     shutil.rmtree(folder, ignore_errors=True)
     return built
 
 
 def _contents(sources: list[Path], headers: Path) -> bytes:
-    """Returns what our own files contain."""
+    """Returns the contents of our own files."""
     files = [*sources, *sorted(SHIM.glob("*.h")), *sorted((headers / "counterpoint").glob("torch*.h"))]
     return b"".join(file.name.encode() + b"\0" + file.read_bytes() + b"\0" for file in files)
 
@@ -285,7 +285,7 @@ def _compile(
         for name, process in running:
             _finish(process, name, folder / f"{Path(name).stem}.log", compiler, until, tick)
         libraries = ["-L", str(torch.folder / "lib"), "-ltorch_cpu", "-lc10"]
-        # Without a run path: PyTorch has loaded its libraries, which are found by their names.
+        # No run path is needed: PyTorch has loaded its libraries, which are found by their names.
         link = [*compiler.words, "-shared", "-Wl,-z,defs", *linking, "-o", str(output), *map(str, objects), *libraries]
         running.append(("the shim", _start(link, folder / "link.log")))
         _finish(running[-1][1], "the shim", folder / "link.log", compiler, until, tick)
@@ -320,7 +320,7 @@ def _finish(
     until: float,
     tick: Callable[[], None],
 ) -> None:
-    """Waits for a process, and calls `tick` again and again meanwhile."""
+    """Waits for a process, and calls `tick` again and again until it ends."""
     while True:
         left = until - time.monotonic()
         try:

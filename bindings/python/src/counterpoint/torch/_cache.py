@@ -53,7 +53,7 @@ def folder() -> tuple[Optional[Path], str]:
         place = wanted.resolve()
         made_from = len(missing.resolve().parts) if not os.path.isabs(chosen) else 0
         for one in (*reversed(place.parents), place):
-            # One by one, because `parents=True` would make all but the last as the umask has it.
+            # `parents=True` would give all folders but the last the umask's mode, so they are made one by one.
             if not os.path.lexists(one) and len(one.parts) >= made_from:
                 one.mkdir(mode=0o700, exist_ok=True)
             why = untrusted(one.stat(), one, strict=one == place)
@@ -67,7 +67,7 @@ def folder() -> tuple[Optional[Path], str]:
 
 
 def _home() -> Optional[Path]:
-    """Returns the home folder. A HOME that is empty or relative is ignored."""
+    """Returns the home folder. Ignores a HOME that is empty or relative."""
     home = os.environ.get("HOME", "")
     if not os.path.isabs(home):
         try:
@@ -90,7 +90,7 @@ def temporary() -> tuple[Optional[Path], str]:
 
 
 def find(cache: Path, name: str) -> Optional[Path]:
-    """Returns the shim that was made of what `name` says (which may end with a pattern), if it is whole.
+    """Returns the shim with this `name` (which may end with a pattern), if it is whole.
     Removes one that is not."""
     for path in sorted(cache.glob(f"{name}-*.so")):
         content = _content(path)
@@ -145,7 +145,7 @@ def _digest(content: bytes) -> str:
 
 
 def _content(path: Path, most: int = -1) -> Optional[bytes]:
-    """Returns what is in a plain file that nobody else can write; otherwise `None`."""
+    """Returns the content of a plain file that nobody else can write; otherwise `None`."""
     try:
         # Without O_NONBLOCK, opening a FIFO would wait for a writer.
         file = os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")

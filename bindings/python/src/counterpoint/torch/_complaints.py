@@ -1,4 +1,4 @@
-"""Lines on stderr about what does not work. Nothing here raises."""
+"""Writes lines on stderr about what does not work. Nothing here raises."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def autoload() -> None:
 
 
 def is_off() -> bool:
-    """Whether the user has switched the bridge off, by our variable or by PyTorch's own switch. The
+    """Returns whether the user has switched the bridge off, by our variable or by PyTorch's own switch. The
     latter matters where PyTorch is not what called us."""
     ours = os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() in OFF
     return ours or os.environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD") == "0"
@@ -62,7 +62,7 @@ def wanted() -> list[str]:
 
 
 def disables_cupti() -> bool:
-    """Whether PyTorch's profiler would use CUPTI and is asked not to, which only the shim can do."""
+    """Returns whether PyTorch's profiler would use CUPTI and the user forbids it, which needs the shim."""
     if os.environ.get("KINETO_DISABLE_CUPTI", "") in ("", "0"):
         return False
     torch = sys.modules.get("torch")

@@ -79,7 +79,7 @@ def _load_plugins(address: int) -> None:
     try:
         thread.start()
     except RuntimeError:
-        # The process may start no thread: the shim's call loads the plugins.
+        # If the process may not start a thread, the shim's call loads the plugins.
         return
     thread.join()
 
@@ -132,7 +132,7 @@ def failure() -> Optional[str]:
 
 
 def known(version: str) -> bool:
-    """Whether the shim was tested with this version of PyTorch, or the user wants to try it."""
+    """Returns whether the shim was tested with this version of PyTorch, or the user wants to try it."""
     if os.environ.get("COUNTERPOINT_TORCH", "").strip().lower() == TRY:
         return True
     return ".".join(version.split("+")[0].split(".")[:2]) in KNOWN
@@ -175,7 +175,7 @@ def _make() -> Bridge:
             shim = ctypes.CDLL(str(built.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             break
         except OSError as error:
-            # One that came with the package may need newer libraries than this machine has.
+            # A shim that came with the package may need newer libraries than this machine has.
             if not built.prebuilt:
                 why = f"load {built.path}: {error}"
                 raise NotConnected(f"PyTorch {version} is not connected: {why}") from None

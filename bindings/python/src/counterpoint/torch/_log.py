@@ -78,7 +78,7 @@ def _wrapped(original: Callable[..., Any]) -> Callable[..., Any]:
                         self.kineto_results = taken_over(result, getattr(self, "profiler_kind", None))
                     else:
                         _count_invalid()
-            except Exception as error:  # Ctrl-C is the program's.
+            except Exception as error:  # Ctrl-C is left to the program.
                 complain(f"a recording of torch.profiler is not in the profile: {type(error).__name__}: {error}")
 
     return __exit__
@@ -103,7 +103,7 @@ def taken_over(result: Any, kind: Any) -> Any:
 
 
 class Saved:
-    """A result of PyTorch's profiler that is in a file already. It does what the result does."""
+    """A result of PyTorch's profiler that is in a file already. It has the result's methods."""
 
     def __init__(self, result: Any, path: str) -> None:
         self._result = result
@@ -116,7 +116,7 @@ class Saved:
     def save(self, path: str) -> None:
         """Writes the trace file, as the result would."""
         if self._saved:
-            # PyTorch saves a result once, and says so.
+            # PyTorch saves a result only once, and raises an error the next time.
             self._result.save(path)
         self._saved = True
         try:

@@ -59,13 +59,13 @@ class Ops:
         """What `start` began and nobody has stopped: whether with shapes."""
 
     def start(self, shapes: bool) -> None:
-        """Has PyTorch call us for each op in this process, until `stop` was called as often."""
+        """Makes PyTorch call us for each op in this process, until `stop` was called as often as this."""
         self._leave_parent()
         self._add(shapes)
         self._started.append(shapes)
 
     def start_for_run(self, shapes: bool) -> None:
-        """Has PyTorch call us for each op in this process and in forked children, until they end."""
+        """Makes PyTorch call us for each op in this process and in forked children, until they end."""
         self._add(shapes)
 
     def stop(self, shapes: bool) -> None:
@@ -130,6 +130,6 @@ def follow_run() -> None:
     ops = connect()
     if ops.watch_parallel() is not None:
         recorder().lose(PARALLEL_UNSEEN, 1)
-    # Before PyTorch's profiler starts, because only then the names of the run's counters are known.
+    # This must come before PyTorch's profiler starts, which needs the names of the run's counters.
     ops.ready()
     ops.start_for_run(os.environ.get(SHAPES_VARIABLE, "") not in ("", "0"))

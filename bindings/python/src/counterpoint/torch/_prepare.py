@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 if __name__ == "__main__":
-    # Instead of this folder, whose files are parts of a package.
+    # This replaces the folder of this file, whose files are parts of a package.
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from counterpoint.torch import _build, _cache
@@ -73,7 +73,7 @@ def state(torch: _build.Torch) -> tuple[str, str, bool]:
 
 
 def _is_locked(cache: Path) -> bool:
-    """Whether another process compiles."""
+    """Returns whether another process compiles."""
     try:
         with (cache / ".lock").open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,7 +85,7 @@ def _is_locked(cache: Path) -> bool:
 
 
 def main(words: list[str]) -> int:
-    """Does what the words say, and returns the exit status."""
+    """Does what the arguments say, and returns the exit status."""
     torch = None if is_off() else installed()
     if torch is None:
         return 0

@@ -1,5 +1,5 @@
-"""Progress of something that takes longer than a second, in one line on a terminal. The command line has the same
-(`crates/cli/src/terminal/progress.rs`):
+"""Shows the progress of a step that takes longer than a second, in one line on a terminal, as the command
+line does (`crates/cli/src/terminal/progress.rs`):
 
     counterpoint: compiling the bridge to PyTorch 2.15.0: 3 of 6 files, 12 s
 
@@ -23,7 +23,7 @@ _ERASE = "\r\x1b[K"
 
 
 class Progress:
-    """A line that is there until `end`."""
+    """A line on the terminal, which `end` erases."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -32,7 +32,7 @@ class Progress:
         self._is_terminal = _is_terminal()
 
     def show(self, far: str) -> None:
-        """Says how far it is. This can be called as often as one likes."""
+        """Draws how far the step is, at most a few times per second however often it is called."""
         now = time.monotonic()
         is_early = now - self._since < SILENT_S
         if not self._is_terminal or is_early or (self._drawn is not None and now - self._drawn < REDRAW_S):

@@ -87,7 +87,7 @@ class _Columns(_ops.Columns):
             caller, workers = op["counters"].get(name), self.below[op["op"]][name]
             both = None if caller is None or workers is None else caller + workers
             if self.sampled:
-                both = None  # What workers counted for ops inside that were only counted is not known.
+                both = None  # Nobody knows what workers counted for inner ops that were only counted.
             row[f"Total {name}"] = _ops.counter(both, unit)
         if self.ranges:
             row["Kind"] = Text("range" if op.get("range") else "op")

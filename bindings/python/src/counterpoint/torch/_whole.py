@@ -80,14 +80,14 @@ def call(profiler: Any, kind: int) -> Iterator[Call]:
 
 
 def is_whole(stop: Call, result: Any) -> bool:
-    """Whether the result that this stop returned can be read."""
+    """Returns whether the result that this stop returned can be read."""
     # PyTorch's own result for a thread without a profiler begins at 0. (Before 2.4, it has µs.)
     began = getattr(result, "trace_start_ns", None) or getattr(result, "trace_start_us", None)
     return stop.alone and began is not None and began() != 0
 
 
 def _forked() -> None:
-    """Calls of other threads do not return in a forked child."""
+    """Forgets the calls of other threads, which do not return in a forked child."""
     global _state
     _state = _State()
 

@@ -38,7 +38,7 @@ _NO_FUNCTIONS = "s_tir.lwp_disable_func_prof"
 
 @dataclass
 class _Wish:
-    """What a `with` asks for."""
+    """The options of a `with`, and its error."""
 
     words: list[str]
     choice: _tir.Choice
@@ -155,7 +155,7 @@ class _Hooks:
             self._open -= 1
             if self._open == 0:
                 tvm_ffi.register_global_func(_BUILD, self._generate, override=True)
-                # Somebody else may have replaced it since.
+                # Another package may have replaced it since.
                 if tvm.tirx.build is self._ours:
                     tvm.tirx.build = self._build
                 self._generate = self._build = self._ours = None
@@ -165,7 +165,7 @@ _hooks = _Hooks()
 
 
 def _wrapped(build: Any) -> Any:
-    """`tvm.tirx.build`, which also looks at the loops."""
+    """Does what `tvm.tirx.build` does, and also surveys the loops."""
     import functools
 
     import tvm
@@ -195,7 +195,7 @@ def _wrapped(build: Any) -> Any:
 
 
 def _generated(generate: Any, mod: Any, target: Any) -> Any:
-    """`target.build.llvm`, with code that counts."""
+    """Does what `target.build.llvm` does, and adds code that counts."""
     wish = _wish.get()
     if wish is None:
         return generate(mod, target)

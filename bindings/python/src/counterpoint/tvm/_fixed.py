@@ -23,7 +23,7 @@ def functions(executable: Any) -> frozenset[str]:
     """Returns the names of these functions; none if the executable cannot show its code."""
     try:
         return _of_text(_text(executable))
-    except Exception:  # An executable of another kind; all runs of its functions are watched.
+    except Exception:  # The executable is of another kind; all runs of its functions are watched.
         return frozenset()
 
 
@@ -49,10 +49,10 @@ def _of_text(text: str) -> frozenset[str]:
         elif (found := _CALL.match(line)) is not None:
             calls[name].add(found[1])
         elif _RETURN.match(line) is None:
-            # A jump, or something that a later release has added.
+            # This is a jump, or an instruction of a later release.
             open_ended.add(name)
     open_ended |= {name for name, called in calls.items() if called & _UNKNOWN}
-    # What calls such a function is one itself.
+    # A function that calls such a function is one itself.
     while more := {n for n, called in calls.items() if called & open_ended} - open_ended:
         open_ended |= more
     return frozenset(calls) - open_ended

@@ -158,9 +158,9 @@ _DESTRUCTORS = re.compile(r"^@llvm\.global_dtors = .*\n", re.MULTILINE)
 
 
 def _crashes_in_destructors() -> bool:
-    """Whether this TVM ends the process when it frees a module with destructors: the JIT of 0.25 looks
+    """Returns whether this TVM ends the process when it frees a module with destructors: the JIT of 0.25 looks
     for them when it is partly destroyed, does not find them, and throws. The destructor of instrumented
-    code only says that the module goes away, which the recorder does not need to know."""
+    code only says that the module is freed, which the recorder does not need to know."""
     import tvm
 
     return str(tvm.__version__).split(".")[:2] == ["0", "25"]

@@ -49,14 +49,14 @@ class Machine:
         # machine keeps it alive anyway. `None` if it is not known.
         self._executable = executable
         self._fixed: Optional[frozenset[str]] = None
-        # Whether what records this machine has a budget.
+        # Whether the recording of this machine has a budget.
         self._budget = False
         # Why the machine's parallel launches are not seen; `None` if they are.
         self.unseen = unseen
         self.user: Any = None
         # Our instruments, each with the machine's number and the user's instrument that it calls.
         self._ours: list[tuple[Any, int, Any]] = []
-        # Our instrument is still set although nothing records, because TVM may be about to call it.
+        # True if our instrument is still set although nothing records, because TVM may be about to call it.
         self.lingers = False
         self.number = -1
         # The name in profiles, which no other machine has.
@@ -121,7 +121,7 @@ class Machine:
             native.switch(self.number, ours)
 
     def is_fixed(self, name: str) -> bool:
-        """Whether the recording has a budget, and all runs of this function make the same calls."""
+        """Returns whether the recording has a budget, and all runs of this function make the same calls."""
         if not self._budget or self._executable is None:
             return False
         if self._fixed is None:
@@ -212,7 +212,7 @@ def _init(original: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) ->
             native = _native.load()
             if attach(self, native).unseen is not None:
                 native.lose("parallel_unseen", 1)
-    except Exception:  # The model must not notice.
+    except Exception:  # The model must not get our error.
         pass
 
 
@@ -268,7 +268,7 @@ def state_of(vm: Any) -> Machine:
 
 
 def is_remote(vm: Any) -> bool:
-    """Whether the machine runs in another process, over RPC."""
+    """Returns whether the machine runs in another process, over RPC."""
     return getattr(vm.module, "kind", "") == "rpc"
 
 

@@ -98,7 +98,7 @@ class Native(Recorder):
         return int(self._calls(vm))
 
     def quiet(self, vm: int) -> bool:
-        """Whether this thread may take the instrument away now."""
+        """Returns whether this thread may take the instrument away now."""
         return bool(self._quiet(vm))
 
     def ready(self, vm: int) -> None:

@@ -99,7 +99,7 @@ class Profile:
         _machines.install()
         for _, vm in self._vms:
             if _machines.is_remote(vm):
-                _machines.attach(vm, native)  # Raises.
+                _machines.attach(vm, native)  # This raises the error.
         session = _session.begin(native, self._request)
         attached: list[Any] = []
         try:

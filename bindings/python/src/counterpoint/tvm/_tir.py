@@ -48,7 +48,7 @@ class Loop:
     lines: Optional[tuple[int, int]] = None
 
     def around(self) -> Optional[Loop]:
-        """The next loop around it that is left."""
+        """Returns the next loop around this one that TVM has not removed."""
         at = self.parent
         while at is not None and not at.is_left:
             at = at.parent
@@ -68,7 +68,7 @@ class Choice:
     """TVM's own pass chooses."""
 
     def choose(self, loops: Sequence[Loop]) -> None:
-        """Sets `chosen` of the loops that are left."""
+        """Sets `chosen` of the loops that TVM has not removed."""
         left = [loop for loop in loops if loop.is_left]
         # Loops directly inside of a loop (its identity) or a function (0).
         inside: dict[tuple[str, int], list[Loop]] = {}
@@ -111,7 +111,7 @@ class Survey:
     loops: list[Loop] = field(default_factory=list)
 
     def of(self, function: str, found: Any, taken: set[int]) -> Optional[Loop]:
-        """The loop that `found` was when it was scheduled."""
+        """Returns the scheduled loop that `found` comes from."""
         number = found.annotations.get(_ANNOTATION) if found.annotations else None
         if number is not None and int(number) < len(self.loops):
             return self.loops[int(number)]
@@ -143,7 +143,7 @@ def _each(statement: Any, change: Callable[[Any, int], Any]) -> Any:
 
 
 def _tree(statement: Any) -> tuple[list[Any], list[Optional[int]]]:
-    """The loops of a statement in the order of `_each`, and for each the index of the one around it."""
+    """Returns the loops of a statement in the order of `_each`, each with the index of the one around it."""
     found: list[Any] = []
     parents: list[Optional[int]] = []
 
@@ -189,7 +189,7 @@ def _source(loop: Any) -> Optional[tuple[str, int]]:
 
 
 def survey(mod: Any) -> tuple[Any, Survey]:
-    """Returns a module whose loops have annotations, and what they are."""
+    """Returns a module whose loops have annotations, and the loops by their annotations' numbers."""
     from tvm import tirx
 
     found, functions = Survey(), {}
@@ -223,7 +223,7 @@ def survey(mod: Any) -> tuple[Any, Survey]:
 
 
 def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
-    """The name and the number of a profile intrinsic."""
+    """Returns the name and the number of a profile intrinsic."""
     call: Any = getattr(statement, "value", None)
     name = str(getattr(getattr(call, "op", None), "name", "")).rsplit(".", 1)[-1]
     if name not in (_START, _END) or not call.args:
@@ -232,7 +232,7 @@ def _intrinsic(statement: Any) -> Optional[tuple[str, int]]:
 
 
 def without_intrinsics(body: Any) -> Any:
-    """Takes out what TVM's own pass has put in, and annotates the loops that it has chosen."""
+    """Removes the intrinsics of TVM's own pass, and annotates the loops that the pass has chosen."""
     import tvm_ffi
     from tvm import tirx
 
@@ -311,7 +311,7 @@ def marked(mod: Any, surveyed: Survey, choice: Choice) -> tuple[Any, dict[str, A
 
 
 def _ordered(loops: Sequence[Loop]) -> list[Loop]:
-    """Numbers loops, those around others first."""
+    """Numbers loops, outer ones first."""
     ordered: list[Loop] = []
 
     def add(loop: Loop, level: int = 0) -> None:
@@ -365,7 +365,7 @@ def _named(body: Any, made: Sequence[Loop]) -> Any:
 
 
 def _text(name: str, body: Any, loops: Sequence[Loop], first: int) -> list[str]:
-    """The text of a function from line `first` on. Sets the lines of its loops."""
+    """Returns the text of a function from line `first` on. Sets the lines of its loops."""
     import tvm_ffi
     from tvm import tirx
 

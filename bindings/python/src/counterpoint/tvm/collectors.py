@@ -33,7 +33,7 @@ from counterpoint.tvm import _native
 
 __all__ = ["Collector", "CounterCollector", "PAPIMetricCollector"]
 
-# As in counterpoint/collector.h.
+# The numbers are those of counterpoint/collector.h.
 _KINDS: dict[type, int] = {Count: 0, Duration: 1, Percent: 2, Ratio: 3, Text: 4}
 
 
@@ -98,11 +98,11 @@ class PAPIMetricCollector(CounterCollector):
 
 
 def _are_names(listed: Sequence[Any]) -> bool:
-    """Whether a list, which may only have devices, has names of counters instead."""
+    """Returns whether a list, which may only have devices, has names of counters instead."""
     return any(isinstance(one, str) and one.partition(":")[0] not in _DEVICES for one in listed)
 
 
-# As `counterpoint list` groups counters; names of TVM's devices.
+# Names of TVM's devices, and the groups of `counterpoint list`.
 _DEVICES = (
     "cpu", "cpu_pinned", "cuda", "cuda_host", "rocm", "rocm_host", "opencl", "vulkan", "metal",
     "oneapi", "hexagon",
@@ -155,7 +155,7 @@ def counters_of(
         for device, asked in collector.counters.items():
             kind = kind_of(device)
             if asked is None:
-                # The variable of another kind of device, if there is one, applies anyway.
+                # If there is a variable for another kind of device, it applies anyway.
                 defaults = defaults or kind == "cpu"
                 others = others or kind != "cpu"
                 continue
