@@ -1,4 +1,4 @@
-/* How to find the Counterpoint agent of a process, of which there is only one.
+/* The table of the Counterpoint agent. A process has only one agent.
  *
  * All state is in libcounterpoint.so. A language binding or a framework's shim that uses it does
  * not link with it, but looks up its table:
@@ -58,7 +58,7 @@ typedef struct counterpoint_agent {
    * process is still running. A call that another thread has not finished is not recorded.
    *  0  the session ended;  1  there was none (a `counterpoint run` continues) */
   int32_t (*session_end)(void);
-  /* The current time on the clock of the records; 0 if nothing is recorded. May be called in a
+  /* Returns the current time on the clock of the records; 0 if nothing is recorded. May be called in a
    * signal handler. */
   uint64_t (*ticks)(void);
   /* Copies the path of the profile that is being recorded, terminated by a zero, if it fits

@@ -68,7 +68,7 @@ typedef struct counterpoint_value {
     double number;
     const char* text;
   } as;
-  uint64_t filled; /* 0 (as before `stop`): there is no value this time, which is not the value 0 */
+  uint64_t filled; /* 0 (as before `stop`): the value is missing this time, which differs from the value 0 */
 } counterpoint_value_t;
 
 typedef struct counterpoint_collector {

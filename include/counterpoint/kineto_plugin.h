@@ -148,7 +148,7 @@ typedef struct KinetoPlugin_ProfileResourceInfo {
 
 typedef struct KinetoPlugin_TraceBuilderHandle KinetoPlugin_TraceBuilderHandle;
 
-/* What a plugin hands its events to. Each function returns 0, or -1: the argument is null or its
+/* Receives the events of a plugin. Each function returns 0, or -1: the argument is null or its
  * size too small, or there is no event yet for a function of the "last event". */
 typedef struct KinetoPlugin_TraceBuilder {
   size_t unpaddedStructSize;
@@ -157,8 +157,8 @@ typedef struct KinetoPlugin_TraceBuilder {
   int (*addEvent)(KinetoPlugin_TraceBuilderHandle*, const KinetoPlugin_ProfileEvent*);
   int (*setLastEventName)(KinetoPlugin_TraceBuilderHandle*, const char* pName);
   int (*setLastEventFlow)(KinetoPlugin_TraceBuilderHandle*, const KinetoPlugin_ProfileEventFlow*);
-  /* The value is JSON: a text needs its own quotes, a list its brackets. Of two values with the same
-   * key the first counts. */
+  /* Adds a value to the last event. The value is JSON: a text needs its own quotes, a list its
+   * brackets. Of two values with the same key the first counts. */
   int (*addLastEventMetadata)(KinetoPlugin_TraceBuilderHandle*, const char* pKey,
                               const char* pValue);
   int (*addDeviceInfo)(KinetoPlugin_TraceBuilderHandle*, const KinetoPlugin_ProfileDeviceInfo*);
@@ -168,7 +168,7 @@ typedef struct KinetoPlugin_TraceBuilder {
 #define KINETO_PLUGIN_TRACE_BUILDER_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_TraceBuilder, addResourceInfo)
 
-/* What profilerCreate makes: the plugin's own. */
+/* The plugin's own state of a recording, which profilerCreate makes. */
 typedef struct KinetoPlugin_ProfilerHandle KinetoPlugin_ProfilerHandle;
 
 typedef struct KinetoPlugin_ProfilerCreate_Params {
@@ -254,7 +254,7 @@ typedef struct KinetoPlugin_ProfilerPopUserCorrelationId_Params {
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_ProfilerPopUserCorrelationId_Params, \
                                      pProfilerHandle)
 
-/* A profiler: all functions are needed but the four of correlation ids, which may be null. */
+/* A profiler. All functions are needed except for the four of correlation ids, which may be null. */
 typedef struct KinetoPlugin_ProfilerInterface {
   size_t unpaddedStructSize;
   int (*profilerCreate)(KinetoPlugin_ProfilerCreate_Params*);
@@ -282,7 +282,7 @@ typedef struct KinetoPlugin_Registry {
 #define KINETO_PLUGIN_REGISTRY_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(KinetoPlugin_Registry, registerProfiler)
 
-/* What a plugin exports. If it returns another number than 0, none of its profilers is used. */
+/* Every plugin exports this function. If it returns another number than 0, none of its profilers is used. */
 KINETO_PLUGIN_EXPORT int KinetoPlugin_register(const KinetoPlugin_Registry* pRegistry);
 
 #ifdef __cplusplus

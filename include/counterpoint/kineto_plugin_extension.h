@@ -1,4 +1,4 @@
-/* What Counterpoint adds to Kineto's interface for profiler plugins.
+/* Counterpoint's additions to Kineto's interface for profiler plugins.
  *
  * A plugin may export `CounterpointPlugin_extend` beside `KinetoPlugin_register`. A host that knows
  * it calls it first, once; any other host does not look for it, and the plugin works there as one
@@ -24,7 +24,7 @@ extern "C" {
 /* Version 2 added requestFlush, version 3 addMissing. */
 #define COUNTERPOINT_PLUGIN_EXTENSION_VERSION 3
 
-/* Kinds of a plugin's own have numbers from here on; the host gives them out. */
+/* The first number of kinds that plugins declare. The host gives these numbers out. */
 #define COUNTERPOINT_PLUGIN_FIRST_OWN_TYPE 1024
 
 /* One value of a counter track. */
@@ -49,7 +49,7 @@ typedef enum CounterpointPlugin_LogLevel {
   COUNTERPOINT_PLUGIN_LOG_ERROR = 4
 } CounterpointPlugin_LogLevel;
 
-/* What can be missing although the plugin works as it should. */
+/* Data that can be missing although the plugin works as it should. */
 typedef enum CounterpointPlugin_Missing {
   /* Events that did not fit into maxBufferBytes: the loss plugin_buffer_full. */
   COUNTERPOINT_PLUGIN_MISSING_OVERFLOW = 1,
@@ -71,12 +71,12 @@ typedef struct CounterpointPlugin_Host {
    * are no numbers left. Call it in CounterpointPlugin_extend or KinetoPlugin_register. */
   uint32_t (*declareType)(CounterpointPlugin_HostHandle*, const char* pName,
                           KinetoPlugin_ProfileEventType base);
-  /* A value of a counter track. 0; -1: null, too small, not finite. */
+  /* Adds a value of a counter track. Returns 0, or -1 if it is null, too small or not finite. */
   int (*addCounter)(KinetoPlugin_TraceBuilderHandle*, const CounterpointPlugin_Counter*);
-  /* Names a thread of the program. 0; -1: null. */
+  /* Names a thread of the program. Returns 0, or -1 if a pointer is null. */
   int (*setThreadName)(KinetoPlugin_TraceBuilderHandle*, int32_t processId, int32_t threadId,
                        const char* pName);
-  /* A line for the user. From any thread. */
+  /* Writes a line for the user. May be called from any thread. */
   void (*log)(CounterpointPlugin_HostHandle*, CounterpointPlugin_LogLevel, const char* pText);
   /* Since version 2; check that unpaddedStructSize covers it. The plugin has events to hand over:
    * the host calls `flush` of this recording before it returns, on the calling thread. What was
@@ -84,8 +84,8 @@ typedef struct CounterpointPlugin_Host {
    * itself; hold no lock that flush or profilerStop take. 0: done; -1: not now (the host is in
    * another call of the plugin), or never (the host takes events only at the end). */
   int (*requestFlush)(CounterpointPlugin_HostHandle*, KinetoPlugin_ProfilerHandle*);
-  /* Since version 3. Counts so many more that are missing; an error code of profilerProcessEvents
-   * would be a failure of the plugin. 0; -1: not a value of the enumeration. */
+  /* Since version 3. Adds `count` to the missing data of this kind; an error code of profilerProcessEvents
+   * would be a failure of the plugin. Returns 0, or -1 if the kind is not a value of the enumeration. */
   int (*addMissing)(KinetoPlugin_TraceBuilderHandle*, CounterpointPlugin_Missing, uint64_t count);
 } CounterpointPlugin_Host;
 #define COUNTERPOINT_PLUGIN_HOST_UNPADDED_STRUCT_SIZE \
@@ -122,7 +122,7 @@ typedef struct CounterpointPlugin_Extension {
 #define COUNTERPOINT_PLUGIN_EXTENSION_UNPADDED_STRUCT_SIZE \
   KINETO_PLUGIN_UNPADDED_STRUCT_SIZE(CounterpointPlugin_Extension, flush)
 
-/* What a plugin exports to use any of this. 0; another number: the extension is not used. */
+/* A plugin exports this function to use the additions. If it returns another number than 0, they are not used. */
 KINETO_PLUGIN_EXPORT int CounterpointPlugin_extend(const CounterpointPlugin_Host* pHost,
                                                    CounterpointPlugin_Extension* pExtension);
 

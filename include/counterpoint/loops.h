@@ -1,4 +1,4 @@
-/* How instrumented loops and the program that profiles them work together.
+/* The interface between instrumented loops and the program that profiles them.
  *
  * `counterpoint loops instrument` rewrites the text of a module (LLVM IR). It adds one descriptor
  * to the module, `counterpoint_loops_module_t`, and inline code around functions and loops, which
@@ -60,8 +60,8 @@ typedef struct counterpoint_loops_module counterpoint_loops_module_t;
 typedef struct counterpoint_loops_entry counterpoint_loops_entry_t;
 typedef struct counterpoint_loops_trips counterpoint_loops_trips_t;
 
-/* What one thread knows of one id. The first cache line is all that a hit which is not timed uses.
- * A new entry is zero but for `next` (1) and `random` (any number but 0). */
+/* The counts of one id on one thread. A hit that is not timed uses only the first cache line.
+ * A new entry is zero except for `next` (1) and `random` (any number except 0). */
 struct counterpoint_loops_entry {
   uint64_t hits;            /*   0  times entered */
   uint64_t next;            /*   8  sampled: the value of `hits` at which the next hit is timed */
@@ -82,7 +82,7 @@ struct counterpoint_loops_entry {
   counterpoint_loops_trips_t* trips; /* 120  about single hits; null: nothing. Mode log: the runtime's */
 };
 
-/* What is known of the iterations of single hits, those in `iterated`. A runtime that wants it sets
+/* The iterations of single hits, those in `iterated`. A runtime that wants them sets
  * `trips` of an entry; instrumented code of earlier versions leaves it alone. A new one is zero but for
  * `least`, which is UINT64_MAX, and `mask`. */
 struct counterpoint_loops_trips {
@@ -132,7 +132,7 @@ struct counterpoint_loops_module {
 #define COUNTERPOINT_LOOPS_NOTE_NAME "Counterpoint"
 #define COUNTERPOINT_LOOPS_NOTE_TYPE 0x4c4f4f50 /* "LOOP" */
 
-/* What a runtime exports. Both may be called by any thread, but not in a signal handler.
+/* A runtime exports these functions. Any thread may call them, but not in a signal handler.
  * Registering a descriptor that is registered does nothing and returns what the first call returned.
  *  0  registered;  1  nothing is recorded (`enter` may still be set later);
  * -1  not a descriptor, or of a version or size that this runtime does not know: left alone */

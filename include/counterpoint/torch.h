@@ -1,4 +1,4 @@
-/* How PyTorch's process and libcounterpoint.so are connected.
+/* The connection between PyTorch and libcounterpoint.so in one process.
  *
  * PyTorch has no C interface for profilers. A small shared object, the *shim*, is compiled on the
  * user's machine against the headers of the installed PyTorch. It contains what needs PyTorch's C++

@@ -77,15 +77,15 @@ typedef struct counterpoint_torch_log {
 
   /* Writes a line for the user. */
   void (*say)(const char* line);
-  /* Begins a recording of this program, whose name is for messages. Null: nothing records this
+  /* Begins a recording of this program, whose name is for messages. Returns null if nothing records this
    * process now. The functions below take one recording, are called one at a time, and may run on
    * any thread. */
   counterpoint_torch_trace_t* (*begin)(counterpoint_torch_text_t program);
-  /* A fact about the whole recording: its name, and one JSON value. */
+  /* Adds a fact about the whole recording: its name, and one JSON value. */
   void (*field)(counterpoint_torch_trace_t*, counterpoint_torch_text_t key,
                 counterpoint_torch_text_t json);
   void (*entry)(counterpoint_torch_trace_t*, const counterpoint_torch_entry_t*);
-  /* Ends it, after which it must not be used. `whole` is 0 if something went wrong before its end.
+  /* Ends the recording, after which it must not be used. `whole` is 0 if something went wrong before its end.
    * Returns 0 if all of it was written, else -1; the loss is then counted in the profile. */
   int32_t (*end)(counterpoint_torch_trace_t*, uint32_t whole);
   /* For a PyTorch that the shim does not know: the path of a file, which does not exist yet, for a

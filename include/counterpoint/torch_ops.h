@@ -26,7 +26,7 @@ extern "C" {
 
 #define COUNTERPOINT_TORCH_OPS_VERSION 1
 
-/* Most counters that a recording can have. */
+/* The largest number of counters that a recording can have. */
 #define COUNTERPOINT_TORCH_COUNTERS 32
 
 enum {
@@ -35,7 +35,7 @@ enum {
   COUNTERPOINT_TORCH_RANGE = 2     /* a range that the program named */
 };
 
-/* What is called. It is read during the call only. */
+/* Describes a call. The struct is read during `begin` only. */
 typedef struct counterpoint_torch_call {
   uint32_t size;
   uint32_t kind;           /* one of the above */
@@ -53,14 +53,14 @@ typedef struct counterpoint_torch_call {
   const void* identity;
 } counterpoint_torch_call_t;
 
-/* What was counted during a call, on its own thread, ops that it called included. */
+/* The counts of a call on its own thread, including the ops that it called. */
 typedef struct counterpoint_torch_counts {
   uint32_t size;
   uint32_t count;  /* of counters in this recording */
   uint32_t known;  /* bit i: value i is known. A counter that could not be read is not 0 */
   uint32_t workers_known; /* bit i: as `known`, for workers[i]; 0 if the op used no other thread */
   uint64_t values[COUNTERPOINT_TORCH_COUNTERS];
-  /* What other threads counted in parallel regions that this op itself launched. */
+  /* The counts of other threads in parallel regions that this op itself launched. */
   uint64_t workers[COUNTERPOINT_TORCH_COUNTERS];
 } counterpoint_torch_counts_t;
 
@@ -98,17 +98,17 @@ typedef struct counterpoint_torch_ops {
    * length without the zero; 0: there is no such counter. */
   size_t (*counter_name)(uint32_t counter, char* name, size_t capacity);
 
-  /* The calls of begin_apart that have not ended, in this process. */
+  /* Returns how many calls of begin_apart have not ended in this process. */
   uint32_t (*open_apart)(void);
 
-  /* Attaches the calling thread, so that its first op does not wait for that. 1, or 0 if nothing is
+  /* Attaches the calling thread, so that its first op does not wait for that. Returns 1, or 0 if nothing is
    * recorded. */
   int32_t (*ready)(void);
 
-  /* The clock of the recording. 0 if the calling thread is not being recorded. */
+  /* Returns the time on the clock of the recording; 0 if the calling thread is not being recorded. */
   uint64_t (*ticks)(void);
 
-  /* How long PyTorch took, on this clock, to announce the begin and the end of an op. */
+  /* Says how long PyTorch took, on this clock, to announce the begin and the end of an op. */
   void (*announced)(uint64_t begin, uint64_t end);
 
   /* Does what `begin` does for a call without tensors that is no range. Its name is not read if it has an

@@ -70,7 +70,7 @@ typedef struct counterpoint_torch_sink {
                    const char* name);
 } counterpoint_torch_sink_t;
 
-/* What the environment asks of PyTorch's profiler. */
+/* Switches of PyTorch's profiler in the environment. */
 enum {
   COUNTERPOINT_TORCH_NO_CUPTI = 1 /* KINETO_DISABLE_CUPTI: not to use CUPTI */
 };
@@ -81,20 +81,20 @@ typedef struct counterpoint_torch_plugins {
 
   /* Writes a line for the user. */
   void (*say)(const char* line);
-  /* Bits COUNTERPOINT_TORCH_NO_... */
+  /* Returns the switches that are set: bits COUNTERPOINT_TORCH_NO_... */
   uint32_t (*switches)(void);
   /* Loads the plugins, at the first call. Returns the number of profilers that can be used. */
   uint32_t (*load)(void);
-  /* The name of a profiler, below the number that `load` returned; safe as all texts are. Lives as
+  /* Returns the name of a profiler, below the number that `load` returned; safe as all texts are. Lives as
    * long as the process. */
   const char* (*name)(uint32_t profiler);
   /* Begins a recording. `kinds`: the published event types that PyTorch requests. `configuration`:
    * the lines KEY=VALUE that PyTorch has for this recording. Null: the plugin does not take part. */
   counterpoint_torch_session_t* (*create)(uint32_t profiler, const uint32_t* kinds, size_t count,
                                           const char* configuration);
-  /* Bit COUNTERPOINT_TORCH_STACK_x is set if the plugin wants to know the ids of that stack. */
+  /* Returns bits: COUNTERPOINT_TORCH_STACK_x is set if the plugin wants to know the ids of that stack. */
   uint32_t (*stacks)(const counterpoint_torch_session_t*);
-  /* These follow one another, on any thread: start, stop, process. 0; -1: the plugin failed, and
+  /* These follow one another, on any thread: start, stop, process. They return 0, or -1: the plugin failed, and
    * the recording continues. `toggle` pauses (0) and resumes (1) between start and stop. */
   int32_t (*start)(counterpoint_torch_session_t*);
   int32_t (*toggle)(counterpoint_torch_session_t*, uint32_t enabled);
@@ -102,7 +102,7 @@ typedef struct counterpoint_torch_plugins {
   int32_t (*process)(counterpoint_torch_session_t*, const counterpoint_torch_sink_t*);
   /* Ends the recording, after which the session must not be used. */
   void (*destroy)(counterpoint_torch_session_t*);
-  /* From any thread at any time before destroy, also at the same time as the functions above. */
+  /* Any thread may call these at any time before destroy, also at the same time as the functions above. */
   void (*push)(counterpoint_torch_session_t*, uint32_t stack, uint64_t id);
   void (*pop)(counterpoint_torch_session_t*, uint32_t stack);
 } counterpoint_torch_plugins_t;

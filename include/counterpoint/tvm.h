@@ -1,4 +1,4 @@
-/* What libcounterpoint.so offers to TVM: functions of TVM's FFI, found by
+/* The functions of TVM's FFI in libcounterpoint.so, found by
  * `tvm_ffi.load_module("…/libcounterpoint.so")` and called as `module["counterpoint_vm"](…)`.
  *
  * If the process already has an agent, use the path of the library that its table is in (dladdr),

@@ -1,4 +1,4 @@
-/* What reading a group of counters twice costs at least: `floor TYPE:CONFIG…` opens them as one group in
+/* Measures the least cost of reading a group of counters twice: `floor TYPE:CONFIG…` opens them as one group in
  * user mode, and prints the least ns per pair of 21 batches of 2,000:
  *
  *     read NS     two read(2) of the group

@@ -84,7 +84,7 @@ __attribute__((noinline)) static void load(unsigned long n) {
 #endif
 }
 
-/* For programs that load this file as a library. */
+/* Programs that load this file as a library call this function. */
 void known_loop(unsigned long n);
 void known_loop(unsigned long n) { loop(n); }
 
@@ -110,7 +110,7 @@ static void rounds_of(long rounds) {
     for (size_t i = 0; i < sizeof ops / sizeof *ops; ++i) call(&ops[i]);
 }
 
-/* The thread's read(2) so far, of which this one makes some of its own. */
+/* Returns how many read(2) the thread has made. This function makes some itself. */
 static long reads(void) {
   char line[80];
   long found = -1;

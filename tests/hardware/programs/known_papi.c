@@ -1,4 +1,4 @@
-/* What PAPI counts in loops of known length (known.c): for each name on its command line, the difference of
+/* Prints what PAPI counts in loops of known length (known.c): for each name on its command line, the difference of
  * 100,000 and 10,000 iterations, each the smallest of 20. */
 #include <papi.h>
 #include <stdio.h>

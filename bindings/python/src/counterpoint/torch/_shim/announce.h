@@ -21,7 +21,7 @@ namespace counterpoint {
 inline std::unique_ptr<at::ObserverContext> nothing_began(const at::RecordFunction&) { return nullptr; }
 inline void nothing_ended(const at::RecordFunction&, at::ObserverContext*) {}
 
-/* The op that does nothing. It is never destroyed: threads may run ops until the process has ended. */
+/* Returns an op that does nothing. It is never destroyed: threads may run ops until the process has ended. */
 inline const c10::FunctionSchema& nothing() {
   static const auto& schema = *new c10::FunctionSchema("counterpoint::nothing", "", {}, {});
   return schema;

@@ -1,4 +1,4 @@
-/* PyTorch's recordings as they are, without JSON (counterpoint/torch_log.h).
+/* Hands over PyTorch's recordings as they are, without JSON (counterpoint/torch_log.h).
  *
  * Kineto writes a recording through an ActivityLogger. The one that PyTorch has makes trace files;
  * ours passes each event on. So that a recording means the same in both ways, this file follows
@@ -12,7 +12,7 @@
  */
 #include "shim.h"
 
-/* Before, arguments of events were not typed. Recordings of such a PyTorch are taken over as trace files
+/* Before this version, arguments of events had no types. Recordings of such a PyTorch are taken over as trace files
  * (_log.py), and this file is empty. */
 #if COUNTERPOINT_TORCH_VERSION >= 21500
 
@@ -55,7 +55,7 @@ const Table* table = nullptr;
 
 counterpoint_torch_text_t text(std::string_view from) { return {from.data(), from.size()}; }
 
-/* Categories of events, as trace files have them. */
+/* Returns the category of an event's type, as trace files have it. */
 std::string_view name_of(ActivityType type) {
   for (const auto& known : libkineto::_activityTypeNames) {
     if (known.type == type) return known.name;
@@ -132,7 +132,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     list_.push_back({text(key), {}, static_cast<std::int64_t>(value), COUNTERPOINT_TORCH_UNSIGNED, 0});
   }
 
-  /* A text that lives until the event was handed over. */
+  /* Adds a text that lives until the event was handed over. */
   void add(std::string_view key, std::string_view value) {
     list_.push_back({text(key), text(value), 0, COUNTERPOINT_TORCH_TEXT, 0});
   }
@@ -148,7 +148,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     add_json(key, json);
   }
 
-  /* A copy of a text that does not live long enough. */
+  /* Keeps a text that does not live long enough, until the next event. */
   std::string_view keep(std::string&& from) { return fresh() = std::move(from); }
 
  private:
@@ -216,7 +216,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
     append(*dict_, value);
   }
 
-  /* An empty text that stays where it is until the next event. */
+  /* Returns an empty text that stays where it is until the next event. */
   std::string& fresh() {
     if (used_ == texts_.size()) texts_.emplace_back();
     std::string& next = texts_[used_++];
@@ -232,7 +232,7 @@ class Arguments final : public libkineto::ITypedMetadataVisitor {
   std::size_t depth_ = 0;
 };
 
-/* As Kineto has it: rows have no negative numbers. */
+/* Returns the number of a row as Kineto does: rows have no negative numbers. */
 std::int64_t row_of(std::int64_t resource) {
   if (resource == INT64_MIN) return 0;
   return std::llabs(resource);
@@ -249,7 +249,7 @@ class Logger final : public libkineto::ActivityLogger {
  public:
   explicit Logger(counterpoint_torch_trace_t* trace) : trace_(trace) {}
 
-  /* Something was thrown on the way, or Kineto does not end its recordings. */
+  /* The recording is open here only if something was thrown, or if Kineto does not end its recordings. */
   ~Logger() override {
     if (trace_ != nullptr) table->end(trace_, 0);
   }
@@ -262,7 +262,7 @@ class Logger final : public libkineto::ActivityLogger {
     field("schemaVersion", "1");
     field("deviceProperties", "[" + device_properties + "]");
     for (const auto& [key, json] : metadata) field(key, json);
-    /* Trace files have it from the environment. */
+    /* Trace files take the host's name from the environment. */
     char host[256] = "";
     if (metadata.count("host_name") == 0 && gethostname(host, sizeof host - 1) == 0) {
       std::string json;
@@ -362,7 +362,7 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* A moment of the whole recording. */
+  /* Adds a moment of the whole recording. */
   void moment(const std::string& name, std::int64_t time, std::string_view process, const std::string& thread) {
     counterpoint_torch_entry_t entry = begin('i', name, time);
     entry.has =
@@ -385,7 +385,7 @@ class Logger final : public libkineto::ActivityLogger {
     std::int64_t time = op.timestamp();
     std::int64_t duration = std::max<std::int64_t>(op.duration(), 0);
     if (type == ActivityType::GPU_USER_ANNOTATION) {
-      /* It begins together with the first work inside it, and must enclose it. */
+      /* The range begins together with the first work inside it, and must enclose that work. */
       time -= 1;
       duration += 2;
     }
@@ -413,7 +413,8 @@ class Logger final : public libkineto::ActivityLogger {
     if (op.flowId() > 0) arrow(op, sync);
   }
 
-  /* Work of a device and calls of its interface have an "External id" only if they are linked. */
+  /* Returns whether events of this type always have an "External id". Work of a device and calls of its
+   * interface have one only if they are linked. */
   static bool has_own_id(ActivityType type) {
     switch (type) {
       case ActivityType::GPU_MEMCPY:
@@ -450,7 +451,7 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* One event for each series. */
+  /* Adds one event for each series. */
   void hardware_counters(const ITraceActivity& op) {
     const std::string process = fmt::format("GPU {} Counters", op.deviceId());
     for (const auto& [series, value] : op.counterValues()) {
@@ -484,7 +485,7 @@ class Logger final : public libkineto::ActivityLogger {
     end(entry);
   }
 
-  /* What a kernel says about the collective operation that launched it. */
+  /* Adds what a kernel says about the collective operation that launched it. */
   void collective(const ITraceActivity& op) {
     const auto value = [&](const char* key) -> std::string_view {
       std::string found = op.getMetadataValue(key);
@@ -554,7 +555,7 @@ template struct Private<&ProfilerResult::trace_>;
 
 }  // namespace
 
-/* For Python, which gets the address of a result from pybind11 by this type. */
+/* Returns the type by which Python gets the address of a result from pybind11. */
 COUNTERPOINT_TORCH_EXPORT const void* counterpoint_torch_log_result_type() { return &typeid(ProfilerResult); }
 
 /* Hands the recording of a result over. 0: done; 1: it has none, or nothing is in it; else `why` says what

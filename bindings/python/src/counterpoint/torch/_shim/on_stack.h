@@ -1,4 +1,4 @@
-/* Whether an object is on the stack of the calling thread. */
+/* Finds out whether an object is on the stack of the calling thread. */
 #ifndef COUNTERPOINT_TORCH_ON_STACK_H_
 #define COUNTERPOINT_TORCH_ON_STACK_H_
 
@@ -9,7 +9,7 @@
 
 namespace counterpoint {
 
-/* Address of the first byte above the stack of the calling thread; 0 if that is not known. */
+/* Returns the address of the first byte above the stack of the calling thread; 0 if that is not known. */
 __attribute__((noinline)) inline std::uintptr_t top_of_stack() {
   thread_local std::uintptr_t top = 0;
   if (top == 0) {
@@ -28,7 +28,7 @@ __attribute__((noinline)) inline std::uintptr_t top_of_stack() {
  * PyTorch's dispatcher, and those with which the thread itself began. */
 constexpr std::uintptr_t LEAST_FRAMES = 2048;
 
-/* Whether an object is on the stack of the calling thread. Most are so close that the end of the stack,
+/* Returns whether an object is on the stack of the calling thread. Most are so close that the end of the stack,
  * which is in thread-local memory of a library, need not be known. */
 inline bool is_on_stack(const void* object) {
   const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));

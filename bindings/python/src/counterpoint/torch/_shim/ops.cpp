@@ -1,4 +1,4 @@
-/* Ops with hardware counters: PyTorch calls us before and after each op, and we pass both calls on
+/* Records ops with hardware counters: PyTorch calls us before and after each op, and we pass both calls on
  * to libcounterpoint.so (counterpoint/torch_ops.h).
  *
  * While torch.profiler records as well, what was counted for an op becomes arguments of the op's own
@@ -40,7 +40,7 @@ const counterpoint_torch_ops_t* table = nullptr;
 
 /* ---- Names of counters ---- */
 
-/* A name of a counter that PyTorch's writer can write: it escapes almost nothing. */
+/* Returns a counter's name without characters that PyTorch's writer would have to escape. */
 std::string counter_name(std::uint32_t counter) {
   char text[256];
   const std::size_t length = table->counter_name(counter, text, sizeof(text));
@@ -131,7 +131,7 @@ std::atomic<std::uint32_t> tracing{0};
 std::mutex all_lock;
 std::vector<std::shared_ptr<Ops>> all; /* of the recording, protected by all_lock */
 
-/* What a thread knows about its ops in progress. */
+/* The state of a thread: its ops in progress. */
 struct Mine {
   std::uint32_t recording = 0; /* the number for which the rest is valid */
   std::shared_ptr<Ops> ops;
@@ -140,7 +140,7 @@ struct Mine {
 };
 thread_local Mine mine;
 
-/* Returns what this thread knows, ready for the recording that is in progress. */
+/* Returns the state of this thread, ready for the recording that is in progress. */
 Mine* ready(std::uint32_t recording) {
   if (mine.recording != recording) {
     try {
@@ -203,7 +203,7 @@ constexpr std::uint64_t UNKNOWN_SHAPE = 0xFF;
 /* The recorder tells ops with more words apart by their names alone. */
 constexpr std::size_t MOST_WORDS = 300;
 
-/* A data type in DLPack's numbers: code | bits << 8 | lanes << 16. */
+/* Returns a data type in DLPack's numbers: code | bits << 8 | lanes << 16. */
 std::uint64_t data_type(c10::ScalarType type) {
   const auto of = [](std::uint64_t code, std::uint64_t bits, std::uint64_t lanes = 1) {
     return code | bits << 8 | lanes << 16;
@@ -232,7 +232,7 @@ std::uint64_t data_type(c10::ScalarType type) {
     case T::Float8_e5m2fnuz: return of(13, 8);
     default: break;
   }
-  /* A type that DLPack has no number for: "custom[128 + PyTorch's number]". */
+  /* DLPack has no number for this type: "custom[128 + PyTorch's number]". */
   return of(128 + (static_cast<std::uint64_t>(type) & 0x7F), 8 * c10::elementSize(type));
 }
 
@@ -539,7 +539,7 @@ class Profiler : public libkineto::IActivityProfiler {
 
   std::unique_ptr<libkineto::IActivityProfilerSession> configure(
       const std::set<libkineto::ActivityType>&, const libkineto::Config&) override {
-    /* Also if nobody wants ops recorded now: somebody may before the recording ends. */
+    /* There is a session even if no user wants ops now: one may before the recording ends. */
     return std::make_unique<Session>();
   }
 

@@ -1,4 +1,4 @@
-/* Profiler plugins inside PyTorch's own profiler (counterpoint/torch_plugins.h). Each profiler of a
+/* Connects profiler plugins to PyTorch's own profiler (counterpoint/torch_plugins.h). Each profiler of a
  * plugin becomes a child profiler of Kineto, PyTorch's profiler library. This file only passes calls
  * and events on; libcounterpoint.so does the rest.
  *
@@ -22,7 +22,7 @@
 #include "shim.h"
 
 extern "C" {
-/* Not in every build of PyTorch. */
+/* Not every build of PyTorch has this function. */
 void libkineto_init(bool cpuOnly, bool logOnError) __attribute__((weak));
 void suppressLibkinetoLogMessages() __attribute__((weak));
 }
@@ -88,7 +88,7 @@ ActivityType type_of(std::uint32_t number) {
   return ActivityType::CONCURRENT_KERNEL;
 }
 
-/* Whether work of this kind runs on a thread of the CPU, so that its resource is a thread. */
+/* Returns whether work of this kind runs on a thread of the CPU, so that its resource is a thread. */
 bool is_on_cpu(std::uint32_t kind) {
   switch (kind) {
     case 1: case 2: case 7: case 8: case 9: case 10: case 11: case 13: case 17: case 20: case 23: case 24:
@@ -98,7 +98,7 @@ bool is_on_cpu(std::uint32_t kind) {
   }
 }
 
-/* The row of a stream or thread. PyTorch 2.12 has a constructor; later it has none, and the fields are
+/* Makes the row of a stream or thread. In PyTorch 2.12 it has a constructor; later none, and the fields are
  * in another order. */
 template <typename Row>
 Row resource_row(std::int64_t device, std::int64_t resource, std::int64_t order, const char* name) {
@@ -254,7 +254,7 @@ class Session final : public libkineto::IActivityProfilerSession {
     if (event.id != 0 && linked_) activity.linked = linked_(event.id);
     for (std::size_t i = 0; i < event.metadata_count; i++) {
       const std::string key = event.metadata[i].key;
-      /* PyTorch writes this argument itself. */
+      /* PyTorch itself writes this argument of linked events. */
       if (activity.linked != nullptr && key == "External id") continue;
       activity.addMetadata(key, std::string(event.metadata[i].json));
     }
@@ -268,7 +268,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   const std::string name_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
   std::vector<libkineto::ResourceInfo> resources_;
-  /* During processTrace. */
+  /* Not null only during processTrace. */
   libkineto::ActivityLogger* logger_ = nullptr;
   libkineto::getLinkedActivityCallback linked_;
   std::string failure_;

@@ -45,13 +45,13 @@ class Removed : public c10::OpRegistrationListener {
   const counterpoint_torch_ops_t* table_;
 };
 
-/* Never ends: threads may run ops until the process has ended. */
+/* Starts telling the recorder, for ever: threads may run ops until the process has ended. */
 inline void tell_of_removed_ops(const counterpoint_torch_ops_t* table) {
   new c10::RegistrationHandleRAII(
       c10::Dispatcher::singleton().addRegistrationListener(std::make_unique<Removed>(table)));
 }
 
-/* Whether PyTorch's dispatcher keeps this schema, so that we hear when it is removed. */
+/* Returns whether PyTorch's dispatcher keeps this schema, so that we hear when it is removed. */
 inline bool is_registered(const void* address) {
   const auto* schema = static_cast<const c10::FunctionSchema*>(address);
   const auto op = c10::Dispatcher::singleton().findSchema(schema->operator_name());

@@ -1,4 +1,4 @@
-/* What the parts of the shim share. See counterpoint/torch.h.
+/* All parts of the shim use these definitions. See counterpoint/torch.h.
  *
  * Every .cpp file of this folder is compiled on the user's machine against the headers of the
  * installed PyTorch, and all are linked into one shared object. COUNTERPOINT_TORCH_VERSION is
@@ -17,7 +17,7 @@
 
 namespace counterpoint {
 
-/* Whether a table, which begins with its size, has at least `needed` bytes. */
+/* Returns whether a table, which begins with its size, has at least `needed` bytes. */
 inline bool covers(const void* table, std::size_t needed) {
   return table != nullptr && *static_cast<const std::uint32_t*>(table) >= needed;
 }

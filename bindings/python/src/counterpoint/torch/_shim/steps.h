@@ -1,4 +1,4 @@
-/* Ops that are announced in some steps of the program only, in a run with a budget.
+/* Has ops announced in some steps of the program only, in a run with a budget.
  * counterpoint/torch_ops.h says what is asked of the recorder.
  *
  *   ranges    an observer of named ranges alone: always there
@@ -24,7 +24,7 @@
 
 namespace counterpoint {
 
-/* One op in so many is announced to the canary. */
+/* The share of ops that PyTorch announces to the canary. */
 constexpr double CANARY = 1.0 / 256;
 
 /* The observers. Protected by `lock`, which is held for the time of a call of PyTorch's. */
@@ -37,19 +37,19 @@ struct Steps {
   const counterpoint_torch_ops_t* table = nullptr;
 };
 
-/* Never destroyed: threads may run ops until the process has ended. */
+/* Returns the observers. They are never destroyed: threads may run ops until the process has ended. */
 inline Steps& the_steps() {
   static Steps& steps = *new Steps;
   return steps;
 }
 
-/* How many ranges of this thread are in progress. */
+/* Returns how many ranges of this thread are in progress. */
 inline std::uint32_t& depth_of_ranges() {
   static thread_local std::uint32_t depth = 0;
   return depth;
 }
 
-/* Has PyTorch announce ops, or not. */
+/* Makes PyTorch announce ops from now on, or stop it. */
 inline void announce_ops(bool wanted) {
   Steps& steps = the_steps();
   std::lock_guard<std::mutex> lock(steps.lock);
@@ -117,7 +117,7 @@ inline void observe_nothing() {
   steps.is_away.store(false);
 }
 
-/* Observes with `ops`; ranges with `ranges` if the recorder wants to know of steps. */
+/* Registers the observer `ops`, and `ranges` for ranges if the recorder wants to know of steps. */
 inline void observe(
     const counterpoint_torch_ops_t* table,
     const at::RecordFunctionCallback& ops,
