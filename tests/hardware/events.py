@@ -1,4 +1,4 @@
-"""What the checks of a PMU count, and how often it happens in programs/known.c. On a machine without a PMU,
+"""The counters of the checks of a PMU, and their counts in programs/known.c. On a machine without a PMU,
 `run.py --stand-in` counts events of the kernel in place of instructions, branches and loads, so that the checks
 themselves are tested; `--stand-in broken` is a program that does not do what its source says, and each check
 must notice."""
@@ -23,15 +23,15 @@ class Counter:
     typed: str
     in_loop: float
     in_load: float
-    # What a processor may count more or less, as a part.
+    # How much more or less a processor may count, as a part.
     tolerance: float = 0.001
 
     def named(self, typed: str) -> Counter:
-        """The same under another name."""
+        """Returns the same counter under another name."""
         return Counter(typed, self.in_loop, self.in_load, self.tolerance)
 
     def a_round(self) -> float:
-        """How often it counts in a round."""
+        """Returns how often the counter counts in a round."""
         return self.in_loop * LOOPS + self.in_load * LOADS
 
 
@@ -48,14 +48,14 @@ class Events:
     beside: str
     # More counters than one group has room for. The first are `instructions`, the last are `branches`.
     many: list[str]
-    # What takes turns; by name, the counters of it whose counts are known.
+    # Counters that take turns, as typed; and those of them whose counts are known.
     turns: str
     in_turns: list[Counter]
-    # Names by who gave them.
+    # Counters by who gave them their names.
     names: dict[str, list[Counter]]
-    # The counters of the price, one after the other.
+    # The counters whose cost is measured, one more each time.
     priced: list[str]
-    # The judge's name of `instructions`.
+    # The name of `instructions` for perf_event_open and perf stat.
     judged: str
     # Counters of top-down metrics in one group, and those of them that add up to the first.
     slots: list[str]
@@ -67,7 +67,7 @@ class Events:
 
 
 def vendor() -> str:
-    """The processor's: intel, amd, arm or nothing."""
+    """Returns the processor's vendor: intel, amd, arm or an empty text."""
     if platform.machine() == "aarch64":
         return "arm"
     name = machine.first_line("/proc/cpuinfo", "vendor_id")
@@ -92,10 +92,10 @@ ZEN4_SLOTS = [
 
 
 def real() -> Events:
-    """The counters of a processor, in user mode."""
+    """Returns the counters of a processor, in user mode."""
     instructions = Counter("instructions:u", 2, 3)
     branches = Counter("branches:u", 1, 1)
-    # Loads are counted when they are dispatched on some processors, also of instructions that do not retire.
+    # Some processors count loads when they are dispatched, even if their instruction does not retire.
     loads = Counter("L1-dcache-loads:u", 0, 1, 0.01)
     raw, raw_branches = RAW.get(vendor(), RAW["intel"])
     those = [name for name in machine.GENERIC if name not in ("page-faults", "minor-faults", "branches")]
@@ -125,7 +125,7 @@ def real() -> Events:
         counter.named(f"{name}:u") for counter, name in zip(known, VENDOR.get(vendor(), []))
     ]
     if platform.machine() == "aarch64":
-        del names["perf's"][2]  # Its PMU is not called cpu.
+        del names["perf's"][2]  # The PMU of AArch64 is not called cpu.
     slots = {"intel": INTEL_SLOTS, "amd": ZEN4_SLOTS}.get(vendor(), [])
     return Events(
         instructions=instructions,
@@ -145,7 +145,7 @@ def real() -> Events:
 
 
 def stand_in(address: str, broken: bool) -> Events:
-    """What the kernel counts exactly without a PMU: page faults, and writes to an address."""
+    """Returns counters that the kernel counts exactly without a PMU: page faults, and writes to an address."""
     faults = Counter("page-faults:u", 0.01, 0.01)
     writes = Counter(f"mem:{address}/8:w:u", 0.001, 0.001)
     elsewhere = [f"mem:{int(address, 16) + 8 * i:#x}/8:w:u" for i in range(1, 5)]

@@ -1,4 +1,4 @@
-"""What this machine is and has."""
+"""Describes this machine, and opens its counters without Counterpoint's code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYS_PERF_EVENT_OPEN = {"x86_64": 298, "aarch64": 241}
 
 
 def said(command: list[str], timeout: float = 20) -> str:
-    """What a program prints, or nothing if it is not there or fails."""
+    """Returns what a program prints, or an empty text if it is missing or fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -23,7 +23,7 @@ def said(command: list[str], timeout: float = 20) -> str:
 
 
 def first_line(path: str, begin: str) -> str:
-    """The value of a line of a file of /proc."""
+    """Returns the value of a line of a file of /proc."""
     with open(path, encoding="utf-8") as file:
         for line in file:
             if line.startswith(begin):
@@ -57,7 +57,7 @@ DISABLED, INHERIT, NOT_KERNEL, NOT_HYPERVISOR, ON_EXEC = 1 << 0, 1 << 1, 1 << 5,
 
 
 def opened(name: str, group: int = -1, flags: int = 0) -> tuple[int, str]:
-    """Opens a counter of this thread in user mode: its descriptor, or -1 and why not. This is not
+    """Opens a counter of this thread in user mode. Returns its descriptor, or -1 and why not. This is not
     Counterpoint's code, so that it can judge it."""
     number = SYS_PERF_EVENT_OPEN.get(platform.machine())
     if number is None:
@@ -76,7 +76,7 @@ def opened(name: str, group: int = -1, flags: int = 0) -> tuple[int, str]:
 
 
 def why_not(names: list[str]) -> str:
-    """Why these counters cannot count as one group, or nothing if they can."""
+    """Returns why these counters cannot count as one group, or an empty text if they can."""
     descriptors: list[int] = []
     try:
         for name in names:
@@ -93,7 +93,7 @@ def why_not(names: list[str]) -> str:
 
 
 def counted(name: str, command: list[str]) -> int:
-    """How often this happens in a whole program, in user mode."""
+    """Returns what this counter counts in a whole program, in user mode."""
     descriptor, why = opened(name, flags=DISABLED | INHERIT | ON_EXEC)
     if why:
         raise RuntimeError(f"{name}: {why}")
@@ -105,7 +105,7 @@ def counted(name: str, command: list[str]) -> int:
 
 
 def reads_without_kernel() -> str:
-    """Why counters cannot be read without the kernel, or nothing if they can."""
+    """Returns why counters cannot be read without the kernel, or an empty text if they can."""
     for path in ("/sys/bus/event_source/devices/cpu/rdpmc", "/proc/sys/kernel/perf_user_access"):
         try:
             with open(path, encoding="utf-8") as file:
@@ -117,13 +117,13 @@ def reads_without_kernel() -> str:
 
 
 def nvidia() -> list[str]:
-    """NVIDIA's devices: name, driver, memory."""
+    """Returns NVIDIA's devices: name, driver, memory."""
     rows = said(["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader"])
     return [row for row in rows.splitlines() if row]
 
 
 def description() -> list[str]:
-    """Lines that say what the machine is."""
+    """Returns lines that describe the machine."""
     cpu = first_line("/proc/cpuinfo", "model name") or platform.processor() or "unknown processor"
     virtual = "virtualised, " if "hypervisor" in open("/proc/cpuinfo", encoding="utf-8").read() else ""
     lines = [
@@ -135,5 +135,5 @@ def description() -> list[str]:
 
 
 def tools() -> dict[str, str | None]:
-    """Where the judges are."""
+    """Returns the paths of the tools with which the checks compare, None if one is missing."""
     return {name: shutil.which(name) for name in ("perf", "nvcc", "gcc", "cc", "g++", "nvidia-smi")}

@@ -47,7 +47,7 @@ BYTES = 1 << 20
 
 
 def check(place: Place, result: Result) -> None:
-    """All checks that need a device; without one, a row that says so."""
+    """Makes all checks that need a device. Without one, adds a row that says so."""
     with result.check("a device of NVIDIA's") as said:
         devices = machine.nvidia()
         if not devices:
@@ -72,7 +72,7 @@ def check(place: Place, result: Result) -> None:
 
 
 def available(place: Place, result: Result) -> dict[str, list[str]]:
-    """The programs that this machine can run."""
+    """Returns the programs that this machine can run."""
     programs = {}
     with result.check("programs with CUDA") as said:
         binary = place.work / "plain"
@@ -101,7 +101,7 @@ for name in ("torch", "triton", "cupy-cuda13x", "cupy-cuda12x", "jax", "nvidia-c
 
 
 def alone(place: Place, program: list[str], more: dict[str, str] | None = None) -> tuple[str, int, float]:
-    """A program without Counterpoint: what it prints, its status, its seconds."""
+    """Runs a program without Counterpoint. Returns what it prints, its status and its seconds."""
     began = time.perf_counter()
     environment = {**os.environ, **(more or {})}
     done = subprocess.run(
@@ -111,7 +111,7 @@ def alone(place: Place, program: list[str], more: dict[str, str] | None = None) 
 
 
 def unharmed(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """Each program prints the same and ends with the same status under every option."""
+    """Checks that each program prints the same and ends with the same status under every option."""
     ways = {
         "run": [],
         "--budget 2%": ["--budget", "2%"],
@@ -137,7 +137,7 @@ def unharmed(place: Place, result: Result, programs: dict[str, list[str]]) -> No
 
 
 def record(place: Place, name: str, program: list[str], *options: str) -> Path:
-    """Records one of the programs."""
+    """Records one of the programs, and returns its profile."""
     profile = place.fresh("recorded.cpt")
     command = ["run", "-e", "none", *options, "-o", profile, "--", *program]
     place.counterpoint(command, status=STATUS[name])
@@ -145,7 +145,7 @@ def record(place: Place, name: str, program: list[str], *options: str) -> Path:
 
 
 def plugin(place: Place, result: Result, program: list[str]) -> None:
-    """What the plugin records of a program of known length."""
+    """Checks what the plugin records of a program of known length."""
     profile = record(place, "plain", program, "--plugin", "cuda")
     trace = place.fresh("plain.json")
     place.counterpoint(["trace", "export", profile, "-o", trace])
@@ -181,7 +181,7 @@ ACTIVE, ELAPSED = "gr__cycles_active.avg", "gr__cycles_elapsed.max"
 
 
 def counters(place: Place, result: Result, program: list[str]) -> None:
-    """Counters that the device samples, and what else the plugin records meanwhile."""
+    """Checks counters that the device samples, and what the plugin records at the same time."""
     with result.check("plugin cuda: counters of the device") as said:
         profile = place.fresh("counters.cpt")
         options = ["-e", "none", "--plugin", "cuda", "--plugin-config", f"cuda.counters={ACTIVE}+{ELAPSED}"]
@@ -201,14 +201,14 @@ def counters(place: Place, result: Result, program: list[str]) -> None:
         said.append(f"{samples} samples; {active:,.0f} of {elapsed:,.0f} cycles were active")
         work = traces.work_of(place, profile)
         kernels = sum(count for name, (count, _) in work.items() if "saxpy" in name)
-        # Others report that CUPTI gives none meanwhile; the plugin says so then.
+        # On some devices, CUPTI gives no kernels while counters are sampled; the plugin then says so.
         silent = "CUPTI gave no kernel" in done.stderr
         expect(kernels == 1600 or (kernels == 0 and silent), f"{kernels} of 1600 kernels beside the counters")
         said.append(f"{kernels} of 1600 kernels beside them")
 
 
 def ranges(place: Place, result: Result, python: str) -> None:
-    """Ranges that a program marks with NVTX, around their kernels."""
+    """Checks ranges that a program marks with NVTX."""
     with result.check("plugin cuda: ranges of NVTX") as said:
         profile = record(place, "nvtx", [python, str(PROGRAMS / "with_nvtx.py")], *ON)
         trace = place.fresh("nvtx.json")
@@ -224,7 +224,7 @@ def ranges(place: Place, result: Result, python: str) -> None:
 
 
 def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
-    """Own times by stream, kind, device and op have the same sum."""
+    """Checks that own times by stream, kind, device and op have the same sum."""
     sums = {}
     for by in ("op", "kind", "device", "stream"):
         report = json.loads(place.counterpoint(["report", profile, "--by", by, "--top", "0", "--format", "json"]).stdout)
@@ -235,7 +235,7 @@ def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
 
 
 def kineto(place: Place, result: Result, program: list[str]) -> None:
-    """A recording of torch.profiler, taken over by `run` and imported from its file, beside the file and
+    """Compares a recording of torch.profiler, taken over by `run` and imported from its file, with the file and
     `key_averages`."""
     for how, environment in [("by trace file", {}), ("by the shim", {"COUNTERPOINT_TORCH": "try"})]:
         trace, averages = place.fresh("torch.json"), place.fresh("averages.json")
@@ -265,7 +265,7 @@ def kineto(place: Place, result: Result, program: list[str]) -> None:
 
 
 def compare(ours: dict[str, tuple[int, float]], judged: dict[str, tuple[int, float]], said: list[str]) -> None:
-    """Counts are equal, and times to a nanosecond for each call."""
+    """Checks that counts are equal, and that times are to two nanoseconds for each call."""
     expect(set(ours) == set(judged), f"only one of them has {sorted(set(ours) ^ set(judged))[:2]}")
     for name, (count, total_us) in judged.items():
         found = ours[name]
@@ -276,7 +276,7 @@ def compare(ours: dict[str, tuple[int, float]], judged: dict[str, tuple[int, flo
 
 
 def beside_kineto(place: Place, result: Result, program: list[str]) -> dict[str, tuple[int, float]]:
-    """The plugin and Kineto on the same program, in runs of their own, because CUPTI has one user.
+    """Compares the plugin and Kineto on the same program, in separate runs, because CUPTI has one user.
     Returns what Kineto found."""
     judged: dict[str, tuple[int, float]] = {}
     with result.check("plugin cuda beside Kineto: counts and durations of a training loop") as said:
@@ -299,7 +299,7 @@ def beside_kineto(place: Place, result: Result, program: list[str]) -> dict[str,
 def left_to_torch(
     place: Place, result: Result, program: list[str], judged: dict[str, tuple[int, float]]
 ) -> None:
-    """With the plugin, torch.profiler has all that it has without it."""
+    """Checks that torch.profiler has the same activities with the plugin as without it."""
     with result.check("plugin cuda leaves CUPTI to torch.profiler") as said:
         trace, averages = place.fresh("left.json"), place.fresh("averages.json")
         command = ["run", "-e", "none", "--plugin", "cuda", "-o", place.fresh("left.cpt"), "--", *program, "5", trace, averages]
@@ -312,7 +312,7 @@ def left_to_torch(
 
 
 def named(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """Kernels of other compilers have the names of their sources."""
+    """Checks that kernels of other compilers have the names of their sources."""
     for name, kernels in [
         ("triton", ["double_plus_one"]),
         ("cupy", ["raw_add", "fused_square_plus"]),
@@ -339,7 +339,7 @@ TRACKS = {
 
 
 def telemetry(place: Place, result: Result) -> None:
-    """Telemetry beside nvidia-smi, before and after."""
+    """Compares telemetry with what nvidia-smi prints before and after."""
     with result.check("telemetry beside nvidia-smi") as said:
         def smi() -> list[float]:
             text = machine.said(["nvidia-smi", f"--query-gpu={QUERY}", "--format=csv,noheader,nounits", "-i", "0"])
@@ -363,7 +363,7 @@ def telemetry(place: Place, result: Result) -> None:
 
 
 def price(place: Place, result: Result, programs: dict[str, list[str]]) -> None:
-    """What recording adds to programs: ratios of pairs that ran one after the other."""
+    """Measures what recording adds to a program: differences of pairs that ran one after the other."""
     if "plain" not in programs:
         return
     program = [programs["plain"][0], "400"]
@@ -403,7 +403,7 @@ LOOP = PROGRAMS / "loop_torch.py"
 
 
 def torch_price(place: Place, result: Result, program: list[str]) -> None:
-    """Time of a training step as the program itself measures it: alone, under the plugin, under
+    """Measures a training step, as the program itself times it: alone, under the plugin, under
     torch.profiler."""
     found: dict[str, list[float]] = {}
     with_plugin = [str(place.dist / "bin/counterpoint"), "run", "-e", "none", *ON]

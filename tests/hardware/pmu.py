@@ -1,4 +1,4 @@
-"""A processor whose counters can be read: the kernel, `perf stat`, PAPI and the source of programs/known.c judge
+"""Checks a processor whose counters can be read: the kernel, `perf stat`, PAPI and the source of programs/known.c judge
 what Counterpoint counts. `loop_N` and `load_N` of that program have a known number of instructions, branches
 and loads, so a difference of two of them must be exact where the counter is exact.
 
@@ -34,7 +34,7 @@ COMMAND = "cargo xtask hardware --only pmu, on a machine where `perf stat -e ins
 
 
 def check(place: Place, result: Result) -> None:
-    """All checks that need a PMU; without one, a row that says so."""
+    """Makes all checks that need a PMU. Without one, adds a row that says so."""
     with result.check("a PMU") as said:
         if place.stand_in:
             said.append("events of the kernel stand in for it")
@@ -55,7 +55,7 @@ def check(place: Place, result: Result) -> None:
 
 @dataclass
 class Report:
-    """A recording, as `report --format json` shows it."""
+    """A recording, as `report --format json` prints it."""
 
     profile: Path
     rows: list[dict]
@@ -63,14 +63,14 @@ class Report:
     printed: str
 
     def op(self, name: str) -> dict:
-        """The row of an op."""
+        """Returns the row of an op."""
         found = [row for row in self.rows if row.get("op") == name]
         expect(len(found) == 1, f"{len(found)} rows of {name}")
         return found[0]
 
 
 class Lab:
-    """The program of known length, and how it is recorded."""
+    """Compiles the program of known length, and records it."""
 
     def __init__(self, place: Place, result: Result) -> None:
         self.place = place
@@ -93,12 +93,12 @@ class Lab:
         return self.alone(*words) if words else ""
 
     def alone(self, *words: str) -> str:
-        """What the program prints without Counterpoint."""
+        """Returns what the program prints without Counterpoint."""
         command = [str(self.program), *words]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=300).stdout
 
     def record(self, options: list[str], *words: str, by: str = "op", program: list[str] | None = None) -> Report:
-        """Records the program, or another one."""
+        """Records the program, or another one, and returns the report."""
         profile = self.place.fresh("known.cpt")
         command = ["run", *options, "-o", profile, "--", *(program or [str(self.program), *words])]
         printed = self.place.counterpoint(command, self.events.environment).stdout
@@ -108,14 +108,14 @@ class Lab:
 
 
 def counter_of(row: dict, name: str) -> dict:
-    """A counter of a row."""
+    """Returns a counter of a row."""
     found = [counter for counter in row["counters"] if counter["name"] == name]
     expect(bool(found), f"there is no {name}: {[counter['name'] for counter in row['counters']]}")
     return found[0]
 
 
 def difference(report: Report, counter: Counter, kind: str) -> float:
-    """What a call of 100,000 iterations has more than one of 10,000."""
+    """Returns how much more a call of 100,000 iterations counts than one of 10,000."""
     means = [counter_of(report.op(f"{kind}_{n}"), counter.typed)["per_call"] for n in (100_000, 10_000)]
     expect(None not in means, f"{counter.typed} has no value: {means}")
     return means[0] - means[1]
@@ -126,13 +126,13 @@ def judge(counter: Counter, kind: str, found: float, tolerance: float | None = N
     each = counter.in_loop if kind == "loop" else counter.in_load
     expected = each * MORE
     text = f"{counter.typed} {found:,.1f} of {expected:,.0f} in {kind}"
-    # Interrupts of a busy machine add some instructions to a call now and then, also to user mode's.
+    # Interrupts of a busy machine add some instructions to a call now and then, even in user mode.
     allowed = (tolerance or counter.tolerance) * (expected or MORE)
     expect(abs(found - expected) <= allowed, text)
     return text
 
 
 def compare(report: Report, counter: Counter, said: list[str], tolerance: float | None = None) -> None:
-    """The differences of both kinds of loops."""
+    """Judges the differences of both kinds of loops."""
     for kind in ("loop", "load"):
         said.append(judge(counter, kind, difference(report, counter, kind), tolerance))

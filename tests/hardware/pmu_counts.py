@@ -1,4 +1,4 @@
-"""Counts of loops of known length, in every way in which they are recorded."""
+"""Checks counts of loops of known length, in every way in which they are recorded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAMPLED, LONG = 200, 4_000
 
 
 def check(lab: Lab) -> None:
-    """All of them."""
+    """Makes all checks of this file."""
     ways(lab)
     with lab.result.check("loops of known length, with a budget") as said:
         events = lab.events
@@ -39,12 +39,12 @@ def check(lab: Lab) -> None:
 
 
 def group(*names: str) -> str:
-    """Counters as one group."""
+    """Returns the text of counters as one group."""
     return "{" + ",".join(names) + "}"
 
 
 def reads(report: Report) -> int:
-    """How many read(2) the recorded thread made."""
+    """Returns how many read(2) the recorded thread made."""
     found = re.search(r"^reads (-?\d+)$", report.printed, re.MULTILINE)
     expect(found is not None, f"the program printed {report.printed!r}")
     assert found is not None
@@ -52,8 +52,8 @@ def reads(report: Report) -> int:
 
 
 def ways(lab: Lab) -> None:
-    """By system calls and without them, each alone and both in one run. The kernel's own count of the thread's
-    read(2) says which way it was."""
+    """Checks reading by system calls and without them, each alone and both in one run. The kernel's own count of the
+    thread's read(2) says which way it was."""
     events = lab.events
     names = [events.instructions.typed, events.branches.typed]
     why = "a group with a breakpoint, which stands in, has no such way" if events.stand_in else machine.reads_without_kernel()
@@ -70,7 +70,7 @@ def ways(lab: Lab) -> None:
             pmu.compare(report, counter, said)
         found = reads(report)
         if why:
-            # It is said that they cannot be read so; then they are read by system calls.
+            # If they cannot be read without system calls, they are read by system calls.
             expect(found == 2 * CALLS, f"{found} read(2) in {CALLS} calls, expected {2 * CALLS}: {why}")
             raise Absent(f"{why}; counts by system calls are right: {'; '.join(said)}")
         # A reading of a counter that is not on the processor at that moment is a system call.
@@ -93,7 +93,7 @@ def ways(lab: Lab) -> None:
 
 
 def refused(lab: Lab) -> None:
-    """A group that does not fit is refused, the error names counters that fit, and these work."""
+    """Checks that a group that does not fit is refused, and that the counters work that the error names."""
     events = lab.events
     with lab.result.check("a group that does not fit is refused") as said:
         if not events.stand_in:
@@ -115,7 +115,7 @@ def refused(lab: Lab) -> None:
 
 
 def turns(lab: Lab) -> None:
-    """Counters that take turns: estimates are marked and near, everything else is exact."""
+    """Checks counters that take turns: estimates are marked and near, everything else is exact."""
     events = lab.events
     with lab.result.check("counters that take turns") as said:
         rounds = 30 if events.stand_in else LONG
@@ -137,7 +137,7 @@ def turns(lab: Lab) -> None:
 
 
 def passes(lab: Lab) -> None:
-    """More counters than fit, in several runs of the program."""
+    """Checks more counters than fit, in several runs of the program."""
     events = lab.events
     with lab.result.check("more counters than fit, in passes") as said:
         report = lab.record(["--passes", "-e", ",".join(events.many)], str(ROUNDS))
@@ -156,7 +156,7 @@ def passes(lab: Lab) -> None:
 
 
 def threads(lab: Lab) -> None:
-    """Each thread has the counts of its own calls."""
+    """Checks that each thread has the counts of its own calls."""
     events = lab.events
     with lab.result.check("counts by thread") as said:
         options = ["-e", group(events.instructions.typed, events.branches.typed)]
@@ -173,7 +173,7 @@ def threads(lab: Lab) -> None:
 
 
 def forked(lab: Lab) -> None:
-    """A child that goes on after fork counts by itself, and its parent does not count it."""
+    """Checks that a child that goes on after fork counts by itself, and that its parent does not count it."""
     events = lab.events
     with lab.result.check("counts after fork") as said:
         options = ["-e", group(events.instructions.typed, events.branches.typed)]

@@ -1,4 +1,4 @@
-"""The same loop inside of ops of PyTorch and of TVM's virtual machine. What stands around the loop is Python's,
+"""Counts the same loop inside of ops of PyTorch and of TVM's virtual machine. The code around the loop is Python's,
 and the same for both lengths."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOLERANCE = 0.01
 
 
 def check(lab: Lab) -> None:
-    """All of them."""
+    """Makes all checks of this file."""
     library = lab.place.work / "known.so"
     include = lab.place.dist / "include"
     command = ["cc", "-O1", "-shared", "-fPIC", "-pthread", f"-I{include}", *lab.events.flags, "-o", library]
@@ -39,7 +39,7 @@ def check(lab: Lab) -> None:
 
 
 def inside(lab: Lab, name: str, program: list[str | Path], said: list[str]) -> None:
-    """What a call of the longer op has more than one of the shorter."""
+    """Judges how much more a call of the longer op counts than one of the shorter."""
     counter = lab.events.instructions
     report = lab.record(["-e", counter.typed], program=program)
     rows = [report.op(name.format(n)) for n in (100_000, 10_000)]

@@ -1,4 +1,4 @@
-"""What is computed from counters, and what reading them costs."""
+"""Checks metrics that are computed from counters, and measures what reading counters costs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRICED = 20_000
 
 
 def check(lab: Lab) -> None:
-    """All of them."""
+    """Makes all checks of this file."""
     defaults(lab)
     top_down(lab)
     if lab.events.stand_in or not lab.place.quick:
@@ -28,17 +28,17 @@ def check(lab: Lab) -> None:
 
 
 def metrics_of(row: dict) -> dict[str, float | None]:
-    """The metrics of a row."""
+    """Returns the metrics of a row by name."""
     return {metric["name"].split(":")[0]: metric["value"] for metric in row["metrics"]}
 
 
 def plain(name: str) -> str:
-    """The name of a counter without its modifiers."""
+    """Returns the name of a counter without its modifiers."""
     return name.split(":")[0]
 
 
 def defaults(lab: Lab) -> None:
-    """Without -e, there are cycles and instructions, and ipc is their ratio."""
+    """Checks that without -e there are cycles and instructions, and that ipc is their ratio."""
     with lab.result.check("the default counters, ipc") as said:
         row = lab.record([], str(FEW if lab.events.stand_in else ROUNDS)).op("loop_100000")
         totals = {plain(counter["name"]): counter["total"] for counter in row["counters"]}
@@ -55,7 +55,7 @@ def defaults(lab: Lab) -> None:
 
 
 def top_down(lab: Lab) -> None:
-    """Parts of all slots: each is a part, and those of the first level add up."""
+    """Checks that top-down metrics are parts of all slots, and that those of the first level add up."""
     with lab.result.check("top-down metrics") as said:
         names = lab.events.slots
         if not names:
@@ -83,8 +83,8 @@ def top_down(lab: Lab) -> None:
 
 
 def price(lab: Lab) -> None:
-    """An op without anything in it, beside two readings of the same group by the shortest code. The difference
-    of an op with counters and one without is what counting adds; it must not be below the floor."""
+    """Compares an empty op with two readings of the same group by the shortest code. The difference
+    between an op with counters and one without is the cost of counting; it must not be far below the floor."""
     floor = lab.place.work / "floor"
     subprocess.run(["cc", "-O2", "-o", floor, pmu.PROGRAMS / "floor.c"], check=True, capture_output=True)
     rounds = str(ROUNDS if lab.events.stand_in else PRICED)

@@ -1,4 +1,4 @@
-"""Names, beside other programs that count: the kernel itself, `perf stat` and PAPI."""
+"""Checks names of counters, and compares with others that count: the kernel itself, `perf stat` and PAPI."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROUNDS = 20
 
 
 def check(lab: Lab) -> None:
-    """All of them."""
+    """Makes all checks of this file."""
     for giver, counters in lab.events.names.items():
         with lab.result.check(f"names: {giver}") as said:
             unknown = []
@@ -39,7 +39,7 @@ def check(lab: Lab) -> None:
 
 
 def beside_others(lab: Lab) -> None:
-    """What 20 rounds more add to the whole program, without Counterpoint and with it."""
+    """Compares what 20 rounds more add to the whole program, without Counterpoint and with it."""
     events = lab.events
     expected = events.instructions.a_round() * ROUNDS
     few, many = str(ROUNDS), str(2 * ROUNDS)
@@ -65,7 +65,7 @@ def beside_others(lab: Lab) -> None:
 
 
 def perf(lab: Lab, name: str, rounds: str) -> int:
-    """What perf counts in the whole program."""
+    """Returns what perf counts in the whole program."""
     command = ["perf", "stat", "-x,", "-e", f"{name}:u", str(lab.program), rounds]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     found = re.search(r"^(\d+),", done.stderr, re.MULTILINE)
@@ -75,7 +75,7 @@ def perf(lab: Lab, name: str, rounds: str) -> int:
 
 
 def papi(lab: Lab) -> None:
-    """PAPI's count of the same loop, in a program of its own."""
+    """Compares with PAPI's count of the same loop, in a program of its own."""
     with lab.result.check("PAPI itself") as said:
         if lab.events.stand_in:
             raise Absent("PAPI counts nothing without a PMU")

@@ -1,4 +1,4 @@
-"""What was checked, and the page of text that says so."""
+"""Collects what was checked, and writes the page of text about it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ OK, FAILED, ABSENT = "ok", "FAILED", "absent"
 
 
 class Failed(Exception):
-    """A check whose answer is wrong. The text says what was expected and what came."""
+    """A check has failed. The text says what was expected and what was found."""
 
 
 class Absent(Exception):
-    """Something that this machine lacks. The text names it, and how to see it elsewhere."""
+    """This machine lacks something. The text names it, and how to see it elsewhere."""
 
 
 def expect(condition: bool, text: str) -> None:
@@ -34,7 +34,7 @@ class Result:
 
     @contextlib.contextmanager
     def check(self, name: str) -> Iterator[list[str]]:
-        """One check. What is appended to the list stands beside its name."""
+        """Runs the body as one check. The texts that it appends to the list are shown beside the check's name."""
         said: list[str] = []
         try:
             yield said
@@ -43,27 +43,27 @@ class Result:
             self.add(ABSENT, name, str(absent))
         except Failed as failed:
             self.add(FAILED, name, "; ".join([*said, str(failed)]))
-        except Exception as error:  # A check that breaks is a check that failed.
+        except Exception as error:  # A check that raises another error has failed, too.
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"{type(error).__name__}: {error} ({where.filename.rsplit('/', 1)[-1]}:{where.lineno})"
             self.add(FAILED, name, text)
 
     def add(self, status: str, name: str, said: str) -> None:
-        """Adds a row, and shows it."""
+        """Adds a row, and prints it."""
         self.rows.append((status, name, said))
         print(f"{status:6}  {name}{': ' if said else ''}{said}", flush=True)
 
     def figure(self, text: str) -> None:
-        """A measured number, which is not judged."""
+        """Adds a measured number, which is not judged."""
         self.figures.append(text)
         print(f"        {text}", flush=True)
 
     def failures(self) -> int:
-        """How many checks failed."""
+        """Returns how many checks failed."""
         return sum(status == FAILED for status, _, _ in self.rows)
 
     def page(self, head: list[str]) -> str:
-        """The page that is kept."""
+        """Returns the page that is kept."""
         width = max((len(name) for _, name, _ in self.rows), default=0)
         rows = [f"{status:6}  {name:{width}}  {said}".rstrip() for status, name, said in self.rows]
         count = {status: sum(row[0] == status for row in self.rows) for status in (OK, FAILED, ABSENT)}

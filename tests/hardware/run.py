@@ -25,18 +25,18 @@ from result import Result
 
 @dataclass
 class Place:
-    """Where things are."""
+    """The release, the work folder and the tools of this run."""
 
     dist: Path
     work: Path
     quick: bool
-    # Nothing, or what stands in for a PMU: events.py.
+    # None, or what stands in for a PMU: events.py.
     stand_in: str | None
     tools: dict[str, str | None]
     used: int = field(default=0)
 
     def fresh(self, name: str) -> Path:
-        """A path below the work folder that is not in use."""
+        """Returns a path below the work folder that is not in use."""
         self.used += 1
         return self.work / f"{self.used}-{name}"
 
@@ -46,7 +46,7 @@ class Place:
         environment: dict[str, str] | None = None,
         status: int = 0,
     ) -> subprocess.CompletedProcess[str]:
-        """Runs Counterpoint. Another exit status than this is an error with everything it printed."""
+        """Runs Counterpoint. Any other exit status is an error with the end of its messages."""
         done = self.tried(arguments, environment)
         if done.returncode != status:
             raise RuntimeError(f"{done.args}: status {done.returncode}: {done.stderr[-2000:]}")

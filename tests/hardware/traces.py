@@ -1,4 +1,4 @@
-"""Reading Chrome's traces and Counterpoint's reports."""
+"""Reads Chrome's traces and Counterpoint's reports."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ CLOCK_US = 5.0
 
 
 def slices(file: Path) -> list[dict]:
-    """The slices of a trace."""
+    """Returns the slices of a trace."""
     with open(file, encoding="utf-8") as opened:
         events = json.load(opened)["traceEvents"]
     return [event for event in events if event.get("ph") == "X"]
 
 
 def totals(events: list[dict]) -> dict[str, tuple[int, float]]:
-    """Count and microseconds of the work of devices, by name."""
+    """Returns count and microseconds of the work of devices, by name."""
     found: dict[str, list[float]] = {}
     for event in events:
         if event.get("cat") in WORK:
@@ -31,7 +31,7 @@ def totals(events: list[dict]) -> dict[str, tuple[int, float]]:
 
 
 def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
-    """Arrows to devices: how often each begins, and its ends."""
+    """Returns the arrows to devices: how often each begins, and its ends."""
     with open(file, encoding="utf-8") as opened:
         events = json.load(opened)["traceEvents"]
     found: dict[object, tuple[int, list[dict]]] = {}
@@ -47,7 +47,7 @@ def flows(file: Path) -> dict[object, tuple[int, list[dict]]]:
 
 
 def averages(file: Path, names: set[str]) -> dict[str, tuple[int, float]]:
-    """What `key_averages` says of the work of devices: count and microseconds. Its rows of ranges on
+    """Returns what `key_averages` says of the work of devices: count and microseconds. Its rows of ranges on
     devices have names that no work has."""
     with open(file, encoding="utf-8") as opened:
         rows = json.load(opened)
@@ -59,13 +59,13 @@ def averages(file: Path, names: set[str]) -> dict[str, tuple[int, float]]:
 
 
 def rows(place: Place, profile: Path, *options: str) -> list[dict]:
-    """The rows of a report."""
+    """Returns the rows of a report."""
     command = ["report", profile, "--top", "0", "--format", "json", *options]
     return json.loads(place.counterpoint(command).stdout)["rows"]
 
 
 def work_of(place: Place, profile: Path) -> dict[str, tuple[int, float]]:
-    """Count and microseconds of the work of devices in a profile, by name, from the calls themselves."""
+    """Returns count and microseconds of the work of devices in a profile, by name, from the calls themselves."""
     trace = place.fresh("work.json")
     place.counterpoint(["trace", "export", profile, "-o", trace])
     return totals(slices(trace))

@@ -1,4 +1,4 @@
-"""Ops of PyTorch of known length: `known::loop_10000` and `known::loop_100000`, which call the loop of known.c.
+"""Calls ops of PyTorch of known length: `known::loop_10000` and `known::loop_100000`, which call the loop of known.c.
 
     known_torch.py LIBRARY ROUNDS"""
 
