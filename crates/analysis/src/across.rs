@@ -1,4 +1,4 @@
-//! Ranks of a job beside each other: which one is slow, and the op that makes it slow.
+//! Compares the ranks of a job, and finds the slow rank and the op that makes it slow.
 //!
 //! ```text
 //!  rows of (run, rank, op), buckets of durations ─ Gathered ─► for each run:
@@ -6,14 +6,15 @@
 //!    self time of each op on each rank − its median over the ranks ─► what makes a rank slow
 //! ```
 //!
-//! All sums are whole numbers, so they do not depend on the order in which rows come. A rank that never
-//! called an op spent 0 ns in it: of a rank that is there, all ops are there.
+//! All sums are whole numbers, so they do not depend on the order in which rows come. If a rank
+//! never called an op, its time in that op is 0 ns and not unknown.
 //!
-//! Self times are compared, and not whole ones, so that an op is not blamed for what is inside of it. They
-//! are compared with the *median* over the ranks and not with the mean. Where ranks wait for each other, the
-//! one that is slow waits least: in the op that waits, all others have more time than it, and their median
-//! is that of waiting. So the slow rank is above the median in the op that makes it slow, and no rank is in
-//! the op that waits. The sum over all ops says nothing there: it is the same on all ranks.
+//! The comparison uses self times and not total times, so that an op is not blamed for the calls
+//! inside of it. Each rank is compared with the *median* over the ranks and not with the mean. If
+//! ranks wait for each other, the slow rank waits least, and all other ranks spend more time in the
+//! op that waits, so the median there is a time with waiting. So the slow rank is above the median
+//! in the op that makes it slow, and no rank is far above the median in the op that waits. The sum
+//! over all ops does not show the slow rank, because that sum is the same on all ranks.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,22 +27,24 @@ pub use result::{Excess, OpAcross, RankAcross, RunAcross};
 
 /// With fewer ranks, a median says little about what is usual, and no rank stands out.
 pub const FEWEST_RANKS: usize = 5;
-/// A rank stands out if it is above the median by more than this many standard deviations. Among the 12,800
-/// pairs of 64 ranks and 200 ops, one such pair is normal in 10⁵ runs.
+/// A rank stands out in an op if its excess over the median is more than this many standard
+/// deviations. If nothing is wrong, one of the 12,800 combinations of 64 ranks and 200 ops is that
+/// far away in one of 10⁵ runs.
 pub const DEVIATIONS: f64 = 6.0;
-/// And by at least this part of the time of the median rank. Less is not worth a sentence.
+/// A rank's excess must also be at least this part of the self time of the median rank in all ops.
+/// A smaller excess is not worth a sentence.
 pub const LEAST_PART: f64 = 0.01;
 
-/// Sums of some rows. `None`: of one of the rows, it is not known.
+/// Sums of some rows. A field is `None` if the number is not known for one of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sums {
-    /// Outermost calls.
+    /// Number of outermost calls.
     pub calls: Option<i128>,
     /// Time of the calls in ns.
     pub total_ns: Option<i128>,
     /// The ends of the interval of `total_ns`.
     pub total_range_ns: Option<(i128, i128)>,
-    /// Time without what is inside, in ns.
+    /// Time in the calls without the calls inside of them, in ns.
     pub own_ns: Option<i128>,
     /// Whether one of the rows is an estimate.
     pub is_estimate: bool,
@@ -62,7 +65,7 @@ impl Default for Sums {
 }
 
 impl Sums {
-    /// Adds other sums. 2⁶⁴ numbers of 63 bits fit.
+    /// Adds other sums. An `i128` has room for 2⁶⁴ numbers of 63 bits.
     fn add(&mut self, other: &Self) {
         let plus = |a: Option<i128>, b: Option<i128>| Some(a?.saturating_add(b?));
         self.calls = plus(self.calls, other.calls);
@@ -100,24 +103,26 @@ pub struct About {
     pub source: Option<String>,
 }
 
-/// Where a rank ran.
+/// The machines, processes and clock of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// Names of the rank's machines, sorted: one name, but for several recordings of a rank.
+    /// Names of the rank's machines, sorted. There are several names only if there are several
+    /// recordings of the rank.
     pub hosts: Vec<String>,
-    /// How many processes the rank had.
+    /// Number of processes of the rank.
     pub processes: u64,
-    /// How the rank's clock was aligned with those of other ranks when profiles were merged; `own`: not at all.
+    /// The method by which the rank's clock was aligned with those of other ranks when profiles
+    /// were merged; `own` if it was not aligned.
     pub clock: String,
-    /// By how much that may be wrong, in ns; `None` if it is not known.
+    /// The largest error of this alignment in ns; `None` if it is not known.
     pub clock_uncertainty_ns: Option<i64>,
     /// The offset to the first rank of the run, if clocks were aligned by an op.
     pub offset: Option<clocks::Offset>,
-    /// Kinds of loss that change the rank's numbers.
+    /// Number of kinds of loss that change the rank's numbers.
     pub losses: u64,
 }
 
-/// What was gathered of one run.
+/// The rows of one run by rank and op.
 #[derive(Debug, Default)]
 struct Run {
     places: BTreeMap<u32, Place>,
@@ -148,7 +153,7 @@ impl Run {
     }
 }
 
-/// What all ranks said.
+/// Collects the rows of all ranks of all runs.
 #[derive(Debug, Default)]
 pub struct Gathered {
     runs: BTreeMap<String, Run>,
@@ -162,7 +167,7 @@ impl Gathered {
         self.runs.entry(run.to_owned()).or_default()
     }
 
-    /// Where a rank ran; made when it is first asked for.
+    /// Returns the place of a rank, which is created if it does not exist yet.
     pub fn place(&mut self, run: &str, rank: u32) -> &mut Place {
         self.run(run).places.entry(rank).or_default()
     }
@@ -173,14 +178,14 @@ impl Gathered {
         of.places.entry(rank).or_default();
         let op = of.op(input.key);
         of.cells.entry((rank, op)).or_default().add(&input.sums);
-        // Where some ranks are redacted, an op has two names. The choice must not depend on the order.
+        // If some ranks are redacted, an op has two names. The choice must not depend on the order.
         let name = &mut of.ops[op as usize].name;
         if name.is_empty() || input.name < name.as_str() {
             input.name.clone_into(name);
         }
     }
 
-    /// Says what an op is. The ranks say the same, but for those that are redacted.
+    /// Adds the identity of an op. All ranks give the same one, except for those that are redacted.
     pub fn about(&mut self, run: &str, key: &str, about: About) {
         let of = self.run(run);
         let op = of.op(key);
@@ -190,14 +195,14 @@ impl Gathered {
         }
     }
 
-    /// Counts durations of an op of all ranks.
+    /// Returns the histogram of an op's durations, to which all ranks add.
     pub fn histogram(&mut self, run: &str, key: &str) -> &mut Histogram {
         let of = self.run(run);
         let op = of.op(key);
         &mut of.ops[op as usize].durations
     }
 
-    /// What follows from the sums, for each run.
+    /// Computes the comparison of the ranks of each run.
     pub fn finish(self) -> Vec<RunAcross> {
         self.runs.into_iter().map(|(name, run)| result::of(name, run)).collect()
     }

@@ -1,11 +1,12 @@
-//! How a value is known: what the recorder added to it, per class of bracket.
+//! Computes how much of a value the recorder added, with an interval, from the classes of brackets.
 //!
 //! A *class* is a process with a set of counters, and whether the counters were read around the
-//! call. An outer call pays for the calls inside of it at the price of their classes: the
-//! book-keeping ops of a virtual machine, for example, are only timed in a run with counters.
+//! call. The brackets of the calls inside of an outer call are subtracted at the price of their own
+//! classes: the book-keeping ops of a virtual machine, for example, are only timed in a run with
+//! counters.
 //!
-//! Times of single calls are in [`PARTS`] of a tick, so that what is taken of each call need not be
-//! a whole number of ticks, and sums are exact all the same.
+//! Times of single calls are in [`PARTS`] of a tick, so that the time subtracted from each call
+//! need not be a whole number of ticks, and sums are exact all the same.
 
 use std::collections::HashMap;
 
@@ -17,14 +18,15 @@ use crate::estimate::Estimate;
 /// Number of parts in a tick.
 pub(crate) const PARTS: u64 = 16;
 
-/// Entering and leaving the recorder for a call that is only timed, without its clock reads. Measured.
+/// Time for entering and leaving the recorder in a call that is only timed, without its clock
+/// reads. Measured.
 const ENTERING_NS: Estimate = Estimate { value: 20.0, low: 10.0, high: 40.0 };
 
 pub(crate) fn parts(ticks: u64) -> u64 {
     ticks.saturating_mul(PARTS)
 }
 
-/// A sum of parts in ticks.
+/// Converts a sum of parts to ticks.
 pub(crate) fn ticks(parts: u128) -> f64 {
     parts as f64 / PARTS as f64
 }
@@ -36,11 +38,12 @@ struct Price {
     outside: u64,
 }
 
-/// The empty calls of a whole profile, one for each class of bracket. Each class has a number.
+/// The empty calls of a whole profile, one for each class of bracket. A class is identified by a
+/// number.
 #[derive(Debug, Default)]
 pub(crate) struct Brackets {
-    /// By process and set of counters: the class of calls whose counters were read, and of calls that
-    /// were only timed.
+    /// For each process and set of counters: the class of calls whose counters were read, and the
+    /// class of calls that were only timed.
     numbers: HashMap<(usize, u32), [u32; 2]>,
     all: Vec<EmptyCall>,
     prices: Vec<Price>,
@@ -50,13 +53,14 @@ pub(crate) struct Brackets {
 /// The classes of the calls of one page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageBrackets {
-    /// The numbers in parts; `None` if the calls were not calibrated.
+    /// The class of calls whose counters were read, and that of calls that were only timed; `None`
+    /// if the calls were not calibrated.
     numbers: Option<[u32; 2]>,
     any_counters: bool,
 }
 
 impl PageBrackets {
-    /// The class of call `i`.
+    /// Returns the class of call `i`.
     #[inline]
     pub fn of(&self, columns: &Columns, i: usize) -> Option<u32> {
         let [read, timed] = self.numbers?;
@@ -69,10 +73,10 @@ impl PageBrackets {
 }
 
 impl Brackets {
-    /// The empty calls of a profile. With `raw`, nothing is taken of any call.
+    /// Reads the empty calls of a profile. With `raw`, nothing is subtracted from any call.
     ///
-    /// A process is left out if some of its calls have a set of counters that was not calibrated. If
-    /// only some of its calls were corrected, their sums would mean nothing.
+    /// A process is left out if some of its calls have a set of counters that was not calibrated.
+    /// If only some of its calls were corrected, their sums would mean nothing.
     pub fn new(profile: &Profile, raw: bool) -> Self {
         let mut brackets = Self { raw, ..Self::default() };
         for (index, process) in profile.processes.iter().enumerate() {
@@ -107,12 +111,12 @@ impl Brackets {
         self.all.len() as u32 - 1
     }
 
-    /// Whether nothing is taken of any call.
+    /// Whether nothing is subtracted from any call.
     pub fn is_raw(&self) -> bool {
         self.raw
     }
 
-    /// The classes of the calls of this page.
+    /// Returns the classes of the calls of this page.
     pub fn page(&self, columns: &Columns) -> PageBrackets {
         let mask = columns.header().map_or(0, |header| header.start.counters);
         PageBrackets {
@@ -137,7 +141,7 @@ impl Brackets {
         class.and_then(|class| self.prices.get(class as usize)).copied().unwrap_or_default()
     }
 
-    /// Takes into account how long readings took in the program.
+    /// Corrects the empty calls by how long readings took in the program.
     pub fn place(
         &mut self,
         profile: &Profile,
@@ -155,7 +159,7 @@ impl Brackets {
         &self.all
     }
 
-    /// Each empty call with its process and set of counters, in no particular order.
+    /// Returns each empty call with its process and set of counters, in no particular order.
     pub fn by_set(&self) -> impl Iterator<Item = (usize, u32, &EmptyCall)> {
         let one = |((process, counters), [read, _]): (&(usize, u32), &[u32; 2])| {
             Some((*process, *counters, self.get(*read)?))
@@ -167,8 +171,9 @@ impl Brackets {
         self.all.get(class as usize)
     }
 
-    /// What was taken of a call, in ticks, with its interval: `taken` parts, of which the call's own
-    /// bracket is of this class, and the rest are brackets of calls inside.
+    /// Returns the time that was subtracted from a call, in ticks, with its interval. `taken` is
+    /// this time in parts: it is the call's own bracket, which is of this class, and the brackets
+    /// of the calls inside.
     pub fn doubt(&self, class: Option<u32>, taken: u64) -> Estimate {
         let nothing = Estimate::exact(0.0);
         if self.raw {
@@ -185,8 +190,8 @@ impl Brackets {
         }
     }
 
-    /// How far what was taken of calls for the calls inside may be off: the ends of the interval as
-    /// parts of the value.
+    /// Returns the interval of the time that was subtracted for calls inside of others: its ends as
+    /// multiples of the value.
     fn of_others(&self) -> [f64; 2] {
         let ends = self.all.iter().map(|empty| empty.whole.mean).filter(|mean| mean.value > 0.0);
         ends.fold([1.0, 1.0], |[low, high], mean| {
@@ -203,9 +208,9 @@ impl Price {
     }
 }
 
-/// The bracket of a call that was only timed on a thread with counters. If such brackets were
-/// not calibrated, it is the part that is in the duration, which is the same, and
-/// entering and leaving the recorder.
+/// Returns the bracket of a call that was only timed on a thread with counters. If such brackets
+/// were not calibrated, it is estimated: as the part that is in the duration, which is the same,
+/// and the time for entering and leaving the recorder.
 fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall {
     if let Some(timed) = empty_call(profile, process, 0) {
         return timed;
@@ -219,13 +224,13 @@ fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall
 /// The times that were subtracted from the times of some calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inside {
-    /// For the calls' own brackets and those of the calls inside, in ticks.
+    /// Time for the calls' own brackets and those of the calls inside, in ticks.
     pub taken: f64,
-    /// How many calls: all of the row, whether they have values of a counter or not.
+    /// Number of all calls of the row, whether they have values of a counter or not.
     pub calls: u64,
 }
 
-/// How many brackets of each class the calls of a row had.
+/// The number of brackets of each class that the calls of a row had.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BracketCounts {
     /// One entry for each class that occurs, in no particular order.
@@ -237,12 +242,12 @@ pub(crate) struct BracketCounts {
 pub(crate) struct ClassCount {
     number: u32,
     pub calls: u64,
-    /// For each counter, number of calls that have a value.
+    /// For each counter, the number of calls that have a value.
     pub counted: Vec<u64>,
 }
 
 impl BracketCounts {
-    /// The entry of a class, which is added if it is missing.
+    /// Returns the entry of a class, and adds it if it is missing.
     #[inline]
     pub fn of(&mut self, number: u32, counters: usize) -> &mut ClassCount {
         let at = self.classes.iter().position(|class| class.number == number);
@@ -263,8 +268,8 @@ impl BracketCounts {
         }
     }
 
-    /// What the brackets of `calls` calls read together. `None` unless each of these calls has a
-    /// bracket that was calibrated.
+    /// Adds up what the brackets of `calls` calls contributed. `None` unless each of these calls
+    /// has a bracket that was calibrated.
     fn sum(
         &self,
         calls: u64,
@@ -279,14 +284,15 @@ impl BracketCounts {
         (known == calls).then_some(sum)
     }
 
-    /// The time that these calls' own brackets take of their durations, in ticks.
+    /// Returns the part of these calls' durations that is their own brackets, in ticks.
     pub fn durations(&self, calls: u64, brackets: &Brackets) -> Option<Estimate> {
         let duration = |class: &ClassCount| Some(brackets.get(class.number)?.duration);
         self.sum(calls, |class| class.calls, duration)
     }
 
-    /// What was taken of the times of `calls` calls, in ticks: `taken`, of which the calls' own
-    /// brackets are so much as their classes say, and those of calls inside the rest.
+    /// Returns the time that was subtracted from `calls` calls, in ticks, with its interval.
+    /// `taken` is this time: the calls' own brackets, which follow from their classes, and those of
+    /// the calls inside.
     pub fn taken(&self, calls: u64, taken: f64, brackets: &Brackets) -> Option<Estimate> {
         let own = self.durations(calls, brackets)?;
         let rest = (taken - own.value).max(0.0);
@@ -298,12 +304,12 @@ impl BracketCounts {
         })
     }
 
-    /// Number of calls with a class.
+    /// Returns the number of calls with a class.
     pub fn calls(&self) -> u64 {
         self.classes.iter().map(|class| class.calls).fold(0, u64::saturating_add)
     }
 
-    /// These numbers of calls, divided by `by` and rounded.
+    /// Returns these numbers of calls, divided by `by` and rounded.
     pub fn divided(&self, by: u64) -> Self {
         let of = |count: u64| count.saturating_add(by / 2) / by;
         let class = |class: &ClassCount| ClassCount {
@@ -314,10 +320,11 @@ impl BracketCounts {
         Self { classes: self.classes.iter().map(class).collect() }
     }
 
-    /// The time of the brackets of calls inside of these calls, and an empty call of the class that most
-    /// calls with a value of this counter have. Calls inside are recorded in the same process as those
-    /// around them, and what their brackets read of a counter is only known of classes in which it was
-    /// counted: in another pass, or around book-keeping ops, it was not. `None` without such calls.
+    /// Returns the time of the brackets of the calls inside of these calls, and an empty call of
+    /// the class that most calls with a value of this counter have. Calls inside are recorded in
+    /// the same process as those around them, and the counts that their brackets add to a counter
+    /// are known only for classes in which it was counted: in another pass, or around book-keeping
+    /// ops, it was not. `None` if no call has a value of the counter.
     fn of_calls_inside<'b>(
         &self,
         counter: usize,
@@ -336,9 +343,10 @@ impl BracketCounts {
         Some((rest, brackets.get(most.number)?))
     }
 
-    /// What a counter read in the empty brackets of the `calls` calls that have a value of it, and in
-    /// the brackets of the calls inside of these. How many there are of the latter follows from what was
-    /// taken for them of the time of all calls, of which those with a value have their part.
+    /// Returns what a counter counted in the empty brackets of the `calls` calls that have a value
+    /// of it, and in the brackets of the calls inside of these. The number of brackets inside
+    /// follows from the time that was subtracted for them from all calls: calls with a value have a
+    /// proportional part of it.
     pub fn counter(
         &self,
         profile: &Profile,
@@ -359,7 +367,7 @@ impl BracketCounts {
         Some(together(own, inside.unwrap_or_default()))
     }
 
-    /// By how much single brackets scatter: in the durations, and in each counter.
+    /// Returns the standard deviation of single brackets: in the durations, and in each counter.
     pub fn deviations(&self, counters: usize, brackets: &Brackets) -> Vec<f64> {
         let of = |counter: Option<usize>| {
             let (mut calls, mut squares) = (0.0, 0.0);

@@ -1,5 +1,5 @@
-//! What matters most in a summary: the few rows that have most of the time, and the time that the
-//! threads spent outside of what was recorded.
+//! Finds what matters most in a summary: for example, the few rows that have most of the time, and
+//! the time that the threads spent outside of recorded calls.
 
 use std::collections::HashMap;
 
@@ -10,13 +10,14 @@ use crate::summary::Summary;
 use crate::table::{By, Key, Row, devices};
 use crate::threads::ThreadTime;
 
-/// With fewer rows, the table says at a glance where the time went.
+/// With fewer rows than this, the table says at a glance where the time went.
 const ROWS: usize = 3;
-/// A larger part of the time than this is what "most" means.
+/// "Most" means more than this part of the time.
 const MOST: f64 = 0.5;
-/// What is around a smaller part of a thread's time is not what a person would change first,
+/// An op or range with a smaller part of its threads' time in calls is not what a person would
+/// change first.
 const AROUND_MUCH: f64 = 0.1;
-/// and what is around a larger one is the program's loop or a run of the model.
+/// An op or range with a larger part of that time is the program's loop or a run of the model.
 const AROUND_ALL: f64 = 0.95;
 
 /// The fewest rows that have more than half of the time together.
@@ -28,41 +29,41 @@ pub struct Most {
     pub share: f64,
 }
 
-/// The time that threads spent in nothing that was recorded, from each one's first call on.
+/// The time that threads spent outside of recorded calls, each from its first call on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outside {
-    /// How many threads.
+    /// Number of threads.
     pub threads: usize,
-    /// That time in ns, all threads together.
+    /// The sum of that time over all threads, in ns.
     pub ns: f64,
-    /// All of the threads' time in ns.
+    /// The whole time of all threads, in ns.
     pub wall_ns: f64,
-    /// How much of `ns` the threads were on no CPU. `None` if it is not known of some thread, or only
-    /// bounded.
+    /// The part of `ns` in which the threads were on no CPU. `None` if it is not known for some
+    /// thread, or only bounded.
     pub off_cpu_ns: Option<f64>,
 }
 
-/// A thread whose calls took longer because the kernel took the CPU from it.
+/// A thread whose calls took longer because the kernel gave its CPU to others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Preempted<'a> {
     /// The thread, which has [`ThreadTime::usage`].
     pub thread: &'a ThreadTime,
-    /// How often the kernel took the CPU from the thread.
+    /// Number of times that the kernel took the CPU from the thread.
     pub times: u64,
-    /// How often that was per second of the thread's processor time.
+    /// `times` per second of the thread's processor time.
     pub per_second: f64,
     /// The least time that its calls were on no CPU, in ns.
     pub in_calls_ns: f64,
 }
 
-/// The op or range in which a thread spends most of its time, with the calls inside of it.
+/// The op or range in which threads spend most of their time, with the calls inside of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Around {
     /// The op or range.
     pub key: Key,
-    /// How long its calls took with everything inside, in ns; of one pass.
+    /// The time of its calls with everything inside, in ns; of one pass.
     pub total_ns: f64,
-    /// How many threads called it.
+    /// Number of threads that called it.
     pub threads: usize,
     /// The part of these threads' time in calls, from 0 to 1.
     pub share: f64,
@@ -78,30 +79,30 @@ pub struct Dominant {
     pub share: f64,
 }
 
-/// All calls of a profile together, as the first line of a report says it.
+/// The sums over all calls of a profile, for the first line of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Together {
-    /// Of how many passes the other numbers are the mean. 1 if there are no passes.
+    /// The number of passes of which the other numbers are the mean; 1 if there are no passes.
     pub passes: u64,
     pub calls: u64,
-    /// Number of dispatches, if it is known.
+    /// Number of dispatches, if known.
     pub dispatches: Option<u64>,
-    /// The time in calls, in ticks; `None` if it is not known.
+    /// The time in calls, in ticks; `None` if not known.
     pub total: Option<f64>,
 }
 
-/// The numbers of a row in one of the passes that it is the mean of.
+/// The numbers of a row in one pass, as the mean of the passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InPass {
     /// Number of outermost calls; `None` if the passes differ.
     pub calls: Option<u64>,
-    /// Number of calls inside of others of the row.
+    /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of dispatches; `None` if it is not known or if the passes differ.
+    /// Number of dispatches; `None` if not known or if the passes differ.
     pub dispatches: Option<u64>,
-    /// Sum of the durations and of the self times, in ticks.
+    /// Sum of the durations, in ticks.
     pub total: Estimate,
-    /// See `total`.
+    /// Sum of the self times, in ticks.
     pub own: Estimate,
 }
 
@@ -111,14 +112,15 @@ pub fn are_means(profile: &Profile, by: By) -> bool {
     matches!(by, By::Op | By::Rank) && profile.manifest.passes > 0
 }
 
-/// Of how many passes each row of a report is the mean.
+/// Returns the number of passes of which each row of a report is the mean.
 pub fn passes(profile: &Profile, by: By) -> u64 {
     if are_means(profile, by) { profile.passes().max(1).into() } else { 1 }
 }
 
-/// The first calls of an op, which took much longer than its others: of an op with at least 10 calls, the
-/// longest first call of a thread took more than 10 times the op's median, and the first calls of all
-/// threads together at least 5 % of the op's total and 1 % of the time in all calls.
+/// The first calls of an op, if they took much longer than its others: the op has at least 10
+/// calls, the longest first call of a thread took more than 10 times the op's median, and the first
+/// calls of all threads together took at least 5 % of the op's total and 1 % of the time in all
+/// calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SlowFirst {
     /// The part of the op's total time that these calls take, from 0 to 1.
@@ -127,24 +129,25 @@ pub struct SlowFirst {
 
 /// With fewer calls, the median is not meaningful.
 const CALLS: u64 = 10;
-/// How many times the median the longest first call must take.
+/// The longest first call must take more than this many times the median.
 const TIMES: f64 = 10.0;
-/// The part of the op's time that first calls must take.
+/// First calls must take at least this part of the op's time.
 const PART: f64 = 0.05;
-/// The part of all time that first calls must take.
+/// First calls must take at least this part of the time in all calls.
 const OF_ALL: f64 = 0.01;
 
-/// A thread counts as preempted if that happened at least this many times,
+/// A thread counts as preempted if the kernel took its CPU at least this many times.
 const PREEMPTED: u64 = 50;
-/// and at least this many times per second of its processor time (a thread that has a CPU for itself loses it a few
-/// times per second to work of the kernel),
+/// The kernel must also take its CPU at least this many times per second of its processor time.
+/// (Even a thread that has a CPU for itself loses it a few times per second to work of the kernel.)
 const PER_SECOND: f64 = 20.0;
-/// and from this part of its time in calls on that was on no CPU.
+/// And at least this part of the thread's time in calls must be without a CPU.
 const AWAY: f64 = 0.05;
 
 impl ThreadTime {
-    /// The least time that its calls were on no CPU, in ns: what its wall time leaves of time on a CPU and of
-    /// what it can have been off one between calls. `None` if its processor time is not known.
+    /// Returns the least time in ns that the thread's calls were on no CPU: its wall time, minus
+    /// its time on a CPU, minus the longest time that it can have been off a CPU between calls.
+    /// `None` if its processor time is not known.
     fn away_in_calls_ns(&self) -> Option<f64> {
         let between = self.no_dispatch_ns();
         let off =
@@ -152,14 +155,15 @@ impl ThreadTime {
         Some((self.wall_ns - self.cpu_ns? - off).clamp(0.0, self.dispatch_ns))
     }
 
-    /// `computes`: its calls never wait by themselves.
+    /// Returns the thread if it was preempted. `computes` says that its calls never wait by
+    /// themselves.
     fn preempted(&self, computes: bool) -> Option<Preempted<'_>> {
         let (usage, cpu_ns) = (self.usage?, self.cpu_ns.filter(|ns| *ns > 0.0)?);
         let in_calls_ns = self.away_in_calls_ns().filter(|_| self.dispatch_known)?;
         let times = usage.involuntary_switches;
         let per_second = times as f64 / (cpu_ns / 1e9);
-        // A thread that mostly waits by itself is off a CPU because of that, unless it waits between calls
-        // only.
+        // A thread that waits more often than it is preempted is off a CPU because it waits, unless
+        // it waits between calls only.
         let is_taken = times >= PREEMPTED && (computes || times > usage.voluntary_switches);
         let is_often = is_taken && per_second >= PER_SECOND;
         let found = Preempted { thread: self, times, per_second, in_calls_ns };
@@ -168,7 +172,7 @@ impl ThreadTime {
 }
 
 impl Row {
-    /// The row as the mean of this many passes.
+    /// Returns the row as the mean of this many passes.
     pub fn in_pass(&self, passes: u64) -> InPass {
         let agree = passes <= 1 || self.passes_agree();
         let each = passes.max(1);
@@ -183,8 +187,8 @@ impl Row {
 }
 
 impl Row {
-    /// How much the total durations of the passes differ: (largest − smallest) / mean. `None` without
-    /// passes.
+    /// Returns the difference of the passes' total durations: (largest − smallest) / mean. `None`
+    /// without passes.
     pub fn spread(&self) -> Option<f64> {
         let totals = || self.passes.iter().map(|pass| pass.total_ticks);
         let (least, most) = (totals().reduce(f64::min)?, totals().reduce(f64::max)?);
@@ -194,19 +198,19 @@ impl Row {
 }
 
 impl Outside {
-    /// The part of the threads' time that they spent in nothing that was recorded, from 0 to 1.
+    /// The part of the threads' time that they spent outside of recorded calls, from 0 to 1.
     pub fn share(&self) -> f64 {
         self.ns / self.wall_ns
     }
 
-    /// The part of that time for which the threads were on no CPU. `None` if it is not known.
+    /// The part of `ns` in which the threads were on no CPU. `None` if not known.
     pub fn off_cpu_share(&self) -> Option<f64> {
         self.off_cpu_ns.filter(|_| self.ns > 0.0).map(|off| off / self.ns)
     }
 }
 
 impl Summary {
-    /// All calls together.
+    /// Returns the sums over all calls.
     pub fn together(&self, profile: &Profile, by: By) -> Together {
         let passes = passes(profile, by);
         let total = match &self.sampled {
@@ -221,8 +225,8 @@ impl Summary {
         }
     }
 
-    /// By how much the first calls of a row were slower than the others, if that is worth a note.
-    /// `None` if it is not, or if too little is known of the other calls.
+    /// Compares the first calls of a row with its others. `None` if the first calls were not much
+    /// slower, or if too little is known about the others.
     pub fn slow_first(&self, row: &Row) -> Option<SlowFirst> {
         let known = row.sampled.as_ref().is_none_or(|sampled| sampled.total.is_some());
         let all = self.total.map_or(0.0, |total| total.value);
@@ -236,8 +240,8 @@ impl Summary {
         is_slow.then_some(SlowFirst { share })
     }
 
-    /// A row's part of [`Summary::total`], from 0 to 1. `None` if it is not known, or if the row's calls
-    /// belong to no thread and so are in no total.
+    /// Returns a row's part of [`Summary::total`], from 0 to 1. `None` if it is not known, or if
+    /// the row's calls belong to no thread and so are not part of the total.
     pub fn share(&self, profile: &Profile, row: &Row) -> Option<f64> {
         if row.key.is_apart(profile) {
             return None;
@@ -249,7 +253,8 @@ impl Summary {
         Some((row.own.value / all.value).clamp(0.0, 1.0))
     }
 
-    /// `None` if a share is not known, or if it takes half of the rows to have half of the time.
+    /// Returns the fewest rows that have more than half of the time together. `None` if a share is
+    /// not known, or if half of the rows or more are needed.
     pub fn most(&self, profile: &Profile) -> Option<Most> {
         let rows = self.rows.iter().filter(|row| !row.key.is_apart(profile));
         let shares: Option<Vec<f64>> = rows.map(|row| self.share(profile, row)).collect();
@@ -264,9 +269,10 @@ impl Summary {
         (rows * 2 < shares.len()).then_some(Most { rows, share: share.min(1.0) })
     }
 
-    /// Of a summary by op in which calls are inside of others: the op or range that has the most time with
-    /// everything inside, and is not around nearly all that its threads called. `None` if no op or range is around
-    /// much, or if not all calls were timed. Of equal ones, the first of the profile.
+    /// In a summary by op in which calls are nested: returns the op or range that has the most time
+    /// with everything inside, leaving out ops and ranges that have nearly all of their threads'
+    /// time. `None` if no op or range has much time, or if not all calls were timed. Of equal ones,
+    /// the first of the profile.
     pub fn around(&self, profile: &Profile) -> Option<Around> {
         if !self.nested || self.sampled.is_some() {
             return None;
@@ -290,8 +296,8 @@ impl Summary {
         found.max_by(|a, b| a.total_ns.total_cmp(&b.total_ns).then(b.key.cmp(&a.key)))
     }
 
-    /// Of a summary by op: the function with at least half of the time in calls, if its host says how one looks
-    /// inside of it.
+    /// In a summary by op: returns the function with at least half of the time in calls, if its
+    /// host names a way to look inside of functions.
     pub fn dominant(&self, profile: &Profile) -> Option<Dominant> {
         let mut of_name: HashMap<(&str, &str), (f64, f64, OpId)> = HashMap::new();
         for row in &self.rows {
@@ -315,14 +321,15 @@ impl Summary {
             .max_by(|a, b| a.share.total_cmp(&b.share).then(b.op.cmp(&a.op)))
     }
 
-    /// What the own times of all rows leave of the threads' wall times, in ns: with them, it adds up
-    /// to those. `None` if that is not known, or if nothing is left.
+    /// Returns the part of the threads' wall times that is in no row's self time, in ns. The self
+    /// times and this time add up to the wall times. `None` if it is not known, or if nothing is
+    /// left.
     pub fn between(&self, profile: &Profile) -> Option<f64> {
         self.outside(profile).map(|outside| outside.ns).filter(|ns| *ns > 0.0)
     }
 
-    /// The thread with the most time in calls, with the time that it spent outside of them. `None` as for
-    /// [`Summary::outside`].
+    /// Returns the thread with the most time in calls, with the time that it spent outside of them.
+    /// `None` in the same cases as [`Summary::outside`].
     pub fn busiest(&self, profile: &Profile) -> Option<(&ThreadTime, Outside)> {
         self.outside(profile)?;
         let on_device = devices(profile);
@@ -335,10 +342,10 @@ impl Summary {
         (wall_ns > 0.0).then_some((busiest, Outside { threads: 1, ns, wall_ns, off_cpu_ns }))
     }
 
-    /// The threads whose calls took longer because the kernel took the CPU from them, those from which it
-    /// took most in calls first.
+    /// Returns the threads whose calls took longer because the kernel gave their CPU to others,
+    /// those that lost most in calls first.
     pub fn preempted(&self, profile: &Profile) -> Vec<Preempted<'_>> {
-        // Workgroups of dispatches compute, and nothing else.
+        // Workgroups of dispatches only compute, so they never wait by themselves.
         let computes: Vec<bool> = profile
             .processes
             .iter()
@@ -351,7 +358,8 @@ impl Summary {
         found
     }
 
-    /// `None` if the time in calls is not known of some thread, or no thread has any.
+    /// Returns the time that threads spent outside of calls. `None` if the time in calls is not
+    /// known for some thread, or if no thread has any wall time.
     pub fn outside(&self, profile: &Profile) -> Option<Outside> {
         let on_device = devices(profile);
         let is_thread = |time: &&ThreadTime| on_device.get(time.process) == Some(&false);

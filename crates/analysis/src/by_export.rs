@@ -1,14 +1,15 @@
-//! The row of each export, for loops over all calls.
+//! Maps exports to rows, for loops over all calls.
 
 use std::collections::HashMap;
 
 use crate::forest::NO_ROW;
 
-/// Exports are numbered from 0, so those below this are found by their number.
+/// Exports are numbered from 0. Those below this number are found by index, and the others in a
+/// map.
 const FEW: usize = 1 << 16;
 const UNKNOWN: u32 = NO_ROW - 1;
 
-/// The rows of the exports of a process or a thread, [`NO_ROW`] for none.
+/// Maps the exports of a process or a thread to rows; [`NO_ROW`] is an export without a row.
 #[derive(Debug, Default)]
 pub(crate) struct ByExport {
     few: Vec<u32>,
@@ -16,7 +17,7 @@ pub(crate) struct ByExport {
 }
 
 impl ByExport {
-    /// `None` if the row is not known yet.
+    /// Returns the row of an export. `None` if it was not entered yet.
     #[inline]
     pub fn get(&self, export: u32) -> Option<u32> {
         match self.few.get(export as usize) {

@@ -15,8 +15,9 @@ pub struct CallSet {
     pub empty: EmptyCall,
 }
 
-/// Every set of calls of a profile that was calibrated, by process and set of counters. Reads the
-/// calls of the profile once, because they show how long readings took in the program.
+/// Returns every set of calls of a profile that was calibrated, by process and set of counters.
+/// Reads the calls of the profile once, because the calls show how long readings took in the
+/// program.
 pub fn call_sets(profile: &Profile) -> Vec<CallSet> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let brackets = in_place(profile, workers).brackets(profile);

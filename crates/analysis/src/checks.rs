@@ -1,5 +1,6 @@
-//! What must be true of a table, checked once before it is shown. A violation is a defect of ours,
-//! or a sign that what is subtracted for the recorder is not what it took in this program.
+//! Checks what must be true of every table, once before it is shown. A violation is a defect of
+//! ours, or a sign that the time subtracted for the recorder is not the time that the recorder took
+//! in this program.
 
 mod trees;
 
@@ -12,22 +13,21 @@ pub use trees::{LoopViolation, OpViolation};
 
 /// Differences below this part of a value come from rounding.
 const ROUNDING: f64 = 1e-6;
-/// With fewer calls, it is chance whether a bracket took less than its mean.
+/// With fewer calls than this, it is chance whether a bracket took less than its mean.
 const FEWEST: u64 = 30;
 
-/// Something that does not hold.
+/// A contradiction, and the row in which it is.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Violation {
-    /// The row; `None`: the table as a whole.
+    /// The row; `None` for the table as a whole.
     pub row: Option<Key>,
-    /// The contradiction.
     pub what: Contradiction,
 }
 
-/// The contradiction.
+/// The kinds of contradictions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
-    /// In most calls, what was to be subtracted is more than there was.
+    /// In most calls, the time to be subtracted is longer than the call.
     NothingLeft,
     /// A value is negative, or outside of its own interval.
     Value,
@@ -46,8 +46,8 @@ pub enum Contradiction {
 }
 
 impl Contradiction {
-    /// Whether values without the correction can be shown instead. The others are about values that
-    /// are not corrected.
+    /// Whether values without the correction can be shown instead. The other contradictions are in
+    /// values that are not corrected.
     pub fn is_of_correction(self) -> bool {
         !matches!(self, Self::Thread | Self::Price)
     }
@@ -62,7 +62,7 @@ fn is_sound(value: Estimate) -> bool {
     value >= 0.0 && is_at_most(low, value) && is_at_most(value, high) && high.is_finite()
 }
 
-/// Whether the correction took all of the own time of most calls of an op.
+/// Whether the correction took the whole self time of most calls of an op.
 pub(crate) fn nothing_is_left(calls: u64, exhausted: u64) -> bool {
     calls >= FEWEST && 2 * exhausted > calls
 }
@@ -72,8 +72,8 @@ pub(crate) fn may_contradict(exhausted: u64) -> bool {
     2 * exhausted > FEWEST
 }
 
-/// The ops of which the correction took all of the own time of most calls. In a run with a budget,
-/// that is decided by the timed calls.
+/// Finds the ops for which the correction took the whole self time of most calls. In a run with a
+/// budget, the timed calls decide.
 pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
     let timed = |row: &Row| row.sampled.as_deref().map_or(row.calls + row.inner, |s| s.timed);
     let found = rows.iter().filter(|row| nothing_is_left(timed(row), row.exhausted));
@@ -83,11 +83,11 @@ pub(crate) fn exhausted_ops(rows: &[Row]) -> Vec<Violation> {
     found
 }
 
-/// The contradictions in a row.
+/// Returns the first contradiction in a row.
 fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     let sampled = row.sampled.as_deref();
     let calls = row.calls + row.inner;
-    // Of calls that were only counted, nothing else is known.
+    // If calls were only counted, nothing else is known about them.
     if calls == 0 || sampled.is_some_and(|sampled| sampled.timed == 0) {
         return None;
     }
@@ -108,13 +108,14 @@ fn of_row(row: &Row, nested: bool) -> Option<Contradiction> {
     {
         return Some(Contradiction::Order);
     }
-    // Calls that overlap without being nested may own more than the outermost ones take.
+    // If calls overlap without being nested, their self times may be longer than the outermost
+    // ones' total.
     let checked = own_known && nested && !is_at_most(row.own.value, row.total.value);
     checked.then_some(Contradiction::OwnAboveTotal)
 }
 
-/// Everything that does not hold. `nested`: all calls are properly nested or disjoint. `total`: the
-/// time in calls, if the rows are of all calls and it is no estimate.
+/// Returns all contradictions in these rows. `nested`: all calls are properly nested or disjoint.
+/// `total`: the time in calls, if the rows contain all calls and the time is not an estimate.
 pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) -> Vec<Violation> {
     let mut found: Vec<Violation> = rows
         .iter()
@@ -131,7 +132,7 @@ pub(crate) fn violations(rows: &[Row], nested: bool, total: Option<Estimate>) ->
 /// A thread's clocks are read one after the other, and different clocks run at slightly different
 /// rates.
 const CLOCKS: f64 = 0.01;
-/// At most this much processor time, in ns, passes between two readings of clocks that belong together.
+/// At most this much processor time, in ns, passes between readings of the two clocks.
 const BETWEEN_NS: f64 = 1e6;
 
 fn of_thread(thread: &ThreadTime) -> bool {
@@ -148,13 +149,13 @@ fn of_price(price: &ProbeCost) -> bool {
     let parts =
         parts.into_iter().chain([price.way, price.waiting, price.switched, price.start]).flatten();
     let total = price.total();
-    // The lower end is what recording cost at least.
+    // The lower end of the interval is the least that recording cost.
     let below = price.process_ns.is_none_or(|all| total.low <= all * (1.0 + CLOCKS) + BETWEEN_NS);
     parts.chain([total]).all(is_sound) && below
 }
 
-/// What does not hold of threads, and of what recording cost. Their rows are those of threads and
-/// processes.
+/// Returns the contradictions in the times of threads and in the cost of recording, with the key of
+/// the thread or the process.
 pub(crate) fn of_run(threads: &[ThreadTime], prices: &[ProbeCost]) -> Vec<Violation> {
     let threads = threads.iter().filter(|thread| !of_thread(thread)).map(|thread| Violation {
         row: Some(Key::Thread(thread.process, thread.thread)),
@@ -198,7 +199,7 @@ mod tests {
         (left.calls, left.exhausted) = (40, 21);
         let violation = Violation { row: Some(left.key), what: Contradiction::NothingLeft };
         assert_eq!(exhausted_ops(&[row(), left.clone()]), [violation]);
-        // 21 of 42 calls are not most of them, and few calls say nothing.
+        // 21 of 42 calls are not most of them, and so few calls prove nothing.
         left.calls = 42;
         let mut few = row();
         few.exhausted = 2;

@@ -1,5 +1,6 @@
-//! The critical path: the chain of calls, each of which waited for the one before it, that ends with
-//! the last call of the recording. And what shortening each op could gain at most.
+//! Finds the critical path: the chain of calls, each of which waited for the one before it, that
+//! ends with the last call of the recording. Also computes what shortening each op could gain at
+//! most.
 //!
 //! ```text
 //!  main      ├ mm ┤├─ launch ┄┄┄┄┄┄┄┄┤├ add ┤        the path:  mm, launch, task 1, add
@@ -8,13 +9,13 @@
 //! ```
 //!
 //! Each stretch of a thread in which one call is the innermost one is a *step* (`segments`). A step
-//! begins when everything that it waits for has ended, and a gap after that:
+//! begins a *gap* after the end of everything that it waits for:
 //!
 //! ```text
 //!  begin(step) = max over what it waits for (end) + gap       end(step) = begin(step) + length
 //! ```
 //!
-//! It waits for
+//! A step waits for:
 //!
 //! | for | known from |
 //! |---|---|
@@ -24,10 +25,10 @@
 //! | the call that launched it | the id that a plugin or a trace gives both |
 //! | the activity of a device that ended during it, if it launched nothing itself and has such an id, too | the same |
 //!
-//! With the gaps as they were recorded, this gives every recorded time again. The path is found
-//! backwards from the last end: each time to whatever ended last. What an op could gain at most is the
-//! difference if all its steps took no time, with all gaps and the order as they were. So other
-//! paths, which then become the longest ones, limit the gain.
+//! With the gaps as they were recorded, this formula gives every recorded time again. The path is
+//! found backwards from the last end: the next node is always the one that ended last of those
+//! waited for. The gain of an op is the difference if all its steps took no time, with all gaps and
+//! the order unchanged. So other paths, which then become the longest ones, limit the gain.
 //!
 //! Times are as recorded. All calls are in memory, at most [`MOST_CALLS`].
 
@@ -43,18 +44,17 @@ use profile::{OpId, Profile};
 use calls::Calls;
 use graph::{Graph, NONE};
 
-/// More calls than this are refused: each takes about 150 bytes.
+/// Profiles with more calls than this are refused: each call takes about 150 bytes of memory.
 pub const MOST_CALLS: u64 = 10_000_000;
-/// Of more ops on the path than this, it is not computed what the others could gain. Each takes one
-/// pass over all steps.
+/// Gains are computed for at most this many ops of the path. Each takes one pass over all steps.
 const MOST_GAINS: usize = 64;
 
-/// Why there is no critical path.
+/// The reason why there is no critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoPath {
-    /// In a run with a budget, most calls do not say when they were.
+    /// In a run with a budget, the times of most calls are not recorded.
     Sampled,
-    /// More calls than fit into memory.
+    /// The profile has more calls than [`MOST_CALLS`].
     TooMany { calls: u64 },
     /// There is no call that belongs to a thread.
     Empty,
@@ -63,8 +63,8 @@ pub enum NoPath {
 /// The critical path of a profile. Times are in ticks, as recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CriticalPath {
-    /// From the start of the first call to the end of the last one: the sum of what the rows have on
-    /// the path, and of `between`.
+    /// Ticks from the start of the first call to the end of the last one. It is `on_path` of all
+    /// rows together, plus `between`.
     pub length: u64,
     /// The part of the path in which no call of the path ran.
     pub between: u64,
@@ -72,33 +72,34 @@ pub struct CriticalPath {
     pub rows: Vec<CriticalRow>,
     /// The threads and streams that the path goes through, the one with the most first.
     pub threads: Vec<OnThread>,
-    /// How many links of each kind were found besides the order on threads: between dispatches, of
-    /// regions and their tasks, of what was launched, and of what was waited for.
+    /// The number of links that were found besides the order on threads: between dispatches,
+    /// between regions and their tasks, from a launch to what it launched, and from a call to the
+    /// activity that it waited for.
     pub links: Links,
-    /// Whether only the first of several passes is looked at.
+    /// Whether only the first of several passes was analysed.
     pub first_pass: bool,
 }
 
 /// Numbers of links between threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Links {
-    /// Dispatches of which the start waited for others.
+    /// Number of dispatches that waited for other dispatches.
     pub dispatches: u64,
-    /// Tasks that ran on other threads than their region.
+    /// Number of tasks that ran on another thread than their region.
     pub tasks: u64,
-    /// Activities whose launch is known.
+    /// Number of activities whose launch is known.
     pub launches: u64,
-    /// Calls that waited for an activity.
+    /// Number of calls that waited for an activity.
     pub waits: u64,
 }
 
-/// One op.
+/// The numbers of one op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CriticalRow {
     /// The op. Parallel regions and their tasks belong to the op around them.
     pub op: OpId,
-    /// The op's own time on all threads, whether on the path or not. What a region waits for is not
-    /// in it.
+    /// The op's self time on all threads, whether on the path or not. It does not contain the time
+    /// that regions waited for tasks.
     pub own: u64,
     /// The part of the path that is the op's own time.
     pub on_path: u64,
@@ -106,7 +107,7 @@ pub struct CriticalRow {
     pub steps: u64,
     /// The gaps before the steps, in which the path waited for no call.
     pub gaps: u64,
-    /// How much shorter everything would be at most if the op took no time. `None` if it was not
+    /// The most that the whole length would shrink if the op took no time. `None` if it was not
     /// computed because there are too many ops.
     pub gain: Option<u64>,
 }
@@ -118,7 +119,7 @@ pub struct OnThread {
     pub process: usize,
     /// Thread index.
     pub thread: usize,
-    /// Time of the path in its calls.
+    /// Time of the path in calls of this thread.
     pub on_path: u64,
 }
 

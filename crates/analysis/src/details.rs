@@ -1,9 +1,10 @@
-//! What pictures of an op need, beyond the numbers of its row: how its durations are distributed, how
-//! they changed over the recording, which calls were the longest, and which values of a counter they
-//! came with; and what counters did on each thread over the time. One pass over the calls, the same ones as in every other view.
+//! Computes what the pictures of an op show beyond the numbers of its row: the distribution of its
+//! durations, how they changed over the recording, the longest calls, and which counter values
+//! occurred with which durations. Also computes the rates of counters on each thread over the time.
+//! All of this is one pass over the same calls as in every other view.
 //!
-//! Pictures need no exact values, so durations and counters are counted in [`bins`]. No number that a
-//! report prints is made here.
+//! Pictures need no exact values, so durations and counter values are counted in [`bins`]. No
+//! number that a report prints is computed here.
 
 pub mod bins;
 mod drift;
@@ -23,35 +24,36 @@ use bins::{Bins, Joint};
 pub use drift::{Drift, Part};
 pub use rates::Rates;
 
-/// Which ops are described, and how.
+/// Options of [`details`].
 #[derive(Clone, Debug)]
 pub struct Options<'a> {
     /// The ops: [`Key::Op`] or [`Key::Unknown`]. At most 65,534.
     pub ops: &'a [Key],
-    /// Number of the longest calls that are kept of each op.
+    /// The number of longest calls that are kept for each op.
     pub longest: usize,
-    /// Into how many parts the time of the recording is divided, at most.
+    /// The largest number of parts into which the time of the recording is divided.
     pub parts: usize,
-    /// Into how many parts that time is divided for the counters of threads, at most.
+    /// The largest number of parts into which that time is divided for the rates of counters on
+    /// threads.
     pub rates: usize,
-    /// Of this many threads the rates are kept: those with the most calls.
+    /// The number of threads whose rates are kept: those with the most calls.
     pub threads: usize,
-    /// Whether durations are as they were recorded.
+    /// Whether durations are left as they were recorded.
     pub raw: bool,
     /// Number of worker threads; 0 for as many as the machine has.
     pub workers: usize,
 }
 
-/// The details of some ops.
+/// What [`details`] found out about some ops.
 #[derive(Clone, Debug)]
 pub struct Details {
-    /// When the first call began, in ticks.
+    /// The start of the first call, in ticks.
     pub begin: u64,
     /// The ops, in the order in which they were asked for.
     pub ops: Vec<OpDetails>,
-    /// Process and thread, and the rates of each counter of the run in the calls of all ops there. The
-    /// threads with the most calls come first. Values are as they were read, and durations as they were
-    /// recorded.
+    /// For each thread, by process and thread index: the rates of each counter of the run in the
+    /// calls of all ops there. The threads with the most calls come first. Values are as they were
+    /// read, and durations as they were recorded.
     pub rates: Vec<((usize, usize), Vec<Rates>)>,
 }
 
@@ -59,18 +61,17 @@ pub struct Details {
 /// the calls that it stands for.
 #[derive(Clone, Debug, Default)]
 pub struct OpDetails {
-    /// Process and thread, and the durations there in ns, sorted.
+    /// The durations on each thread in ns, sorted by process and thread index.
     pub threads: Vec<((usize, usize), Bins)>,
-    /// How the durations changed over the recording.
     pub drift: Drift,
     /// The longest calls, the longest first.
     pub longest: Vec<LongCall>,
-    /// For each counter of the run, how often which duration came with which value.
+    /// For each counter of the run, the number of calls for each combination of duration and value.
     pub joints: Vec<Joint>,
 }
 
 impl OpDetails {
-    /// The durations on all threads.
+    /// Returns the durations on all threads.
     pub fn times(&self) -> Bins {
         let mut all = Bins::default();
         self.threads.iter().for_each(|(_, bins)| all.merge(bins));
@@ -82,7 +83,7 @@ impl OpDetails {
 pub struct LongCall {
     /// The call's duration in 1/16 of a tick, without what the recorder added.
     duration: u64,
-    /// When the call began, in ticks.
+    /// The start of the call, in ticks.
     pub begin: u64,
     /// Process index.
     pub process: usize,
@@ -90,7 +91,7 @@ pub struct LongCall {
     pub thread: usize,
     /// The CPU on which the call ended.
     pub cpu: u32,
-    /// The call's workgroup, if that is known.
+    /// The call's workgroup, if known.
     pub workgroup: Option<[u32; 3]>,
     /// The value of each counter of the run.
     pub counters: Vec<Option<u64>>,
@@ -145,7 +146,7 @@ pub fn details(profile: &Profile, options: &Options<'_>) -> Details {
     Details { begin, ops: ops.into_iter().map(Found::finish).collect(), rates }
 }
 
-/// Process and thread of the threads with the most calls.
+/// Returns the process and thread of the threads with the most calls.
 fn busiest(profile: &Profile, most: usize) -> Vec<(usize, usize)> {
     if profile.groups.counters() == 0 {
         return Vec::new();
@@ -166,7 +167,7 @@ fn no_rates(profile: &Profile, options: &Options<'_>) -> Vec<Rates> {
     vec![Rates::new(options.rates); profile.groups.counters()]
 }
 
-/// When the first call of the profile began, in ticks.
+/// Returns the start of the profile's first call, in ticks.
 fn first_begin(profile: &Profile) -> u64 {
     let mut decoder = PageDecoder::new(profile);
     let mut first = u64::MAX;
@@ -182,10 +183,10 @@ fn first_begin(profile: &Profile) -> u64 {
     if first == u64::MAX { 0 } else { first }
 }
 
-/// The details of one op.
+/// The details of one op while they are collected.
 struct Found {
     threads: Vec<((usize, usize), Bins)>,
-    /// The thread of the last call, which is usually that of the next one.
+    /// Index of the thread of the last call, which is usually also the thread of the next call.
     last: usize,
     drift: Drift,
     longest: BinaryHeap<Reverse<LongCall>>,
@@ -244,7 +245,7 @@ struct Worker<'a> {
     options: &'a Options<'a>,
     ops: Vec<Found>,
     rates: HashMap<(usize, usize), Vec<Rates>>,
-    /// The op of each call of the page.
+    /// Index of the op of each call of the page.
     rows: Vec<u32>,
 }
 

@@ -1,4 +1,5 @@
-//! Compares runs: whether B is slower or faster than A, where, and what cannot be told.
+//! Compares runs: decides whether B is slower or faster than A, and in which ops, and says what
+//! cannot be decided.
 //!
 //! ```text
 //!  Profile ─ recorded ─► rows of one run, each with its two statistics
@@ -10,9 +11,10 @@
 //! ```
 //!
 //! Calls of one run are not independent of each other, and runs that follow each other have more in
-//! common than runs an hour apart. So what is compared is one number for each run, and only between
-//! the two runs of a pair, which were made back to back in random order. docs/diff.md has the procedure
-//! with the rates of wrong verdicts that were measured for it and for others.
+//! common than runs an hour apart. So the comparison uses one number for each run, and compares
+//! only the two runs of a pair, which were made back to back in random order. docs/diff.md
+//! describes the procedure, and the rates of wrong verdicts that were measured for it and for
+//! others.
 //!
 //! Each run has two statistics of a row. The *floor* is the 10th percentile of single calls, which a
 //! busy machine moves least. The *typical* execution is the median over dispatches of the sum of their
@@ -39,8 +41,8 @@ pub use whole::Whole;
 
 use crate::sampled::Estimated;
 
-/// With fewer pairs, nothing is tested: of the 32 flips of 5 pairs, two always reach what was found,
-/// which is more than 5 %.
+/// With fewer pairs, nothing is tested: for example, 5 pairs have 32 combinations of signs, two of
+/// which are always as extreme as the observed ones, and 2 of 32 is more than 5 %.
 pub const FEWEST_PAIRS: usize = 6;
 
 /// The options of a comparison.
@@ -48,11 +50,11 @@ pub const FEWEST_PAIRS: usize = 6;
 pub struct Options {
     /// The kind of the rows.
     pub by: By,
-    /// The largest difference that is called the same, as a part: 0.03 for 3 %. Above 0.
+    /// The largest difference that counts as the same, as a part: 0.03 for 3 %. Above 0.
     pub threshold: f64,
 }
 
-/// Why nothing is tested.
+/// The reason why nothing is tested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untested {
     /// The runs are not in pairs that were recorded in random order.
@@ -64,7 +66,8 @@ pub enum Untested {
 /// A statistic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Statistic {
-    /// 10th percentile of single calls; of dispatches, if the number of calls in a dispatch differs in B.
+    /// 10th percentile of single calls; or of dispatches, if the number of calls in a dispatch is
+    /// different in B.
     Floor,
     /// Median of dispatches.
     Typical,
@@ -82,16 +85,16 @@ impl Statistic {
     }
 }
 
-/// A comparison.
+/// The result of [`compare`].
 #[derive(Clone, Debug)]
 pub struct Diff {
     /// Number of pairs; 0 if the runs are not paired.
     pub pairs: usize,
     /// Number of runs of A and of B.
     pub runs: [usize; 2],
-    /// Why nothing is tested; `None` if the rows are tested.
+    /// The reason why nothing is tested; `None` if the rows are tested.
     pub untested: Option<Untested>,
-    /// All rows together.
+    /// The comparison of all rows together.
     pub whole: Whole,
     /// The rows: first those of A in the order of the program, then those that only B has.
     pub rows: Vec<DiffRow>,
@@ -100,28 +103,30 @@ pub struct Diff {
 /// A row of a comparison.
 #[derive(Clone, Debug)]
 pub struct DiffRow {
-    /// How the rows of both sides belong together.
+    /// Whether the row is on both sides, and how the rows of the sides were matched.
     pub relation: Relation,
-    /// The rows of A that the row stands for; more than one only if they were joined.
+    /// The rows of A that the row stands for. There are several only if they were joined in B.
     pub a: Vec<Identity>,
-    /// The rows of B; more than one only if it was split.
+    /// The rows of B. There are several only if a row of A was split in B.
     pub b: Vec<Identity>,
     /// Medians over the runs of each side; `None` if the side does not have the row.
     pub sides: [Option<Side>; 2],
-    /// The statistics that were compared: floor and typical, or the mean.
+    /// The statistics that were compared: floor and typical execution, or the mean.
     pub compared: Vec<Compared>,
-    /// The verdict.
     pub verdict: Verdict,
-    /// The time that the row adds to the whole, if it is a part of it.
+    /// The part of the whole difference that the row accounts for, if its time is a part of the
+    /// whole.
     pub part: Option<Part>,
-    /// Whether all runs of a side made the same number of calls, and the number of the other side differs.
+    /// Whether all runs of each side made the same number of calls, but the numbers of the two
+    /// sides differ.
     pub calls_differ: bool,
-    /// Counters and metrics.
+    /// The differences of counters and metrics.
     pub readings: Vec<ReadingDiff>,
 }
 
 impl DiffRow {
-    /// The row whose name a pair of rows gets: the row of B, or that of A if the row is gone.
+    /// Returns the row that gives a pair of rows its name: the row of B, or that of A if B does not
+    /// have it.
     pub fn identity(&self) -> Option<&Identity> {
         self.b.first().or(self.a.first())
     }
@@ -137,7 +142,7 @@ pub struct Side {
     /// Number of runs that have the row.
     pub runs: usize,
     pub calls: f64,
-    /// Number of dispatches, or of calls where there are none.
+    /// Number of dispatches, or number of calls if there are no dispatches.
     pub executions: f64,
     /// Sum of the durations.
     pub total_ns: Option<f64>,
@@ -163,7 +168,7 @@ pub fn compare(
         _ => None,
     };
     let sides = [a, b].map(|runs| values::Sides::new(runs, |run| run.rows.clone()));
-    // Modules and activities are in the order of their times.
+    // Modules and activities are sorted by their times.
     let is_program = !matches!(options.by, By::Module | By::Activity)
         && !a.iter().chain(b).any(|run| run.is_unordered);
     let in_order = [0, 1].map(|side| if is_program { sides[side].in_first } else { 0 });

@@ -1,21 +1,23 @@
 //! Stores many durations compactly, and computes exact quantiles of them.
 //!
-//! The durations are in pieces that never move, so neither growing nor joining needs a second copy. A
-//! quantile of many durations counts them by the upper half of their bits, and those with the right
-//! upper half by the lower half: two passes over them, for all quantiles together.
+//! The durations are in pieces that never move, so neither growing nor joining needs a second copy.
+//! To find quantiles of many durations, a first pass counts the upper halves of their bits, and a
+//! second pass counts the lower halves of those with the right upper half. Two passes suffice for
+//! all quantiles together.
 
 /// A piece has at most this many durations.
 const PIECE: usize = 1 << 16;
-/// Fewer durations than these are copied and partitioned, which takes less time than counting.
+/// If there are fewer durations, they are copied and partitioned, which takes less time than
+/// counting.
 const FEW: usize = 1 << 17;
-/// Number of values that half of the bits have.
+/// Number of values that half of the bits can have.
 const HALF: usize = 1 << 16;
 
-/// Durations in ticks. Each takes four bytes, and at most an eighth more is not used; the few that are
-/// longer than 2³²−1 ticks are stored separately.
+/// Durations in ticks. Each takes four bytes, and at most an eighth of the memory is not used. The
+/// few durations that are longer than 2³²−1 ticks are stored separately.
 #[derive(Clone, Debug, Default)]
 pub struct Durations {
-    /// Pieces to which nothing is added any more.
+    /// Pieces to which no durations are added any more.
     full: Vec<Vec<u32>>,
     last: Vec<u32>,
     in_full: usize,
@@ -65,7 +67,8 @@ impl Durations {
 
     /// Adds the durations of `other`.
     pub fn append(&mut self, mut other: Self) {
-        // One of the two has a last piece that is not full.
+        // The longer of the two last pieces stays the last one; the shorter one becomes a full
+        // piece.
         if self.last.len() < other.last.len() {
             std::mem::swap(&mut self.last, &mut other.last);
         }
@@ -78,20 +81,20 @@ impl Durations {
         self.long.append(&mut other.long);
     }
 
-    /// The value below which the part `q` (0 to 1) of all durations lies, interpolated linearly
-    /// between the closest ranks, as numpy's `percentile` does by default. `None` if there is no
-    /// duration. Takes linear time.
+    /// Returns the value below which the part `q` (0 to 1) of all durations lies, interpolated
+    /// linearly between the closest ranks, as numpy's `percentile` does by default. `None` if there
+    /// are no durations. Takes linear time.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let [value] = self.quantiles([q]);
         value
     }
 
-    /// The quantiles of several parts, in little more time than that of one.
+    /// Returns the quantiles of several parts, in little more time than one quantile takes.
     pub fn quantiles<const N: usize>(&self, parts: [f64; N]) -> [Option<f64>; N] {
         let Some(last) = self.len().checked_sub(1) else { return [None; N] };
         let places = parts.map(|q| last as f64 * q.clamp(0.0, 1.0));
         let rank_of = |place: f64| (place.floor() as usize).min(last);
-        // Each value, and the one after it.
+        // The rank below each place, and the rank above it.
         let ranks = places.iter().flat_map(|place| {
             let rank = rank_of(*place);
             [rank, (rank + 1).min(last)]
@@ -112,7 +115,7 @@ impl Durations {
         })
     }
 
-    /// The durations of these ranks: the `rank`-th smallest, counted from 0.
+    /// Returns the durations of these ranks: the `rank`-th smallest, counted from 0.
     fn of_ranks(&self, ranks: &[usize]) -> Vec<u64> {
         let all = self.short();
         let is_short = |rank: &&usize| **rank < all;
@@ -134,7 +137,7 @@ impl Durations {
         ranks.iter().map(of_rank).collect()
     }
 
-    /// Short durations of these ranks, from a copy.
+    /// Returns the short durations of these ranks, by partitioning a copy.
     fn partition(&self, ranks: &[usize]) -> Vec<u32> {
         if ranks.is_empty() {
             return Vec::new();
@@ -144,13 +147,14 @@ impl Durations {
         ranks.iter().map(|rank| *values.select_nth_unstable(*rank).1).collect()
     }
 
-    /// Short durations of these ranks, by counting.
+    /// Returns the short durations of these ranks, by counting.
     fn count(&self, ranks: &[usize]) -> Vec<u32> {
         let mut upper = vec![0u64; HALF];
         for piece in self.pieces() {
             piece.iter().for_each(|value| upper[(*value >> 16) as usize] += 1);
         }
-        // For each rank the upper half, and the rank among those that have it.
+        // For each rank, the upper half of its value, and the rank among the values with this upper
+        // half.
         let found: Vec<(u32, u64)> = ranks.iter().map(|rank| place(&upper, *rank as u64)).collect();
         let mut halves: Vec<u32> = found.iter().map(|(half, _)| *half).collect();
         halves.sort_unstable();
@@ -173,7 +177,8 @@ impl Durations {
     }
 }
 
-/// The place whose values have this rank, and the rank among these.
+/// Returns the index at which the value of this rank is counted, and the rank among the values
+/// counted there.
 fn place(counts: &[u64], rank: u64) -> (u32, u64) {
     let mut below = 0;
     for (place, count) in (0..).zip(counts) {
@@ -230,7 +235,7 @@ mod tests {
 
     #[test]
     fn many_are_counted() {
-        // The upper halves are equal for most, and the lower halves for some.
+        // The values contain equal upper halves and equal lower halves.
         let value = |i: u64| [i * 7_919 % 50_000, 70_000 + i % 3, i << 12, 1 << 40][i as usize % 4];
         for calls in [FEW as u64 - 1, 3 * FEW as u64 + 5] {
             let (mut a, mut b) = (Durations::default(), Durations::default());

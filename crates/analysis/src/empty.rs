@@ -1,5 +1,5 @@
-//! What an empty call reads: the calibrations of a process for one set of counters, and what the
-//! recorded calls show about the bracket in the program itself.
+//! Computes what an empty call adds to times and counters, from the calibrations of a process for
+//! one set of counters, and from the time that readings took in the recorded calls.
 //!
 //! ```text
 //!  calibrations of all threads ─► mean, scatter ─┐
@@ -11,20 +11,20 @@
 //!
 //! An empty call in a warm loop is not a call of the program. Three things widen the interval:
 //!
-//! - **Calibrations differ** from thread to thread. The interval holds the means of all of them, each
-//!   with its standard error.
-//! - **Colder caches.** Between two calls, the program replaces what the recorder had in the caches.
-//!   For counters of the kernel it is known how much longer a reading takes in the program
-//!   ([`Place`]). A clock that runs during the reading (`task-clock`) includes exactly this, so its
-//!   bracket is moved to what was found in the program. Any other counter that scatters in the
-//!   calibration may read more in proportion. One that reads the same number in every empty call
-//!   (instructions, page faults) is the same everywhere.
-//! - **The processor overlaps** the clock reads with the code between and around them. Measured with
-//!   functions of known length (`cargo xtask bench resolution`), a call is recorded as longer than it
-//!   is by anything from nothing to the whole duration of an empty call, depending on the code before
-//!   it. So half of that duration is subtracted, and the interval reaches from nothing to all of it,
-//!   plus half a step of the clock on both sides, because the clock's steps and a loop of calls can
-//!   fall into step.
+//! - **Calibrations differ** from thread to thread. The interval contains the means of all of them,
+//!   each with its standard error.
+//! - **Colder caches.** Between two calls, the program replaces the recorder's data in the caches.
+//!   For counters of the kernel, the additional time that a reading takes in the program is known
+//!   ([`Place`]). A clock that runs during the reading (`task-clock`) contains exactly this time,
+//!   so its bracket is moved to the value found in the program. Any other counter that scatters in
+//!   the calibration may count more in proportion. A counter that has the same value in every empty
+//!   call (instructions, page faults) has this value in the program, too.
+//! - **The processor overlaps** the clock reads with the code between and around them. Measured
+//!   with functions of known length (`cargo xtask bench resolution`): the recorded duration of a
+//!   call is too long by anything between nothing and the whole duration of an empty call,
+//!   depending on the code before the call. So half of that duration is subtracted, and the
+//!   interval reaches from nothing to the whole duration, plus half a step of the clock on both
+//!   sides, because the clock's steps and a loop of calls can get into phase.
 
 use profile::{Calibration, Profile};
 
@@ -34,12 +34,14 @@ use crate::estimate::Estimate;
 const PART_OF_DURATION: f64 = 0.5;
 /// A miss in a cache takes at least this long: the latency of the second level is 12 to 15 cycles.
 const MISS_NS: f64 = 3.0;
-/// If it is not known how much longer readings take in the program, up to this many times.
+/// If it is not known how much longer readings take in the program, they are assumed to take up to
+/// this many times as long.
 const UNKNOWN_RATIO: f64 = 2.0;
-/// Two-sided 95 % of the normal distribution.
+/// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.96;
 
-/// The reading of an empty bracket of one quantity: its duration in ticks, or a counter.
+/// The amount that an empty bracket adds to one quantity: to the duration in ticks, or to a
+/// counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Bracket {
     /// The mean over brackets in the program.
@@ -49,7 +51,7 @@ pub struct Bracket {
 }
 
 impl Bracket {
-    /// The reading of this many brackets together.
+    /// Returns the sum over this many brackets.
     pub fn of_calls(&self, calls: u64) -> Estimate {
         let scatter = Z * self.deviation * (calls as f64).sqrt();
         self.mean.times(calls as f64).plus(Estimate::within(0.0, scatter))
@@ -68,16 +70,16 @@ pub struct EmptyCall {
     pub values: Vec<Option<u64>>,
     /// 10th and 90th percentile of each counter.
     pub ranges: Vec<Option<[u64; 2]>>,
-    /// The part of a call's duration that is not the call's own, in ticks.
+    /// The part of a call's recorded duration that the recorder added, in ticks.
     pub duration: Bracket,
-    /// The time by which a bracket lengthens a call around it, in ticks: all of it, including what
-    /// is outside of its own duration.
+    /// The whole time by which a bracket lengthens a call around it, in ticks, including the time
+    /// outside of the bracket's own duration.
     pub whole: Bracket,
     /// One element for each counter of the run; `None` if the counter was not calibrated.
     pub counters: Vec<Option<Bracket>>,
 }
 
-/// How long readings of counters took in the program.
+/// The time that readings of counters took in the program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     /// The mean time of a reading in the program, in ns.
@@ -89,7 +91,8 @@ pub(crate) struct Place {
 }
 
 impl EmptyCall {
-    /// Takes into account how long readings took in the program; `None` if that is not known.
+    /// Corrects the values by the time that readings took in the program; `None` if that is not
+    /// known.
     pub(crate) fn placed(mut self, profile: &Profile, place: Option<Place>) -> Self {
         let line = &profile.timeline;
         let inside = self.duration.mean.times(line.ns_per_tick());
@@ -101,7 +104,7 @@ impl EmptyCall {
             let Some(bracket) = counter.as_mut().filter(|_| !info.simulated) else { continue };
             let mean = &mut bracket.mean;
             if is_clock(&info.name) {
-                // The clock runs from the moment of the first reading to that of the second.
+                // The clock counts from the moment of the first reading to that of the second.
                 let found = place.map(|place| Estimate {
                     value: place.reading_ns + inside.value,
                     low: place.reading_ns + inside.low,
@@ -124,11 +127,13 @@ impl EmptyCall {
 }
 
 impl EmptyCall {
-    /// The value that a bracket adds to a counter of the call around it, besides its own reading.
+    /// Returns the amount that a bracket adds to a counter of the call around it, besides the
+    /// amount in its own values.
     ///
-    /// For a clock of the thread it is the rest of its time. Any other counter was read once before
-    /// and once after the call, and an empty call reads one of the two: so the other one is believed to
-    /// be the same, and is at least nothing.
+    /// For a clock of the thread, this is the rest of the bracket's time. Any other counter was
+    /// read once before and once after the call, and the values of an empty call contain one of
+    /// these two readings. The other one is believed to count the same, and the interval starts at
+    /// 0.
     pub(crate) fn outside(&self, profile: &Profile, counter: usize) -> Option<Estimate> {
         let own = self.counters.get(counter).copied().flatten()?.mean;
         let info = profile.manifest.counters.get(counter).filter(|info| !info.simulated);
@@ -154,8 +159,8 @@ pub(crate) fn is_clock(name: &str) -> bool {
     name.contains("task-clock") || name.contains("cpu-clock")
 }
 
-/// The calibration of a process for pages with exactly this set of counters. A calibration with
-/// another set does not apply.
+/// Returns the calibration of a process for pages with exactly this set of counters. A calibration
+/// with another set does not apply.
 pub(crate) fn calibration(profile: &Profile, process: usize, mask: u32) -> Option<&Calibration> {
     calibrations(profile, process, mask).next()
 }
@@ -169,7 +174,8 @@ fn calibrations(
     of.iter().filter(move |c| c.counters == mask)
 }
 
-/// The values of an empty call in pages with this set of counters. `None` if it was not calibrated.
+/// Returns the values of an empty call in pages with this set of counters. `None` if it was not
+/// calibrated.
 pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option<EmptyCall> {
     let calibration = calibration(profile, process, mask)?;
     let spread = calibration.spread.as_ref();
@@ -181,7 +187,7 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     let simulated = |i: &usize| profile.manifest.counters.get(*i).is_some_and(|c| c.simulated);
     let counter = |i: usize| {
         value(i)?;
-        // The counter's values were typed in. The bracket adds nothing to them.
+        // The counter is simulated, so a bracket adds nothing to its values.
         if simulated(&i) {
             return Some(Bracket::default());
         }
@@ -225,9 +231,9 @@ pub(crate) fn empty_call(profile: &Profile, process: usize, mask: u32) -> Option
     })
 }
 
-/// The mean of one calibration, with its number of calls. Without sums, in profiles of earlier
-/// versions, it is only known to be near the median: between the 10th and the 90th percentile, or,
-/// without these, between 0 and twice the median.
+/// Returns the mean of one calibration, with its number of calls. Profiles of earlier versions have
+/// no sums. Then the mean is only known to be near the median: between the 10th and the 90th
+/// percentile, or, without these, between 0 and twice the median.
 fn one(
     moments: Option<((f64, f64), u32)>,
     median: u64,
@@ -243,13 +249,14 @@ fn one(
         Some([low, high]) => (low as f64, high as f64),
         None => (0.0, 2.0 * median),
     };
-    // Between these two percentiles of a normal distribution lie 2.56 standard deviations.
+    // In a normal distribution, these two percentiles are 2.56 standard deviations apart.
     let deviation = (high - low).max(0.0) / 2.56;
     let mean = Estimate { value: median, low: low.min(median), high: high.max(median) };
     (Bracket { mean, deviation }, f64::from(calls.max(1)))
 }
 
-/// Joins calibrations: the mean over all of their calls, in an interval that holds all of theirs.
+/// Joins calibrations: the mean over all of their calls, with an interval that contains all of
+/// their intervals.
 fn joined(all: impl Iterator<Item = (Bracket, f64)>) -> Option<Bracket> {
     let (mut calls, mut value, mut variance) = (0.0, 0.0, 0.0);
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -266,7 +273,8 @@ fn joined(all: impl Iterator<Item = (Bracket, f64)>) -> Option<Bracket> {
     })
 }
 
-/// The sum of two values whose errors may have the same cause: the ends of the intervals are added.
+/// Returns the sum of two values whose errors may have the same cause: the ends of the intervals
+/// are added.
 pub(crate) fn together(a: Estimate, b: Estimate) -> Estimate {
     Estimate { value: a.value + b.value, low: a.low + b.low, high: a.high + b.high }
 }

@@ -1,16 +1,16 @@
-//! A value together with the interval that it lies in with 95 % confidence.
+//! Represents a value together with the interval in which it lies with 95 % confidence.
 //!
 //! Everything that is not exact is passed on as an [`Estimate`]: values that were scaled up from a
-//! sample of the calls, and values from which the reading of an empty call was subtracted. The
-//! units are those of the value. The interval contains the value, and it need not be symmetric.
+//! sample of the calls, and values from which the cost of an empty call was subtracted. The
+//! interval has the unit of the value. It contains the value, and it need not be symmetric.
 
 use serde::Serialize;
 
 /// A value with its interval of 95 % confidence. A value that is exact has `low` = `high` =
 /// `value`.
 ///
-/// `low` may be negative even if the quantity cannot be: that means that it cannot be told apart
-/// from zero. All three numbers are finite.
+/// `low` may be negative even if the quantity cannot be negative: then the value cannot be
+/// distinguished from zero. All three numbers are finite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// The most likely value.
@@ -22,13 +22,13 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// A value without any uncertainty.
+    /// Makes a value without any uncertainty.
     pub const fn exact(value: f64) -> Self {
         Self { value, low: value, high: value }
     }
 
-    /// A value with an interval that reaches `half` to both sides. The sign of `half` does not
-    /// matter.
+    /// Makes a value with an interval that reaches `half` to both sides. The sign of `half` does
+    /// not matter.
     pub fn within(value: f64, half: f64) -> Self {
         let half = half.abs();
         Self { value, low: value - half, high: value + half }
@@ -39,13 +39,13 @@ impl Estimate {
         self.low == self.high
     }
 
-    /// The larger one of the distances from the value to the ends of the interval.
+    /// Returns the larger one of the distances from the value to the ends of the interval.
     pub fn half(&self) -> f64 {
         (self.value - self.low).max(self.high - self.value)
     }
 
-    /// [`Estimate::half`] as a part of the value: 0.04 for ±4 %. `None` if the value is zero but
-    /// the interval is not.
+    /// Returns [`Estimate::half`] as a part of the value: 0.04 for ±4 %. `None` if the value is
+    /// zero but the interval is not.
     pub fn relative(&self) -> Option<f64> {
         match (self.is_exact(), self.value) {
             (true, _) => Some(0.0),
@@ -54,8 +54,8 @@ impl Estimate {
         }
     }
 
-    /// Whether the value can be told apart from zero: it is exact, or the interval does not contain
-    /// zero. If not, all that is known of a quantity that cannot be negative is that it is below
+    /// Whether the value can be distinguished from zero: there is no uncertainty, or the lower end
+    /// is above zero. Otherwise, a quantity that cannot be negative is only known to be below
     /// `high`.
     pub fn is_resolved(&self) -> bool {
         self.is_exact() || self.low > 0.0
@@ -66,26 +66,26 @@ impl Estimate {
         self.low <= value && value <= self.high
     }
 
-    /// The value and its interval times a factor. A negative factor exchanges the ends.
+    /// Returns the value and its interval times a factor. A negative factor exchanges the ends.
     pub fn times(self, factor: f64) -> Self {
         let (a, b) = (self.low * factor, self.high * factor);
         Self { value: self.value * factor, low: a.min(b), high: a.max(b) }
     }
 
-    /// The value and its interval without a number that is exact.
+    /// Subtracts an exact number from the value and its interval.
     pub fn less(self, exact: f64) -> Self {
         Self { value: self.value - exact, low: self.low - exact, high: self.high - exact }
     }
 
-    /// The value, of which it is known that it is not above `limit`: what exceeds that is an error of
-    /// the value.
+    /// Limits the value, which is known not to be above `limit`: the excess is an error of the
+    /// value.
     pub fn at_most(self, limit: Self) -> Self {
         let value = self.value.min(limit.value);
         Self { value, low: self.low.min(value), high: self.high.min(limit.high).max(value) }
     }
 
-    /// The sum of two values whose errors are independent: the distances to the ends are added as
-    /// squares.
+    /// Returns the sum of two values whose errors are independent: the distances to the ends are
+    /// added as squares.
     pub fn plus(self, other: Self) -> Self {
         let value = self.value + other.value;
         let below = (self.value - self.low).hypot(other.value - other.low);
@@ -93,7 +93,7 @@ impl Estimate {
         Self { value, low: value - below, high: value + above }
     }
 
-    /// The difference of two values whose errors are independent.
+    /// Returns the difference of two values whose errors are independent.
     pub fn minus(self, other: Self) -> Self {
         self.plus(other.times(-1.0))
     }

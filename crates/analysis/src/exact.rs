@@ -1,5 +1,5 @@
-//! Statistics that merge exactly: whatever the order, and whatever is merged with what first, the
-//! result is the same to the last bit. Datasets of many ranks are made of them.
+//! Computes statistics that merge exactly: the result is the same to the last bit, whatever the
+//! order of merging and of the parts. Datasets of many ranks consist of such statistics.
 //!
 //! ```text
 //!  Profile ─ walk ──► one adder per worker ─ merge ─► Exact: one row per process and op
@@ -7,15 +7,15 @@
 //!                                                       └─ counters:  Moments with the duration
 //! ```
 //!
-//! The calls are the outermost ones of each op in each process, and their durations are without what
-//! the recorder added to them, as in every other view. Here, each duration is a whole number of ns, as
-//! files have it. A total of a [`crate::Row`] is a sum of parts of ticks, which is rounded only once,
-//! so [`Moments::x`] can differ from it by half a ns per call.
+//! The calls are the outermost ones of each op in each process, and their durations are without the
+//! time that the recorder added, as in every other view. Here, each duration is a whole number of
+//! ns, as in the files. A total of a [`crate::Row`] is a sum of parts of ticks, which is rounded
+//! only once, so [`Moments::x`] can differ from it by half a ns per call.
 //!
 //! Counters are as they were read, and cannot be corrected call by call.
 //!
-//! In a run with a budget there is nothing exact about durations, so it has no such rows: its
-//! estimates are in [`crate::Summary`].
+//! In a run with a budget, durations are not known exactly, so it has no such rows: its estimates
+//! are in [`crate::Summary`].
 
 mod collect;
 mod histogram;
@@ -40,7 +40,7 @@ pub struct ExactRow {
 }
 
 impl ExactRow {
-    /// Adds what other calls of the same op say.
+    /// Adds the statistics of other calls of the same op.
     pub fn merge(&mut self, other: &Self) {
         self.durations.merge(&other.durations);
         if self.counters.len() < other.counters.len() {
@@ -57,7 +57,7 @@ pub struct Exact {
 }
 
 impl Exact {
-    /// Adds other calls of the same profile.
+    /// Adds the statistics of other calls of the same profile.
     pub fn merge(&mut self, other: Self) {
         for (key, row) in other.rows {
             self.rows.entry(key).or_default().merge(&row);

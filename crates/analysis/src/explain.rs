@@ -1,16 +1,17 @@
-//! Which recorded variables go with the slow calls of an op.
+//! Finds the recorded variables that go with the slow calls of an op.
 //!
 //! ```text
 //!  Profile ─ walk ─► drawn: at most 100,000 calls ─┬─► variables ─► findings: what stands out
 //!  other threads ─► neighbours: what ran meanwhile ┘
 //! ```
 //!
-//! The calls are the outermost ones of the op, and their durations are without what the recorder added,
-//! as in every other view. Counters are as they were read: what a bracket counts is about the same in
-//! each call. Counters of time (clocks of the thread) are not variables, because they are the duration. The
-//! rest of the duration is a variable: the time that a call was off a CPU.
+//! The calls are the outermost ones of the op, and their durations are without the time that the
+//! recorder added, as in every other view. Counters are as they were read, because a bracket adds
+//! about the same to each call. Counters of time (clocks of the thread) are not variables, because
+//! they measure the duration itself. The rest of the duration, which is the time that a call was
+//! off a CPU, is a variable.
 //!
-//! Something that goes with slow calls need not be why they are slow.
+//! A variable that goes with slow calls need not be the reason why they are slow.
 
 pub mod association;
 mod drawn;
@@ -36,7 +37,7 @@ use neighbours::{Meanwhile, meanwhile};
 use variable::MOST_CLASSES;
 pub use variable::{Values, Variable};
 
-/// The most calls of an op that are looked at.
+/// The largest number of an op's calls that are analysed.
 pub const MOST_CALLS: usize = 100_000;
 
 /// A recorded variable.
@@ -44,7 +45,7 @@ pub const MOST_CALLS: usize = 100_000;
 pub enum What {
     /// Whether the call is the op's first recorded call on its thread.
     First,
-    /// When the call began, among the calls of the op.
+    /// The start of the call, among the calls of the op.
     Time,
     /// The thread of the call.
     Thread,
@@ -58,9 +59,9 @@ pub enum What {
     Arguments,
     /// Whether the call ended on another CPU than the call that was recorded before it on its thread.
     Moved,
-    /// A counter of the run, by its place.
+    /// A counter of the run, by its index.
     Counter(usize),
-    /// How long the call was off a CPU: its duration without what a clock of its thread counted.
+    /// The time that the call was off a CPU: its duration minus the count of a clock of its thread.
     OffCpu,
     /// The number of other threads that were in a call when it began.
     OtherThreads,
@@ -68,7 +69,7 @@ pub enum What {
     Beside(Key),
 }
 
-/// A class of a variable.
+/// A class of calls, by the value of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A thread: process index and thread index.
@@ -79,45 +80,45 @@ pub enum Class {
     Workgroups(u32, u32),
     /// The arguments of an op.
     Arguments(OpId),
-    /// All values that are too rare for a class of their own.
+    /// All values that are too rare for classes of their own.
     Others,
 }
 
-/// What goes with the slow calls of an op. Durations are in ns.
+/// The variables that go with the slow calls of an op. Durations are in ns.
 #[derive(Clone, Debug)]
 pub struct Explained {
     /// The rows of the op: several if they differ only in their arguments.
     pub keys: Vec<Key>,
     /// Number of the op's recorded calls.
     pub calls: u64,
-    /// Number of calls that were looked at: at most [`MOST_CALLS`] that were drawn, and the first one of
-    /// each thread.
+    /// Number of calls that were analysed: at most [`MOST_CALLS`] sampled ones, and the first call
+    /// of each thread.
     pub used: usize,
     /// The variables that were tried.
     pub asked: Vec<What>,
-    /// What stands out.
     pub answer: Answer,
     classes: BTreeMap<What, Vec<Class>>,
 }
 
 impl Explained {
-    /// The class of a variable with this number, as in [`Effect::Class`].
+    /// Returns the class of a variable with this number, as in [`Effect::Class`].
     pub fn class(&self, what: What, class: u32) -> Option<Class> {
         self.classes.get(&what)?.get(class as usize).copied()
     }
 
-    /// How many different values a variable with classes has.
+    /// Returns the number of classes of a variable; 0 if it has no classes.
     pub fn classes(&self, what: What) -> usize {
         self.classes.get(&what).map_or(0, Vec::len)
     }
 }
 
-/// Explains each of these ops, which are rows that differ only in their arguments. With `raw`, durations
-/// are as they were recorded. `workers` is the number of threads; 0 for as many as the machine has.
+/// Explains each of these ops, which are rows that differ only in their arguments. With `raw`,
+/// durations are left as they were recorded. `workers` is the number of threads; 0 for as many as
+/// the machine has.
 ///
 /// Reads all pages once (twice where calls are nested), and once more if there are several threads.
-/// Memory: 64 bytes and 8 for each counter, for each of up to 200,000 calls of each op and worker, and at
-/// most 256 MiB for what ran beside them.
+/// Memory: 64 bytes plus 8 for each counter, for each of up to 200,000 calls of each op and worker,
+/// and at most 256 MiB for the calls that ran beside them.
 pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Explained> {
     let workers = match workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -130,19 +131,19 @@ pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -
     each.map(|((keys, drawn), meanwhile)| one(profile, keys, drawn, meanwhile, workers)).collect()
 }
 
-/// Page faults in the calls of an op that are no first calls, as far as calls were drawn.
+/// Page faults in those calls of an op that are not first calls, as far as they were sampled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LaterFaults {
-    /// How many such calls were drawn and have a value.
+    /// Number of such calls that were sampled and have a value.
     pub calls: usize,
-    /// How many of them have at least one fault.
+    /// Number of these calls with at least one fault.
     pub with_some: usize,
-    /// The mean number of faults of all of them.
+    /// The mean number of faults over all of these calls.
     pub mean: f64,
 }
 
-/// For each op, the page faults of its calls. `counter` is the place of the counter of them. First calls are left
-/// out: they touch what later ones use again.
+/// Returns the page faults in the calls of each op. `counter` is the index of the counter of page
+/// faults. First calls are left out, because they touch memory that later calls use again.
 pub(crate) fn later_faults(
     profile: &Profile,
     ops: &[Vec<Key>],
@@ -180,7 +181,7 @@ fn one(
     of.classes(What::Thread, thread, |at| Class::Thread(at.0 as usize, at.1 as usize));
     of.classes(What::Process, |call| Some(call.process), |at| Class::Process(*at as usize));
     of.classes(What::Cpu, |call| Some(cpu_of(call.location)), |at| Class::Cpu(*at));
-    // More workgroups than classes: neighbours share one.
+    // If there are more workgroups than classes, neighbours share a class.
     let last = calls.iter().filter_map(|call| call.workgroup).max().unwrap_or(0);
     let width = (last / MOST_CLASSES as u32) + 1;
     let group = |call: &Call| call.workgroup.map(|at| at / width);
@@ -199,7 +200,8 @@ fn one(
     }
     let mut counters = 0..profile.manifest.counters.len();
     if let Some(clock) = counters.find(|at| is_clock_of_threads(profile, *at)) {
-        // The counter is read outside of the clock, so it counts slightly more than the call.
+        // The counter is read outside of the clock readings, so it counts slightly more than the
+        // call's duration.
         let off = |on: u64, at: usize| (durations[at] - on as f64).max(0.0);
         of.ordered(What::OffCpu, |call, at| {
             drawn.value(call, clock).map_or(f64::NAN, |on| off(on, at))
@@ -220,7 +222,7 @@ fn one(
     }
 }
 
-/// The variables of some calls. One that has the same value in all of them is left out.
+/// The variables of some calls. A variable with the same value in all calls is left out.
 struct Variables<'a> {
     calls: &'a [Call],
     all: Vec<Variable>,
@@ -236,7 +238,7 @@ impl Variables<'_> {
         }
     }
 
-    /// The most frequent values have classes of their own.
+    /// Adds a variable with classes: the most frequent values have classes of their own.
     fn classes<K: Ord + Copy>(
         &mut self,
         what: What,

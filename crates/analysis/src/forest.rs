@@ -1,5 +1,5 @@
-//! Calls that contain other calls: what of each belongs to itself, what the recorder added to it,
-//! and whether another call of the same row is around it.
+//! Marks calls that contain other calls: computes each call's self time, the time that the recorder
+//! added to it, and whether another call of the same row is around it.
 //!
 //! ```text
 //!  a thread's pages over time   ├ 1 ┤ ├ 2 ┤   ├──── 5 ────┤   ├ 6 ┤
@@ -7,25 +7,24 @@
 //!                               flat  flat      one cluster   nested calls: a cluster, too
 //! ```
 //!
-//! A call of a flat page is alone: its own time is its duration, and it is outermost. The calls of
-//! a cluster ([`crate::clusters`]) are needed in the order in which they begin, which is not the
-//! order of the pages: calls are recorded when they end, and traces can have any order. So they are
-//! collected in rounds. Each round takes as many of the earliest calls as fit into a buffer, and
-//! decodes only the pages that may contain some of them. What is found of a call is kept in twelve
-//! bytes until all calls of its page have ended. Then the page is added to the sums, which usually happens
-//! while it is still decoded.
+//! A call of a flat page contains no other call and is in none: its self time is its duration, and
+//! it is outermost. The calls of a cluster ([`crate::clusters`]) are needed in the order in which
+//! they begin. Pages can have another order: calls are recorded when they end, and traces can have
+//! any order. So the calls are collected in rounds. Each round takes as many of the earliest calls
+//! as fit into a buffer, and decodes only the pages that may contain some of them. The results of a
+//! call take twelve bytes, and are kept until all calls of its page have ended. Then the page is
+//! added to the sums, usually while it is still decoded.
 //!
 //! **Compensation.** The recorder makes a call longer by a part of the call's own bracket, and by
-//! the whole brackets of all calls inside. What is outside of an inner call's duration lies in the
-//! own time of the call around it:
+//! the whole brackets of all calls inside. The part of an inner call's bracket that is outside of
+//! that call's duration is in the self time of the call around it:
 //!
 //! ```text
 //!  taken of own = the call's own bracket + Σ over calls directly inside of (whole − in its duration)
 //!  taken        = taken of own + Σ over calls directly inside of their taken
 //! ```
-//!
-//! A bracket cannot have taken more than there was. So at most the call's own time is taken from
-//! it, and then it still holds that no value is negative and that no part is larger than its whole.
+//! A bracket cannot have taken more time than there was. So at most the call's self time is
+//! subtracted. Then no value is negative, and no part is larger than its whole.
 
 use std::collections::HashMap;
 use std::iter::repeat_n;
@@ -37,19 +36,19 @@ use crate::clusters::PageSpan;
 use crate::gaps::{Gathered, Stretch};
 use crate::innermost::Innermost;
 
-/// Number of calls that a round keeps. Up to twice as many, of 48 bytes each, are in memory.
+/// Number of calls that a round takes. Up to twice as many, of 48 bytes each, are in memory.
 pub(crate) const ROUND: usize = 1 << 18;
 
-/// The row of calls that are in none.
+/// Stands for "no row" or "no node".
 pub(crate) const NO_ROW: u32 = u32::MAX;
 
-/// Which row and which node of a tree a call belongs to.
+/// Assigns calls to rows, and to the nodes of a tree.
 pub(crate) trait Rows {
-    /// Appends the row of each call of a page; [`NO_ROW`] for a call that is in none.
+    /// Appends the row of each call of a page; [`NO_ROW`] for a call that belongs to none.
     fn rows_of(&mut self, columns: &Columns, rows: &mut Vec<u32>);
 
-    /// The node of a call of `row` directly inside of a call of the node `parent`; [`NO_ROW`] stands
-    /// for no node. Only trees have nodes.
+    /// Returns the node of a call of `row` directly inside of a call of the node `parent`;
+    /// [`NO_ROW`] stands for no node. Only trees have nodes.
     fn child(&mut self, _parent: u32, _row: u32) -> u32 {
         NO_ROW
     }
@@ -57,12 +56,12 @@ pub(crate) trait Rows {
 
 /// The receiver of the marks of pages.
 pub(crate) trait Marked: Rows {
-    /// Takes the marks of the calls of a page, whose number is its place among those of its cluster. Each page
-    /// comes once, in any order.
+    /// Takes the marks of the calls of a page. `number` is the page's index in its cluster. Each
+    /// page comes once, in any order.
     fn page(&mut self, number: usize, columns: &Columns, marks: Marks);
 }
 
-/// Rows without nodes, and the marks of all pages.
+/// Keeps the marks of all pages, and assigns no nodes.
 struct OnlyRows<F> {
     rows: F,
     marks: Vec<Marks>,
@@ -80,12 +79,12 @@ impl<F: FnMut(&Columns, &mut Vec<u32>)> Marked for OnlyRows<F> {
     }
 }
 
-/// Pages that were decoded last, up to this many calls: the next round begins in them, and they are added to
-/// the sums when their calls have ended.
+/// The pages that were decoded last, with up to this many calls. They are kept because the next
+/// round begins in them, and because they are added to the sums when their calls have ended.
 struct Decoded<'a> {
     profile: &'a Profile,
     most: usize,
-    /// The one that was used last is the last one.
+    /// The pages, in the order of their last use.
     pages: Vec<(PageKey, PageDecoder<'a>)>,
 }
 
@@ -109,12 +108,12 @@ impl Decoded<'_> {
     }
 }
 
-/// A call of the forest. Times are in [`crate::amounts::PARTS`] of a tick.
+/// The results for one call. Times are in [`crate::amounts::PARTS`] of a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The own time of the call, without what the recorder added to it.
+    /// The self time of the call, without the time that the recorder added.
     pub own: u64,
-    /// The time that was subtracted from the call's own time.
+    /// The time that was subtracted from the call's self time.
     pub own_taken: u64,
     /// The time that was subtracted from the call's duration.
     pub taken: u64,
@@ -123,13 +122,13 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// The mark of a call of a flat page.
+    /// Returns the mark of a call of a flat page.
     pub fn of_flat(duration: u64, class: Option<u32>, brackets: &Brackets) -> Self {
         let taken = brackets.in_duration(class).min(duration);
         Self { own: duration - taken, own_taken: taken, taken, inner: false }
     }
 
-    /// Whether nothing is left of the call's own time after the correction.
+    /// Whether nothing is left of the call's self time after the correction.
     pub fn is_exhausted(&self) -> bool {
         self.own == 0 && self.own_taken > 0
     }
@@ -138,12 +137,13 @@ impl Mark {
 /// The marks of the calls of one page.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Marks {
-    /// Own time, what was taken of it, and what was taken of the duration.
+    /// For each call: its self time, the time subtracted from that, and the time subtracted from
+    /// its duration.
     parts: Vec<[u32; 3]>,
     inner: Vec<bool>,
     /// The node of each call; empty without nodes.
     nodes: Vec<u32>,
-    /// Values that do not fit, by call and place.
+    /// Values that do not fit into `parts`, by call and index in its parts.
     large: HashMap<(u32, u8), u64>,
 }
 
@@ -167,12 +167,12 @@ impl Marks {
         }
     }
 
-    /// The node of call `at` of the page; [`NO_ROW`] if it has none.
+    /// Returns the node of call `at` of the page; [`NO_ROW`] if it has none.
     pub fn node(&self, at: usize) -> u32 {
         self.nodes.get(at).copied().unwrap_or(NO_ROW)
     }
 
-    /// The mark of call `at` of the page.
+    /// Returns the mark of call `at` of the page.
     pub fn of(&self, at: usize) -> Mark {
         let Some(parts) = self.parts.get(at) else { return Mark::default() };
         let value = |place: u8| match parts[usize::from(place)] {
@@ -183,12 +183,12 @@ impl Marks {
     }
 }
 
-/// What is found in a cluster besides the marks.
+/// The results for a cluster besides the marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Found {
-    /// The time in some call, in ticks.
+    /// The time in which any call was running, in ticks.
     pub busy: u64,
-    /// Number of calls that overlap others without being nested in them.
+    /// Number of calls that overlap other calls without being nested in them.
     pub overlapping: u64,
 }
 
@@ -199,18 +199,19 @@ struct Begun {
     begin: u64,
     not_end: u64,
     order: u64,
-    /// The place of the call's page among the pages of the cluster.
+    /// The index of the call's page in the cluster.
     page: u32,
     at: u32,
     row: u32,
     export: u32,
-    /// The number of the call's bracket.
+    /// The class of the call's bracket.
     bracket: Option<u32>,
 }
 
-/// A call that has begun.
+/// A call that has begun and not ended.
 struct Open {
-    /// The time that the call's own bracket and those of the calls directly inside took of its own time.
+    /// The part of the call's self time that was taken by its own bracket and by those of the calls
+    /// directly inside.
     wanted: u64,
     /// The time that was subtracted from the calls directly inside.
     inside: u64,
@@ -241,8 +242,8 @@ impl<'a, 'b> Marker<'a, 'b> {
         }
     }
 
-    /// Marks the calls of all these pages, which are those of one thread. `rows` says in which row
-    /// each call of a page is; a call of no row has [`NO_ROW`].
+    /// Marks the calls of all these pages, which belong to one thread. `rows` appends the row of
+    /// each call of a page; a call without a row has [`NO_ROW`].
     pub fn mark(
         &mut self,
         pages: &[PageSpan],
@@ -253,8 +254,8 @@ impl<'a, 'b> Marker<'a, 'b> {
         (of.marks, found)
     }
 
-    /// Marks the calls as [`Self::mark`] does, with the nodes of calls, and with the gaps between the outermost
-    /// calls.
+    /// Marks the calls as [`Self::mark`] does, and also assigns nodes and collects the gaps between
+    /// the outermost calls.
     pub fn mark_at(
         &mut self,
         pages: &[PageSpan],
@@ -270,7 +271,7 @@ impl<'a, 'b> Marker<'a, 'b> {
             open: Vec::new(),
             of_row: Vec::new(),
         };
-        // Pages of which some calls were brought and that were not added.
+        // Pages from which some calls were taken and that were not handed over yet.
         let mut begun: Vec<usize> = Vec::new();
         let mut after: Option<Begun> = None;
         loop {
@@ -315,10 +316,10 @@ impl<'a, 'b> Marker<'a, 'b> {
 struct Walk<'b> {
     brackets: &'b Brackets,
     marks: Vec<Marks>,
-    /// For each page that was brought, how many of its calls have not ended.
+    /// For each page from which calls were taken, the number of its calls that have not ended.
     left: Vec<Option<usize>>,
     open: Vec<Open>,
-    /// For each row, how many of its calls are open.
+    /// For each row, the number of its calls that are open.
     of_row: Vec<u32>,
 }
 
@@ -360,7 +361,7 @@ impl Walk<'_> {
 }
 
 impl Marker<'_, '_> {
-    /// Collects the earliest calls after `after`, sorted. Returns whether there are more.
+    /// Collects and sorts the earliest calls after `after`. Returns whether there are more.
     fn bring(
         &mut self,
         pages: &[PageSpan],
@@ -369,8 +370,8 @@ impl Marker<'_, '_> {
         left: &mut [Option<usize>],
         begun: &mut Vec<usize>,
     ) -> bool {
-        // The recorder writes calls when they end, so the outer one comes last; traces and plugins
-        // name it first.
+        // The recorder writes calls when they end, so the outer one of two equal calls comes last;
+        // traces and plugins write it first.
         let imported = self.profile.manifest.origin == Origin::Import;
         let mut most: Option<Begun> = None;
         self.calls.clear();
@@ -419,7 +420,7 @@ impl Marker<'_, '_> {
     }
 }
 
-/// Keeps the `n` smallest calls and returns the largest of them.
+/// Keeps the `n` calls that come first in the order of [`Begun`], and returns the last of them.
 fn keep(calls: &mut Vec<Begun>, n: usize) -> Option<Begun> {
     if calls.len() > n {
         calls.select_nth_unstable(n - 1);

@@ -1,5 +1,5 @@
-//! What is between the calls of a thread: after which op and before which op it was in no recorded call,
-//! how often, and for how long.
+//! Adds up the gaps between the calls of a thread: the ops after and before which the thread was in
+//! no recorded call, how often, and for how long.
 //!
 //! ```text
 //!  a thread   ├─ a ─┤      ├──── b ────┤   ├─ a ─┤      ├──── b ────┤            ┊ last moment
@@ -7,16 +7,17 @@
 //!                    a ─ b               b ─ a    a ─ b               b ─ (end)
 //! ```
 //!
-//! A gap is a part of a thread's life in which no call of the thread was running; calls inside of other
-//! calls have no gaps here. The gaps of a thread, and what the recorder took of the calls' durations, add up
-//! to what a report calls *between*. Times are as recorded: what the recorder does between calls is in
-//! the gaps.
+//! A gap is a part of a thread's life in which no call of the thread was running; calls inside of
+//! other calls have no gaps here. The gaps of a thread, plus the time that the recorder added to
+//! the calls' durations, are the time that a report calls *between*. Times are as recorded: the
+//! recorder's own time between calls is in the gaps.
 //!
-//! Pages are gathered in any order. Each flat page, and each cluster of nested pages, adds its inner gaps at
-//! once and remembers its edges; the gaps between these are added when all pages were read. Memory: some
-//! 100 bytes for each pair of ops that follow one another on a thread (at most `MOST_PAIRS` for each
-//! worker) and up to 512 bytes for the lengths of its gaps (of more than `FEW` gaps some kilobytes: 512 bytes
-//! for each doubling between the shortest and the longest), and 64 bytes for each page.
+//! Pages are gathered in any order. Each flat page, and each cluster of nested pages, adds its
+//! inner gaps at once and remembers its first and last call; the gaps between pages are added when
+//! all pages were read. Memory: some 100 bytes for each pair of ops that follow one another on a
+//! thread (at most `MOST_PAIRS` for each worker), up to 512 bytes for the lengths of its gaps (or,
+//! for more than `FEW` gaps, 512 bytes for each doubling between the shortest and the longest), and
+//! 64 bytes for each page.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,25 +27,26 @@ use crate::exact::Histogram;
 use crate::table::{Key, devices};
 use crate::threads::ThreadTime;
 
-/// More pairs than this are not told apart.
+/// Each worker keeps at most this many pairs of ops apart. Further pairs of a thread are added up
+/// in one row.
 const MOST_PAIRS: usize = 100_000;
 
-/// At most this many lengths of a pair's gaps are kept; of further gaps, only the number of gaps of about
-/// each length.
+/// At most this many lengths of a pair's gaps are kept one by one. If there are more gaps, they are
+/// counted in a histogram.
 const FEW: usize = 64;
 
-/// The end of a gap.
+/// One end of a gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Side {
     /// A call of this op: [`Key::Op`] or [`Key::Unknown`].
     Op(Key),
     /// The last known moment of the thread, after its last call.
     End,
-    /// Any op: there are too many pairs to tell them apart.
+    /// Any op, because there are too many pairs to keep them apart.
     Any,
 }
 
-/// All gaps on one thread after the same op and before the same op. Times are in ticks.
+/// All gaps of one thread between the same two ops. Times are in ticks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gap {
     /// Process index and thread index.
@@ -57,10 +59,10 @@ pub struct Gap {
     pub times: u64,
     /// The sum of the gaps, in ticks.
     pub total: u64,
-    /// The median of the gaps, in ticks: of more than 64, at most 1/128 away from it.
+    /// The median of the gaps, in ticks. For more than 64 gaps, it is off by at most 1/128.
     pub median: f64,
     pub longest: u64,
-    /// When the longest gap began.
+    /// The start of the longest gap.
     pub longest_at: u64,
 }
 
@@ -69,65 +71,67 @@ pub struct Gap {
 pub struct Gaps {
     /// The gaps by op, those with the longest sums first.
     pub rows: Vec<Gap>,
-    /// The time of all threads in no call, in ns: the sum of the rows, and of `recorder_ns`.
+    /// The time that all threads were in no call, in ns: the sum of the rows, and of `recorder_ns`.
     pub between_ns: f64,
-    /// The part of the durations of calls that the recorder took. 0 if nothing was subtracted.
+    /// The part of the durations of calls that the recorder added, in ns. 0 if nothing was
+    /// subtracted.
     pub recorder_ns: f64,
-    /// From the first call of each thread to its last known moment, in ns.
+    /// The sum over all threads of the time from the first call to the last known moment, in ns.
     pub wall_ns: f64,
-    /// Of each thread with calls: its time in calls, and how long it lived, in ns.
+    /// For each thread with calls: its time in calls and its lifetime, in ns.
     lives: HashMap<(usize, usize), (f64, f64)>,
     /// The length of a tick of the rows, in ns.
     ns_per_tick: f64,
 }
 
 impl Gaps {
-    /// The sum of a row's gaps, in ns.
+    /// Returns the sum of a row's gaps, in ns.
     pub fn total_ns(&self, row: &Gap) -> f64 {
         row.total as f64 * self.ns_per_tick
     }
 
-    /// The mean of a row's gaps, in ns.
+    /// Returns the mean of a row's gaps, in ns.
     pub fn mean_ns(&self, row: &Gap) -> f64 {
         self.total_ns(row) / row.times as f64
     }
 
-    /// The median of a row's gaps, in ns.
+    /// Returns the median of a row's gaps, in ns.
     pub fn p50_ns(&self, row: &Gap) -> f64 {
         row.median * self.ns_per_tick
     }
 
-    /// The longest of a row's gaps, in ns.
+    /// Returns the longest of a row's gaps, in ns.
     pub fn max_ns(&self, row: &Gap) -> f64 {
         row.longest as f64 * self.ns_per_tick
     }
 
-    /// The sum of the gaps right after and right before the calls of an op, in ns.
+    /// Returns the sum of the gaps right after and right before the calls of an op, in ns.
     pub fn around_ns(&self, op: Key) -> f64 {
         let is_beside = |row: &&Gap| [row.after, row.before].contains(&Side::Op(op));
         self.rows.iter().filter(is_beside).map(|row| self.total_ns(row)).sum()
     }
 
-    /// A row's part of all time between calls.
+    /// Returns a row's part of all time between calls.
     pub fn share(&self, row: &Gap) -> Option<f64> {
         self.part(self.total_ns(row))
     }
 
-    /// The recorder's part of all time between calls.
+    /// Returns the recorder's part of all time between calls.
     pub fn recorder_share(&self) -> Option<f64> {
         self.part(self.recorder_ns)
     }
 
-    /// The part of the threads' time that is between calls; 0 without any time.
+    /// Returns the part of the threads' time that is between calls; 0 without any time.
     pub fn part_of_wall(&self) -> f64 {
         if self.wall_ns > 0.0 { self.between_ns / self.wall_ns } else { 0.0 }
     }
 
-    /// The gaps of each thread: first those of the thread with the most time in calls, then the longest sums.
+    /// Returns the gaps of each thread: first those of the thread with the most time in calls, and
+    /// then the others, the longest sums first.
     pub fn of_threads(&self) -> Vec<OfThread<'_>> {
         let mut threads: HashMap<(usize, usize), (u64, &Gap)> = HashMap::new();
         for row in &self.rows {
-            // The first row of a thread has its longest sum.
+            // Rows are sorted, so the first row of a thread has its longest sum.
             let (sum, _) = threads.entry(row.thread).or_insert((0, row));
             *sum = sum.saturating_add(row.total);
         }
@@ -135,14 +139,15 @@ impl Gaps {
         threads.sort_by_key(|(sum, most)| (std::cmp::Reverse(*sum), most.thread));
         let life = |most: &Gap| self.lives.get(&most.thread).copied().unwrap_or_default();
         let in_calls = |(_, most): &(u64, &Gap)| life(most).0;
-        // Of equal threads, the first.
+        // If several threads are equal, this is the first.
         let busiest = (0..threads.len())
             .rev()
             .max_by(|a, b| in_calls(&threads[*a]).total_cmp(&in_calls(&threads[*b])));
         if let Some(busiest) = busiest {
             threads[..=busiest].rotate_right(1);
         }
-        // As everywhere else, what the recorder took of calls counts as time between them.
+        // As everywhere else, the time that the recorder added to calls counts as time between
+        // them.
         let of = |(sum, most): (u64, _)| {
             let (in_calls, wall_ns) = life(most);
             let gaps_ns = sum as f64 * self.ns_per_tick;
@@ -160,25 +165,26 @@ impl Gaps {
 
 #[derive(Clone, Copy, Debug)]
 pub struct OfThread<'a> {
-    /// The thread's time in no call, in ns: the sum of the gaps, and what the recorder took of calls.
+    /// The thread's time in no call, in ns: the sum of the gaps, and the time that the recorder
+    /// added to calls.
     pub total_ns: f64,
-    /// From the thread's first call to its last known moment, in ns.
+    /// The time from the thread's first call to its last known moment, in ns.
     pub wall_ns: f64,
-    /// The gaps after and before the same ops that have the longest sum.
+    /// The row of the thread with the longest sum.
     pub most: &'a Gap,
 }
 
-/// A thread, and what is at both ends of a gap.
+/// A thread, and the two sides of a gap.
 type Beside = ((usize, usize), Side, Side);
 
-/// A call's op before names are looked up: process index and export.
+/// Identifies a call's op before names are looked up: process index and export.
 type Place = (u32, u32);
 
-/// Which gaps are added up.
+/// Gaps with equal pairs are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Pair {
     thread: (usize, usize),
-    /// `None`: any.
+    /// The ops after and before which the gap is; `None` for any ops.
     ops: Option<(Place, Place)>,
 }
 
@@ -190,8 +196,8 @@ struct Sum {
     longest: u64,
     longest_at: u64,
     lengths: Lengths,
-    /// The pair that came after it the last time. A model makes the same calls in each of its runs, so
-    /// that it is usually the next one again.
+    /// Index of the pair that followed this one the last time. A model makes the same calls in each
+    /// of its runs, so the same pair usually follows again.
     then: usize,
 }
 
@@ -206,11 +212,11 @@ impl Sum {
     }
 }
 
-/// How long gaps are, for their median. Which form it has depends on their number only, so that it does not
-/// depend on the order of merging.
+/// The lengths of gaps, for their median. The variant depends only on the number of gaps, so that
+/// it does not depend on the order of merging.
 #[derive(Clone, Debug)]
 enum Lengths {
-    /// Each of them.
+    /// Each length.
     Few(Vec<u64>),
     Many(Histogram),
 }
@@ -230,7 +236,7 @@ impl Lengths {
         }
     }
 
-    /// The histogram that they become.
+    /// Converts the lengths to a histogram, if they are not in one yet.
     fn many(&mut self) -> &mut Histogram {
         if let Self::Few(few) = self {
             let mut all = Histogram::default();
@@ -250,7 +256,8 @@ impl Lengths {
         }
     }
 
-    /// The median, in ticks; 0 without any. The middle of a bucket may be above the longest one.
+    /// Returns the median, in ticks; 0 without lengths. It is limited by `longest`, because the
+    /// middle of a bucket may be above it.
     fn median(self, longest: u64) -> f64 {
         match self {
             Self::Few(mut all) if !all.is_empty() => {
@@ -275,7 +282,7 @@ pub(crate) struct Edge {
     last: Place,
 }
 
-/// The gaps that were found so far.
+/// The gaps and edges that were found so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
     sums: Vec<Sum>,
@@ -321,7 +328,7 @@ impl Gathered {
         at
     }
 
-    /// Adds a page in which no call is inside of another one. `thread` is the one that its calls are on.
+    /// Adds a page without nested calls. `thread` is the thread that its calls are on.
     pub fn page(&mut self, columns: &Columns, thread: (usize, usize)) {
         let mut stretch = Stretch::new(thread);
         for (i, begin) in columns.start_ticks.iter().enumerate() {
@@ -331,7 +338,7 @@ impl Gathered {
         stretch.finish(self);
     }
 
-    /// Adds what another worker has found.
+    /// Adds the gaps that another worker has found.
     pub fn merge(&mut self, other: Self) {
         for sum in other.sums {
             let at = self.find(sum.pair);
@@ -368,7 +375,7 @@ impl Gathered {
         let ns_per_tick = profile.timeline.ns_per_tick();
         let on_device = devices(profile);
         let is_thread = |process: usize| on_device.get(process) == Some(&false);
-        // Several exports can be one op.
+        // One op can have several exports, so their gaps are added up.
         let mut rows: BTreeMap<Beside, (Gap, Lengths)> = BTreeMap::new();
         let mut put = |gap: Gap, lengths: Lengths| {
             let known = rows.entry((gap.thread, gap.after, gap.before));
@@ -425,7 +432,7 @@ impl Gathered {
     }
 }
 
-/// The outermost calls of a page or a cluster, in the order in which they begin.
+/// Goes through the outermost calls of a page or a cluster, in the order in which they begin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
     thread: (usize, usize),
@@ -482,11 +489,13 @@ mod tests {
 
     #[test]
     fn pairs_of_neighbours_add_up() {
-        // Gaps: 1→2 of 5 and 7, 2→1 of 10; two calls that touch have none.
+        // The gaps from op 1 to 2 are 5 and 7, and from 2 to 1 it is 10; two calls that touch have
+        // no gap.
         let calls = [(1, 0, 10), (2, 15, 20), (1, 30, 40), (2, 47, 50), (3, 50, 60)];
         let found = sums(&gathered(&[&calls]));
         assert_eq!(found, [(1, 2, 2, 12, 7, 40), (2, 1, 1, 10, 10, 20)]);
-        // The same in two halves, which two workers read: the gap between them is added at the end.
+        // The same calls in two halves, which two workers read: the gap between the halves is added
+        // at the end.
         let mut two = gathered(&[&calls[..2]]);
         two.merge(gathered(&[&calls[2..]]));
         assert_eq!(sums(&two), [(1, 2, 2, 12, 7, 40)]);
@@ -503,7 +512,7 @@ mod tests {
         assert_eq!(of(&[]).median(0), 0.0);
         assert_eq!(of(&[900, 100, 200]).median(900), 200.0);
         assert_eq!(of(&[900, 100, 300, 200]).median(900), 250.0);
-        // Of many, to 1/128, and however they were merged.
+        // The median of many gaps is within 1/128, however they were merged.
         let all: Vec<u64> = (0..1_000).map(|n| (n * 7_919) % 1_000 * 1_000 + 1_000).collect();
         let median = of(&all).median(1_000_000);
         assert!((median / 500_000.0 - 1.0).abs() <= 1.0 / 128.0, "{median}");
@@ -515,7 +524,7 @@ mod tests {
                 assert_eq!(merged.median(1_000_000), median);
             }
         }
-        // No median is longer than the longest.
+        // The median is not longer than the longest gap.
         assert_eq!(of(&[129_025; 100]).median(129_025), 129_025.0);
     }
 

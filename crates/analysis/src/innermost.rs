@@ -1,5 +1,5 @@
-//! Self time. At each moment, the innermost call of a thread owns the time. The time that a call
-//! owns is its self time.
+//! Computes self times. At each moment, the innermost call of a thread owns the time, and the time
+//! that a call owns is its self time.
 //!
 //! ```text
 //!  a ├───────────────────────┤            begins  a b c d       owns
@@ -9,11 +9,11 @@
 //!                                         have in common belongs to d, which began last
 //! ```
 //!
-//! If there are several calls at one moment, the one that began last owns it. For properly nested
-//! calls this gives the usual self time: the duration minus that of the calls inside. Calls can
+//! If several calls are running at one moment, the one that began last owns it. For properly nested
+//! calls, this gives the usual self time: the duration minus that of the calls inside. Calls can
 //! also overlap in other ways (in rows of a trace that are not threads), but no moment is ever
-//! counted twice. So the self times of a thread always add up to the time in which it was in some
-//! call.
+//! counted twice. So the self times of a thread always add up to the time in which any of its calls
+//! was running.
 
 /// Processes the calls of one thread in the order in which they begin. Memory grows with the depth
 /// of nesting.
@@ -41,13 +41,13 @@ impl<T> Default for Innermost<T> {
 
 impl<T> Innermost<T> {
     /// Adds a call from `begin` to `end`. It must not begin before the previous one; among calls
-    /// that begin together, the longest comes first. `done` is called for each call that can own
-    /// nothing more, with the call's self time.
+    /// that begin together, the longest comes first. When a call cannot own any more time, `done`
+    /// is called with it and its self time.
     #[inline]
     pub fn call(&mut self, begin: u64, end: u64, of: T, mut done: impl FnMut(T, u64)) {
         self.advance(begin, &mut done);
         let mut overlaps = false;
-        // A call that ends together with the one around it is inside of it.
+        // A call that ends together with the call around it is inside of that call.
         while let Some(top) = self.open.pop_if(|top| top.end < end) {
             overlaps = true;
             done(top.of, top.own);
@@ -64,14 +64,14 @@ impl<T> Innermost<T> {
         }
     }
 
-    /// Total time in some call so far.
+    /// Returns the total time so far in which any call was running.
     pub fn busy(&self) -> u64 {
         self.busy
     }
 
-    /// Number of calls that ended after a call in which they had begun. It is 0 if and only if all
-    /// calls are properly nested or disjoint. Otherwise it is a lower bound: if an enclosing call
-    /// had already been outlived by one call, a second one is not counted.
+    /// Returns the number of calls that ended after a call in which they had begun. It is 0 if and
+    /// only if all calls are properly nested or disjoint. Otherwise it is a lower bound: if an
+    /// enclosing call had already been outlived by one call, a second one is not counted.
     pub fn overlapping(&self) -> u64 {
         self.overlapping
     }
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // The drawing at the top of this file.
+        // The example at the top of this file.
         assert_eq!(own(&[(10, 35), (12, 20), (15, 18), (25, 40)]), (vec![2 + 5, 5, 3, 15], 30, 1));
         assert_eq!(own(&[]), (vec![], 0, 0));
         assert_eq!(own(&[(0, 0), (0, u64::MAX)]).1, u64::MAX);

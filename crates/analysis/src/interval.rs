@@ -1,4 +1,4 @@
-//! Sums of independent estimates, and how far off a sum may be: its interval of 95 % confidence.
+//! Adds up independent estimates, and computes the 95 % confidence interval of the sum.
 //!
 //! Runs under a budget ([`crate::sampled`]), loops of which only some hits are timed
 //! ([`crate::loops`](mod@crate::loops)) and comparisons of runs ([`crate::diff`](mod@crate::diff)) all take
@@ -13,13 +13,13 @@ use student::t95;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sum {
     pub(crate) value: f64,
-    /// 0 for what is exact.
+    /// The variance of the estimate; 0 for an exact value.
     pub(crate) variance: f64,
-    /// Σ Vᵢ²/νᵢ.
+    /// Σ Vᵢ²/νᵢ over the estimates, for the degrees of freedom.
     pub(crate) satterthwaite: f64,
-    /// The third central moment of the estimate; 0 where it is not known.
+    /// The third central moment of the estimate; 0 if not known.
     pub(crate) third: f64,
-    /// The upper bound of the third central moment of a sample of hits.
+    /// An upper bound of the third central moment, for samples of hits.
     pub(crate) lopsided: f64,
     /// Whether the sum stands for hits that were not timed.
     pub(crate) sampled: bool,
@@ -28,13 +28,13 @@ pub struct Sum {
 }
 
 impl Sum {
-    /// A number without any doubt.
+    /// Makes a number without any uncertainty.
     pub fn exact(value: f64) -> Self {
         Self { value, ..Self::default() }
     }
 
-    /// An estimate with this variance, degrees of freedom (at least 1) and third central moment.
-    /// Without a variance (`None`), there are too few samples to know how far off it is.
+    /// Makes an estimate with this variance, degrees of freedom (at least 1) and third central
+    /// moment. If the variance is `None`, there are too few samples to know the interval.
     pub fn sampled(value: f64, variance: Option<f64>, freedom: f64, third: f64) -> Self {
         let Some(variance) = variance else {
             return Self { value, unknown: true, ..Self::default() };
@@ -43,23 +43,23 @@ impl Sum {
         Self { value, variance, satterthwaite, third, ..Self::default() }
     }
 
-    /// The 95 % interval, without assuming that it is symmetric; `None` if it is not known. A sample
-    /// of a skewed population (a few calls are very slow) more often misses the slow calls than it
-    /// has too many of them, so the interval must reach further up than down. The ends are those of
-    /// Hall, *On the removal of skewness by transformation* (Journal of the Royal Statistical
-    /// Society B 54, 1992).
+    /// Returns the 95 % interval, without assuming that it is symmetric; `None` if it is not known.
+    /// A sample of a skewed population (a few calls are very slow) has too few of the slow calls
+    /// more often than too many, so the interval must reach further up than down. The ends are
+    /// those of Hall, *On the removal of skewness by transformation* (Journal of the Royal
+    /// Statistical Society B 54, 1992).
     pub fn interval(&self) -> Option<Estimate> {
         let Self { value, variance, .. } = *self;
         if self.unknown || !value.is_finite() || !variance.is_finite() {
             return None;
         }
-        // Subtracting leaves rounding errors.
+        // Subtracting sums leaves rounding errors.
         if variance <= (value * 1e-12).powi(2) {
             return Some(Estimate::exact(value));
         }
         let (t, error) = (t95(variance * variance / self.satterthwaite), variance.sqrt());
         let skew = self.third / (error * variance);
-        // The two ends of such a small skew differ by less than a thousandth.
+        // With so small a skewness, the two ends differ by less than a thousandth.
         if skew.abs() < 1e-3 {
             return Some(Estimate::within(value, t * error));
         }
@@ -76,12 +76,12 @@ impl Sum {
         self.value
     }
 
-    /// Whether the sum is without any doubt.
+    /// Whether the sum has no uncertainty.
     pub fn is_exact(&self) -> bool {
         self.variance == 0.0 && !self.unknown
     }
 
-    /// The rest of a sum without one of the independent estimates that it consists of.
+    /// Returns the sum without one of the independent estimates that it consists of.
     pub fn without(&self, part: &Self) -> Self {
         Self {
             value: self.value - part.value,
@@ -94,9 +94,9 @@ impl Sum {
         }
     }
 
-    /// The part of a whole that consists of this and of `rest`, which is independent of it. `None`
-    /// if the whole is not above 0. To first order (the delta method), the variance of a/(a + b) is
-    /// (b² V(a) + a² V(b)) / (a + b)⁴.
+    /// Returns the part that this sum has in the whole, which is this sum plus `rest`. The two are
+    /// independent. `None` if the whole is not above 0. To first order (the delta method), the
+    /// variance of a/(a + b) is (b² V(a) + a² V(b)) / (a + b)⁴.
     pub fn part_with(&self, rest: &Self) -> Option<Self> {
         let whole = self.value + rest.value;
         if whole.is_nan() || whole <= 0.0 {
@@ -123,7 +123,7 @@ impl Sum {
         self.doubt(other);
     }
 
-    /// Subtracts another sum. Doubts add up all the same.
+    /// Subtracts another sum. The variances are added, as in a sum.
     pub fn subtract(&mut self, other: &Self) {
         self.value -= other.value;
         self.third -= other.third;
@@ -138,7 +138,7 @@ impl Sum {
         self.unknown |= other.unknown;
     }
 
-    /// The sum as one that stands for hits that were not timed.
+    /// Returns the sum, marked as one that stands for hits that were not timed.
     #[cfg(test)]
     pub(crate) fn of_sample(self) -> Self {
         Self { sampled: true, ..self }

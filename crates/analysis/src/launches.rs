@@ -1,5 +1,5 @@
-//! What ops launched on devices, in a recording whose plugins got an id for each op. The events of the
-//! plugins have that id, so this is computed from activities.
+//! Adds up what ops launched on devices, for a recording whose plugins got an id for each op. The
+//! plugins' events carry that id, so this is computed from activities.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use profile::launches::{Ids, Launches};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchRow {
     pub op: String,
-    /// The activity on the device: a kernel, a copy.
+    /// The activity on the device, for example a kernel or a copy.
     pub activity: String,
     /// The activity's kind, as the plugin calls it.
     pub kind: String,
@@ -19,21 +19,22 @@ pub struct LaunchRow {
     pub calls: u64,
     /// The sum of the durations of the activities.
     pub total_ns: i64,
-    /// The shortest.
+    /// The shortest duration of the activities.
     pub min_ns: i64,
-    /// The longest.
+    /// The longest duration of the activities.
     pub max_ns: i64,
 }
 
-/// The table.
+/// The activities that ops launched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launched {
-    /// Rows: the op whose activities took longest comes first, and of its activities the one that took
-    /// longest.
+    /// Rows, grouped by op. The op whose activities took longest comes first, and within an op, the
+    /// activity that took longest.
     pub rows: Vec<LaunchRow>,
-    /// Durations of all activities that have the id of an op.
+    /// Sum of the durations of all activities that have the id of an op.
     pub total_ns: i64,
-    /// Activities on devices whose id is of no recorded op: the op did not end, or was lost.
+    /// Number of activities on devices whose id belongs to no recorded op: the op did not end, or
+    /// was lost.
     pub of_no_op: u64,
 }
 

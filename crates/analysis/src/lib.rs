@@ -2,9 +2,9 @@
 //! an opened profile and reads its columns page by page. It opens no file and prints nothing.
 //!
 //! ```text
-//!  Profile ─ visit ─► Columns ─┬─► clusters: which pages have nested calls
-//!                              ├─► forest: what of a nested call is its own; outermost calls
-//!                              ├─► amounts: what the recorder added to each call, per class
+//!  Profile ─ visit ─► Columns ─┬─► clusters: finds pages with nested calls
+//!                              ├─► forest: self times of nested calls, and outermost calls
+//!                              ├─► amounts: the time that the recorder added to each call
 //!                              ├─► table: one accumulator per row and worker ─┐
 //!                              └─► threads: one summary per page ─────────────┼─► Summary
 //!  calibrations, page headers ──────► probe ──────────────────────────────────┘
@@ -17,21 +17,21 @@
 //! | [`stats`](mod@stats) | distributions and correlations per op, in a pass of its own over the pages |
 //! | [`metrics`] | metrics of a row, computed from the calls that have their counters |
 //! | [`ops`] | ops of virtual machines as trees: self time, pool threads, time between ops |
-//! | [`diff`](mod@diff) | whether runs of B are slower or faster than those of A, and where |
-//! | [`explain`](mod@explain) | which recorded variables go with the slow calls of an op |
-//! | [`rules`](mod@rules) | what often holds a program back, and whether it does here |
+//! | [`diff`](mod@diff) | decides whether runs of B are slower or faster than those of A, and in which ops |
+//! | [`explain`](mod@explain) | finds the recorded variables that go with the slow calls of an op |
+//! | [`rules`](mod@rules) | checks for causes that often hold a program back |
 //! | [`exact`](mod@exact) | sums and histograms that merge exactly, for datasets of many ranks |
-//! | [`across`] | ranks of a job beside each other: which one is slow, and the op that makes it slow |
+//! | [`across`] | compares the ranks of a job: finds the slow one, and the op that makes it slow |
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
-//! | [`innermost`] | self time: which call owns each moment of a thread |
+//! | [`innermost`] | self time: each moment of a thread belongs to its innermost call |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
-//! | [`gaps`] | what is between the calls of threads: after and before which op, how long |
+//! | [`gaps`] | gaps between the calls of threads, by the ops before and after them |
 //! | [`silent`] | threads that called nothing: their processor time |
 //! | [`sites`](mod@sites) | dispatches of IREE by their place in the program: wall time, workers, gaps |
 //! | [`tree`] | calls by the calls around them |
 //! | [`loops`](mod@loops) | loops of instrumented modules as trees: estimates from samples, compensation |
 //! | [`tracks`](mod@tracks) | time series: totals, rates, how evenly they were sampled |
-//! | [`details`](mod@details) | what pictures of an op need: distributions, drift, the longest calls |
+//! | [`details`](mod@details) | data for the pictures of an op: distributions, drift, the longest calls |
 //! | [`torch`] | ops of PyTorch by module and by shapes of their inputs, from its recordings |
 //! | [`live`] | ops by time while a program is being recorded |
 //! | [`probe`] | the cost of the probes |
@@ -40,13 +40,13 @@
 //! | [`estimate`] | a value with its interval of 95 % confidence |
 //! | [`interval`] | sums of independent estimates, and their intervals |
 //! | [`sampled`] | runs under a budget: estimates from the calls that were timed |
-//! | `empty`, `call_sets` | what an empty call reads, from the calibrations of its process and from its calls |
-//! | [`checks`] | what must be true of a table |
-//! | `amounts` | what the recorder added to each call, per class of bracket |
+//! | `empty`, `call_sets` | what an empty call adds to times and counters, from calibrations and from the recorded calls |
+//! | [`checks`] | checks what must be true of every table |
+//! | `amounts` | the time and counts that the recorder added to each call, by class of bracket |
 //! | `answer` | what matters most in a summary |
-//! | `by_export` | the row of each export, for loops over all calls |
-//! | `clusters`, `forest` | nested calls: finds pages that overlap in time, and who is inside of whom |
-//! | `walk` | shows every page once, with the marks of its nested calls, to whatever adds calls up |
+//! | `by_export` | maps exports to rows, for loops over all calls |
+//! | `clusters`, `forest` | finds pages that overlap in time, and the nesting of their calls |
+//! | `walk` | passes every page once, with the marks of its nested calls, to the code that adds calls up |
 //!
 //! Sums are integers, so results do not depend on the number of workers. Missing is never zero: an
 //! unknown value is `None`.

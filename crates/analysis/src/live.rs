@@ -1,42 +1,43 @@
-//! Ops by time while a program is being recorded.
+//! Adds up ops by time while a program is being recorded.
 //!
-//! A recording is opened again and again. Each time, only the calls are added that were not there
-//! before: [`Live`] remembers how many calls of each page it has seen. The caller says how much work is
-//! allowed. What is left over then is counted, because page headers have the number of calls, and is not
-//! read. Its ops are taken to be like those that were read in the same time, so values are estimates.
+//! A recording is opened again and again. Each time, only the new calls are added: [`Live`]
+//! remembers the number of calls of each page that it has seen. The caller limits the work. Calls
+//! beyond the limit are not read, only counted, because page headers contain the number of calls.
+//! Unread calls are assumed to be like those that were read in the same round, so the values are
+//! then estimates.
 //!
-//! Own times are those of calls that have ended. A call in progress has no record, so what is inside of
-//! it is known before it is. What the recorder added is not subtracted: that needs calibrations which
-//! threads write at their end.
+//! Self times are those of calls that have ended. A call in progress has no record, so the calls
+//! inside of it are known before it is. The time that the recorder added is not subtracted, because
+//! that needs calibrations, which threads write at their end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use profile::{Columns, OpId, PageDecoder, PageKey, PartId, Profile};
 
-/// A call that may be inside of one that has not ended yet: its start and duration.
+/// Calls that may be inside of a call that has not ended yet: start and duration of each.
 type Inside = Vec<(u64, u64)>;
-/// More calls than this are not remembered for a thread; the earliest are forgotten.
+/// At most this many such calls are remembered for a thread; beyond that, the earliest are
+/// forgotten.
 const MOST_INSIDE: usize = 1 << 12;
 
-/// The numbers of an op. Times are in ns, and not corrected.
+/// The numbers of an op. Times are in ns, and are not corrected.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LiveRow {
-    /// The op's name, and the name of its library.
     pub name: String,
     /// The op's library.
     pub library: Arc<str>,
     pub calls: f64,
-    /// The own time of the calls, in ns.
+    /// The self time of the calls, in ns.
     pub own_ns: f64,
-    /// The part of the time that was added last.
+    /// The part of `own_ns` that was added in the last round.
     pub recent_ns: f64,
 }
 
-/// The state of a recording.
+/// The sums of a recording so far.
 #[derive(Debug, Default)]
 pub struct Live {
-    /// How many calls of each page were seen.
+    /// The number of calls of each page that were seen.
     pages: HashMap<(PartId, u32, u32), u64>,
     threads: HashMap<(PartId, u32), Inside>,
     rows: HashMap<(Arc<str>, String), LiveRow>,
@@ -46,7 +47,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Adds what is new in a recording. `may_go_on` is asked after each page that was read.
+    /// Adds the new calls of a recording. `may_go_on` is asked after each page that was read.
     pub fn add(&mut self, profile: &Profile, mut may_go_on: impl FnMut() -> bool) {
         let mut threads: Vec<(usize, usize)> = Vec::new();
         for (process, p) in profile.processes.iter().enumerate() {
@@ -54,7 +55,8 @@ impl Live {
                 threads.extend((0..p.threads.len()).map(|thread| (process, thread)));
             }
         }
-        // Each time, another thread is the first one, and the last one to be left over.
+        // Each round begins with another thread, so that it is not always the same threads that are
+        // not read.
         self.round = self.round.wrapping_add(1);
         let round = self.round % threads.len().max(1);
         threads.rotate_left(round);
@@ -101,25 +103,25 @@ impl Live {
         }
     }
 
-    /// The rows, the one with the most own time first.
+    /// Returns the rows, the one with the most self time first.
     pub fn rows(&self) -> Vec<&LiveRow> {
         let mut rows: Vec<&LiveRow> = self.rows.values().collect();
         rows.sort_by(|a, b| b.own_ns.total_cmp(&a.own_ns).then_with(|| a.name.cmp(&b.name)));
         rows
     }
 
-    /// The number of calls, of which all that are in complete pages are counted.
+    /// Returns the number of calls in complete pages, whether they were read or not.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// The part of the calls that was read; less than 1 if times are estimates.
+    /// Returns the part of the calls that was read; if it is less than 1, times are estimates.
     pub fn read(&self) -> f64 {
         if self.calls == 0 { 1.0 } else { self.read as f64 / self.calls as f64 }
     }
 }
 
-/// Adds the calls from `seen` on. Returns their number.
+/// Adds the calls from `seen` on, and returns their number.
 fn add_calls(
     columns: &Columns,
     seen: u64,
@@ -188,11 +190,11 @@ mod tests {
         let row = |name: &str, calls, own, recent| (name.to_owned(), calls, own, recent);
         let mut live = Live::default();
         assert_eq!(add(&mut live, &calls[..2], 9), [row("inner", 2.0, 50.0, 50.0)]);
-        // The call around them has ended; it has 50 of its own.
+        // The call around the two has ended now; its self time is 50.
         let both = [row("inner", 2.0, 50.0, 0.0), row("outer", 1.0, 50.0, 50.0)];
         assert_eq!(add(&mut live, &calls[..3], 9), both);
         assert_eq!(add(&mut live, &calls[..3], 9)[1], row("outer", 1.0, 50.0, 0.0));
-        // A second page.
+        // A second page is there.
         let all = [row("inner", 3.0, 100.0, 50.0), row("outer", 2.0, 100.0, 50.0)];
         assert_eq!(add(&mut live, &calls, 9), all);
         assert_eq!((live.calls(), live.read()), (5, 1.0));
@@ -202,7 +204,7 @@ mod tests {
     fn what_is_not_read_is_estimated() {
         let calls = [(1, 10, 20), (1, 40, 30), (0, 0, 100), (1, 210, 50), (0, 200, 100)];
         let mut live = Live::default();
-        // Only the first of two pages: 3 of 5 calls.
+        // Only the first of two pages is read, with 3 of 5 calls.
         let rows = add(&mut live, &calls, 1);
         assert_eq!((live.calls(), live.read()), (5, 0.6));
         assert!((rows[0].1 - 2.0 * 5.0 / 3.0).abs() < 1e-9, "{rows:?}");

@@ -1,4 +1,5 @@
-//! Loops of instrumented modules: how often each was entered and how long it took, as a tree.
+//! Computes how often each loop of instrumented modules was entered and how long it took, as a
+//! tree.
 //!
 //! ```text
 //!  LoopModule, LoopRow, LoopEvent ─► merge: cells by id, for all threads and for each
@@ -10,21 +11,21 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`estimate`] | the total time of sampled hits, its interval, and how both propagate |
+//! | [`estimate`] | the total time of sampled hits with its interval, and rules for computing with both |
 //! | `student` | quantiles of Student's t |
-//! | `merge` | the counts of all threads and all registrations of one module |
+//! | `merge` | adds up the counts of all threads and all registrations of one module |
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
-//! | [`trips`] | iterations of single hits, and of all hits where only some were counted |
-//! | [`log`] | mode log: starts and ends matched |
-//! | [`traffic`] | bounds of the data that a loop moved |
+//! | [`trips`] | iterations of single hits, and an estimate for all hits if only some were counted |
+//! | [`log`] | mode log: matches starts and ends |
+//! | [`traffic`] | bounds of the bytes that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
 //! | [`ops`] | the ops around loops: dispatches, and ops of a virtual machine |
-//! | [`workgroups`] | mode log: the workgroup calls that starts and ends are in |
+//! | [`workgroups`] | mode log: the workgroup calls in which starts and ends happened |
 //!
-//! A *module* is a text that was instrumented at once and has one identity. It may be registered several
-//! times, in one process or in several, and each of its threads counts for itself. All counts are added up,
-//! and each thread's own numbers are kept.
+//! A *module* is a text (LLVM IR or MLIR) that was instrumented at once and has one identity. It
+//! may be registered several times, in one process or in several, and each of its threads has
+//! counts of its own. All counts are added up, and each thread's own numbers are kept as well.
 
 pub mod dispatches;
 pub mod estimate;
@@ -45,7 +46,7 @@ pub use numbers::{Numbers, Times, estimated_iterations, iterations, iterations_p
 pub use tree::{TableChoice, UnfitTable, agree, fits};
 pub use trips::Trips;
 
-/// How a module was instrumented.
+/// The way in which a module was instrumented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// Each hit is counted; the first ones and then random ones are timed.
@@ -54,7 +55,7 @@ pub enum Mode {
     Timed,
     /// Each hit is counted, none is timed.
     Count,
-    /// Starts and ends of the first hits are written down one by one.
+    /// The starts and ends of the first hits are recorded one by one.
     Log,
     /// A mode of a later version.
     Other(u32),
@@ -91,18 +92,20 @@ pub struct LoopData<'a> {
     pub modules: &'a [LoopModule],
     /// The counts of each thread for each id.
     pub rows: &'a [LoopRow],
-    /// Mode log: starts and ends; those of one thread and module are in the order in which they happened.
+    /// Mode log: the recorded starts and ends. Those of one thread and module are in the order in
+    /// which they happened.
     pub events: &'a [LoopEvent],
-    /// For each process, which of the profile's counters its rows have. A process that is missing has none.
+    /// For each process, the indices of the profile's counters that its rows have. A process that
+    /// is missing has none.
     pub counters: &'a [Vec<usize>],
 }
 
 /// All loops of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct LoopTable {
-    /// One for each module, in the order of their first registrations.
+    /// One tree for each module, in the order of their first registrations.
     pub modules: Vec<LoopTree>,
-    /// Rows that belong to no module of the profile.
+    /// Number of rows that belong to no module of the profile.
     pub strays: u64,
 }
 
@@ -111,27 +114,27 @@ pub struct LoopTable {
 pub struct LoopTree {
     /// Identity of the instrumented text.
     pub id: [u8; 16],
-    /// How the module was instrumented.
     pub mode: Mode,
-    /// How many ids the module has.
+    /// Number of ids that the module has.
     pub ids: u32,
-    /// Ticks in a second; `None` if that is not known. If registrations differ, the first one's.
+    /// Ticks in a second; `None` if not known. If registrations differ, the value of the first one.
     pub ticks_per_second: Option<f64>,
     /// Indices of the loops' registrations in the modules of the profile.
     pub registrations: Vec<usize>,
     /// The function or loop of each id, if it is known.
     pub table: Option<SideTable>,
-    /// The place that the side table is from.
+    /// The source of the side table.
     pub choice: TableChoice,
-    /// Functions and loops: each after the one around it, siblings by id.
+    /// Functions and loops: each one comes after the one around it, and siblings are sorted by id.
     pub nodes: Vec<LoopNode>,
-    /// The threads that entered any of them, in ascending order.
+    /// The threads that entered any of the nodes, in ascending order.
     pub threads: Vec<LoopThread>,
-    /// Rows whose id is not below `ids`. They are in no sum.
+    /// Number of rows whose id is not below `ids`. They are in no sum.
     pub beyond: u64,
-    /// Rows whose times contradict each other (damaged). Only their hits are used.
+    /// Number of damaged rows, whose times contradict each other. Only their hits are used.
     pub damaged: u64,
-    /// Registrations whose empty hits were not measured, so that nothing can be subtracted.
+    /// Number of registrations whose empty hits were not measured, so that nothing can be
+    /// subtracted.
     pub uncalibrated: usize,
 }
 
@@ -151,49 +154,51 @@ pub struct LoopNode {
     pub id: u32,
     /// The function or loop around this one, as an index in the nodes.
     pub parent: Option<usize>,
-    /// How many nodes are around it: its indentation.
+    /// The number of nodes around this one.
     pub level: u32,
-    /// All threads together.
+    /// The numbers of all threads together.
     pub all: Numbers,
-    /// Each thread that entered it, by its index in the threads of the tree.
+    /// The numbers of each thread that entered the node, with the thread's index in
+    /// [`LoopTree::threads`].
     pub threads: Vec<(usize, Numbers)>,
-    /// The largest inclusive time of a thread over the mean of the threads that entered it, at
-    /// least 1. Missing where no times are known, or where their mean is not above 0.
+    /// The largest inclusive time of a thread divided by the mean over the threads that entered the
+    /// node: at least 1. `None` if times are not known, or if their mean is not above 0.
     pub imbalance: Option<f64>,
-    /// The largest number of hits of a thread over the mean of the threads that entered the loop.
+    /// The largest number of hits of a thread divided by the mean over the threads that entered the
+    /// node.
     pub hit_imbalance: Option<f64>,
 }
 
 impl LoopTree {
-    /// The function or loop of the node, if there is a side table.
+    /// Returns the function or loop of the node, if there is a side table.
     pub fn entry(&self, node: &LoopNode) -> Option<&Entry> {
         self.table.as_ref()?.entries.get(node.id as usize)
     }
 
-    /// The module's identity as 32 hexadecimal digits.
+    /// Returns the module's identity as 32 hexadecimal digits.
     pub fn identity(&self) -> String {
         identity(&self.id)
     }
 
-    /// Ticks as nanoseconds.
+    /// Converts ticks to nanoseconds; `None` if the length of a tick is not known.
     pub fn ns(&self, ticks: f64) -> Option<f64> {
         self.ticks_per_second.map(|rate| ticks * (1e9 / rate))
     }
 
-    /// The nodes without a node around them.
+    /// Returns the nodes without a node around them.
     pub fn roots(&self) -> impl Iterator<Item = &LoopNode> {
         self.nodes.iter().filter(|node| node.parent.is_none())
     }
 }
 
-/// An identity as 32 hexadecimal digits.
+/// Returns an identity as 32 hexadecimal digits.
 pub fn identity(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Adds up the loops of a profile. `tables` are side tables from files: for a module of the same
-/// identity and size they replace one that is embedded. [`fits`] says whether there is such a
-/// module.
+/// Adds up the loops of a profile. `tables` are side tables from files: a table replaces the
+/// embedded one of the module with the same identity and size. [`fits`] checks whether there is
+/// such a module.
 pub fn loops(data: LoopData<'_>, tables: &[SideTable]) -> LoopTable {
     let rows = merge::by_module(&data);
     let logged = log::Logged::new(data.modules, data.events);

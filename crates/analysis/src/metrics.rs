@@ -1,7 +1,8 @@
 //! Computes metrics. For each set of counters that a metric needs, this module adds up only those
-//! calls in which all of these counters were read and counting all the time, and subtracts what an
-//! empty call reads. A metric is absent if its value would mostly describe the bracket and not the
-//! code inside it, or if one of its operands cannot be told apart from an empty call.
+//! calls in which all of these counters were read and were counting all the time, and subtracts the
+//! values of empty calls. A metric is absent if its value would mostly describe the bracket and not
+//! the code inside it, or if one of its operands cannot be distinguished from that of an empty
+//! call.
 
 use std::sync::Arc;
 
@@ -17,34 +18,34 @@ use crate::sampled::{SCALE, Weights};
 /// A metric of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MetricValue {
-    /// In the metric's unit, computed from the sums over these calls. `None` if there is no such
-    /// call, if the value is not defined (division by zero), or if it is hidden (see
+    /// The value in the metric's unit, computed from the sums over these calls. `None` if there is
+    /// no such call, if the value is not defined (division by zero), or if it is hidden (see
     /// [`MetricValue::hidden`]).
     pub value: Option<f64>,
-    /// The ends of the interval in which the value lies with 95 % confidence, from what is not known
-    /// about the brackets. `None` without a value, or if the brackets were not calibrated.
+    /// The ends of the interval in which the value lies with 95 % confidence, from the uncertainty
+    /// of the brackets. `None` without a value, or if the brackets were not calibrated.
     pub interval: Option<[f64; 2]>,
     /// Number of calls that have all the metric's counters.
     pub calls: u64,
-    /// Why there is no value although the metric could be computed.
+    /// The reason why there is no value although the metric could be computed.
     pub hidden: Option<Hidden>,
 }
 
 impl MetricValue {
-    /// A metric that no call has.
+    /// The value of a metric that no call has.
     pub const NONE: Self = Self { value: None, interval: None, calls: 0, hidden: None };
 }
 
-/// The metrics of a row. Those that no call has take no memory: a profile can name many metrics, and have
-/// many rows. A clone shares the values.
+/// The metrics of a row. Metrics that no call has take no memory, because a profile can have many
+/// metrics and many rows. A clone shares the values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricValues {
-    /// The metrics that some call has: their indices, increasing, and their values.
+    /// The metrics that some call has: ascending indices, and values.
     known: Arc<[(u32, MetricValue)]>,
 }
 
 impl MetricValues {
-    /// The metric with this index among those that were asked for.
+    /// Returns the metric with this index among those that were asked for.
     pub fn get(&self, index: usize) -> MetricValue {
         let at = self.known.binary_search_by_key(&index, |(of, _)| *of as usize);
         at.map_or(MetricValue::NONE, |at| self.known[at].1)
@@ -64,21 +65,21 @@ impl FromIterator<MetricValue> for MetricValues {
     }
 }
 
-/// Why a metric is not shown.
+/// The reason why a metric is not shown.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Hidden {
-    /// More than half of a counter's value comes from the bracket itself, or what is left of it
-    /// cannot be told apart from zero.
+    /// More than half of a counter's value comes from the bracket itself, or the rest cannot be
+    /// distinguished from zero.
     Counter {
         /// The counter's index in the run's list.
         counter: usize,
-        /// The bracket's part of the value, 0 to 1.
+        /// The part of the value that comes from brackets, 0 to 1.
         empty_share: f64,
     },
-    /// More than half of the durations comes from the bracket itself, or what is left of them cannot
-    /// be told apart from zero.
+    /// More than half of the durations comes from the bracket itself, or the rest cannot be
+    /// distinguished from zero.
     Duration {
-        /// The empty calls' part of the durations, 0 to 1.
+        /// The part of the durations that comes from empty calls, 0 to 1.
         empty_share: f64,
     },
     /// The metric is a part of the time, and exceeds 100 % by more than the bracket explains.
@@ -88,17 +89,18 @@ pub enum Hidden {
     },
 }
 
-/// If the bracket's part of a value is larger than this, the value says more about the bracket than
-/// about the code inside it.
+/// If the bracket's part of a value is larger than this, the value describes the bracket rather
+/// than the code inside it.
 pub const MOSTLY_EMPTY: f64 = 0.5;
 
-/// The part of a sum that comes from empty brackets, 0 to 1. `None` if it was not calibrated.
+/// Returns the part of a sum that comes from empty brackets, 0 to 1. `None` if the brackets were
+/// not calibrated.
 pub(crate) fn empty_share(sum: f64, brackets: Option<Estimate>) -> Option<f64> {
     let empty = brackets?.value.max(0.0);
     Some(if sum > 0.0 { (empty / sum).min(1.0) } else { f64::from(u8::from(empty > 0.0)) })
 }
 
-/// The sets of counters that metrics are computed from: for each group, those of its counters that some
+/// The sets of counters that metrics are computed from: for each group, the counters that some
 /// metric uses. So each row has at most one sum per group, however many metrics there are.
 #[derive(Debug, Default)]
 pub(crate) struct Sets {
@@ -116,15 +118,15 @@ struct Set {
     group: Option<usize>,
 }
 
-/// Sums over the calls that have a set of counters. In a run with a budget, each value counts as
-/// often as its call stands for others, in parts ([`SCALE`]).
+/// Sums over the calls that have a set of counters. In a run with a budget, each value is weighted
+/// by the number of calls that its call stands for, in parts ([`SCALE`]).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SetSum {
     calls: u64,
-    /// Number of calls that these stand for.
+    /// Number of calls that the added calls stand for.
     weight: u64,
-    /// Durations without what the recorder added, and what it added, in [`crate::amounts::PARTS`] of
-    /// a tick.
+    /// The durations without the time that the recorder added, and below, the time that the
+    /// recorder added. Both are in [`crate::amounts::PARTS`] of a tick.
     time: u128,
     taken: u128,
     counters: Vec<u128>,
@@ -132,7 +134,7 @@ pub(crate) struct SetSum {
 }
 
 impl SetSum {
-    /// The sums of calls each of which counts `scale` times.
+    /// Returns the sums with the scale of the weights removed.
     fn of_calls(&self, scale: u64) -> Self {
         if scale == 1 {
             return self.clone();
@@ -140,7 +142,8 @@ impl SetSum {
         let (wide, half) = (u128::from(scale), u128::from(scale / 2));
         let all = |sum: u128| sum.saturating_add(half) / wide;
         let brackets = self.brackets.divided(scale);
-        // All calls have brackets, or not all.
+        // The weight must still equal the number of calls with brackets if and only if all calls
+        // have brackets.
         let weight = match self.brackets.calls() == self.weight {
             true => brackets.calls(),
             false => (self.weight / scale).max(brackets.calls() + 1),
@@ -162,10 +165,10 @@ pub(crate) struct Page<'a> {
     pub columns: &'a Columns,
     /// The index of each call's sum; a call whose index is out of range is skipped.
     pub rows: &'a [u32],
-    /// The duration of each call without what the recorder added.
+    /// The duration of each call without the time that the recorder added.
     pub times: &'a [u64],
     pub brackets: &'a PageBrackets,
-    /// How many calls each call stands for, in a run with a budget.
+    /// The number of calls that each call stands for, in a run with a budget.
     pub weights: Option<&'a Weights>,
 }
 
@@ -189,7 +192,7 @@ impl Sets {
         all
     }
 
-    /// Empty sums for each set.
+    /// Returns an empty sum for each set.
     pub fn sums(&self) -> Vec<SetSum> {
         let empty =
             |set: &Set| SetSum { counters: vec![0; set.counters.len()], ..SetSum::default() };
@@ -219,7 +222,7 @@ impl Sets {
                 }
                 let Some(row) = sums.get_mut(*row as usize) else { continue };
                 let sum = &mut row.as_mut()[s];
-                // In a run with a budget, a call stands for so many.
+                // In a run with a budget, a call stands for several calls.
                 let weight = weights.map_or(1, |weights| match set.group {
                     Some(_) => weights.counted(columns, i),
                     None => weights.timed(columns, i),
@@ -243,8 +246,8 @@ impl Sets {
         }
     }
 
-    /// Computes each metric from these sums. `dispatches` says of this many calls, which are all of a row or
-    /// all of one of its passes, how many dispatches they are of.
+    /// Computes each metric from these sums. `dispatches` has pairs of a number of calls, all of a
+    /// row or all of one of its passes, and their number of dispatches.
     pub fn values(
         &self,
         profile: &Profile,
@@ -263,8 +266,8 @@ impl Sets {
     }
 }
 
-/// Subtracts the empty calls from the sums and not from each call, so that calls which read less
-/// than an empty one balance those which read more.
+/// Subtracts the empty calls from the sums and not from each call, so that calls that count less
+/// than an empty one balance those that count more.
 fn value(
     profile: &Profile,
     metric: &Bound,
@@ -283,7 +286,8 @@ fn value(
     let (weight, time, taken) = (*weight, *time, *taken);
     let less = |total: f64, empty: Option<Estimate>| {
         let rest = Estimate::exact(total).minus(empty.unwrap_or_default());
-        // A sum cannot be negative; if its interval is, that says it is not resolved.
+        // A sum cannot be negative. If only its interval is, that shows that the sum is not
+        // resolved.
         Estimate { value: rest.value.max(0.0), ..rest }
     };
     let hides = |total: f64, empty: Option<Estimate>| {
@@ -314,7 +318,7 @@ fn value(
         return result(None, None, Some(Hidden::Duration { empty_share }));
     }
     let ns = less(recorded, empty).times(profile.timeline.ns_per_tick());
-    // A thread runs on one processor at a time, so it cannot use more than all of the time.
+    // A thread runs on one processor at a time, so its processor time cannot exceed the whole time.
     if is_part_of_time(profile, metric) && ns.value > 0.0 {
         let clock = totals.first().copied().unwrap_or_default();
         if clock.low > ns.high.max(ns.value) * (1.0 + ROUNDING) {
@@ -332,8 +336,8 @@ fn value(
     result(value, interval, None)
 }
 
-/// The interval of a metric. The errors of its operands are independent, so the distances that each
-/// of them causes are added as squares.
+/// Computes the interval of a metric. The errors of its operands are independent, so the distances
+/// that each of them causes are added as squares.
 fn interval(
     of: impl Fn(f64, &[f64]) -> Option<f64>,
     value: f64,
@@ -364,9 +368,9 @@ fn interval(
 /// Two different clocks run at slightly different rates.
 const ROUNDING: f64 = 0.01;
 
-/// For metrics that are a part of the time: what empty calls read of that clock. It is that of the
-/// largest bracket of all calibrations that include the clock. Used for values of single calls, whose
-/// process is no longer known.
+/// The values of empty calls that are subtracted for a metric that is a part of the time. They come
+/// from the largest bracket of all calibrations that include the clock. Used for values of single
+/// calls, whose process is no longer known.
 #[derive(Clone, Copy, Debug)]
 pub struct PartOfTime {
     clock_ns: f64,
@@ -375,8 +379,8 @@ pub struct PartOfTime {
 }
 
 impl PartOfTime {
-    /// What is needed for each of these metrics, `None` for one that is not a part of the time. Reads
-    /// the calls of the profile if there is one that is.
+    /// Returns the corrections for these metrics, `None` for a metric that is not a part of the
+    /// time. Reads the calls of the profile if some metric is.
     pub fn of_all(profile: &Profile, metrics: &[Bound], workers: usize) -> Vec<Option<Self>> {
         if !metrics.iter().any(|metric| is_part_of_time(profile, metric)) {
             return vec![None; metrics.len()];
@@ -384,7 +388,7 @@ impl PartOfTime {
         Self::of_each(profile, metrics, &crate::probe::in_place(profile, workers))
     }
 
-    /// What [`Self::of_all`] returns, with what the calls say about readings.
+    /// Does the same with what is already known about readings in the program.
     pub(crate) fn of_each(
         profile: &Profile,
         metrics: &[Bound],
@@ -411,8 +415,8 @@ impl PartOfTime {
         Some(most.max_by(|a, b| a.clock_ns.total_cmp(&b.clock_ns)).unwrap_or(nothing))
     }
 
-    /// The metric of one call, after subtracting an empty call. `None` if the empty call is more
-    /// than half of the call, or if the result is impossible.
+    /// Returns the metric of one call, after subtracting an empty call. `None` if the empty call is
+    /// more than half of the call, or if the result is impossible.
     pub fn value(&self, metric: &Bound, duration_ns: f64, clock_ns: f64) -> Option<f64> {
         if self.clock_ns > MOSTLY_EMPTY * clock_ns || self.duration_ns > MOSTLY_EMPTY * duration_ns
         {
@@ -429,7 +433,7 @@ impl PartOfTime {
 }
 
 /// A part of the time of a single call is not shown if it exceeds 100 % by more than this, however
-/// large the scatter of the bracket is: the value has no interval next to it that would explain it.
+/// much the bracket scatters, because no interval is shown next to the value that would explain it.
 const MOST_DOUBT: f64 = 0.1;
 
 /// Whether a metric is the time of a clock that stops while the thread waits, divided by the

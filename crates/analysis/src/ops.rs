@@ -1,4 +1,5 @@
-//! Ops of virtual machines and of PyTorch as trees: runs, the ops in them, and what pool threads did for each op.
+//! Shows ops of virtual machines and of PyTorch as trees: runs, the ops in them, and the tasks of
+//! pool threads for each op.
 //!
 //! ```text
 //!  launching thread   run ├───────────────────────────────────────────────────┤
@@ -10,11 +11,11 @@
 //!                                                  have the same region number
 //! ```
 //!
-//! A thread's calls are recorded when they end. So the calls inside a call are among those that
-//! ended before it and that no other call has claimed. This takes one pass over the pages, with the
-//! calls of one run in memory. An earlier pass ([`OpTrees::new`]) collects the tasks of all
-//! threads, and for each page the earliest start of any call after it, which tells when a tree is
-//! complete.
+//! A thread's calls are recorded when they end. So the calls inside a call are those that ended
+//! before it, begin after its start, and are not inside of another call yet. This takes one pass
+//! over the pages, with the calls of one run in memory. An earlier pass ([`OpTrees::new`]) collects
+//! the tasks of all threads, and for each page the earliest start of any call after it, which shows
+//! when a tree is complete.
 //!
 //! Each moment of a run belongs to exactly one of these: the run itself (before the first op and
 //! after the last one), the gaps between its ops, and the self time of an op. Regions and tasks are
@@ -39,9 +40,9 @@ use tasks::Tasks;
 pub struct OpFilter {
     /// The name of the machine.
     pub machine: Option<String>,
-    /// Only trees that began at this tick or later.
+    /// If set, only trees that began at this tick or later are selected.
     pub since: Option<u64>,
-    /// Only trees that began before this tick.
+    /// If set, only trees that began before this tick are selected.
     pub until: Option<u64>,
 }
 
@@ -50,7 +51,7 @@ pub struct OpFilter {
 pub struct RunCall<'a> {
     /// The run's number among the runs of the view, from 0.
     pub number: u64,
-    /// The run that contains it.
+    /// The run that contains this run.
     pub parent: Option<u64>,
     /// Process index.
     pub process: usize,
@@ -60,12 +61,12 @@ pub struct RunCall<'a> {
     pub op: OpId,
     /// Whether the run ended with an error.
     pub failed: bool,
-    /// The op that threw, if one did: the innermost op that had not returned.
+    /// The innermost op that had not returned, if the run failed in an op.
     pub failed_op: Option<OpId>,
     /// The run's start.
     pub start: u64,
     pub duration: u64,
-    /// The run's duration as it counts in sums: without what the recorder added to it.
+    /// The run's duration as it counts in sums: without the time that the recorder added.
     pub time: Amount,
     /// The time from the call's start to the start of its first op; `None` without ops.
     pub first_op: Option<u64>,
@@ -73,20 +74,20 @@ pub struct RunCall<'a> {
     pub between: u64,
     /// The time before the first op and after the last one; the whole duration without ops.
     pub own: u64,
-    /// The last two as they count in sums.
+    /// `between` as it counts in sums.
     pub between_time: Amount,
-    /// See `between_time`.
+    /// `own` as it counts in sums.
     pub own_time: Amount,
-    /// The number of calls directly inside of it whose counters were read.
+    /// The number of calls directly inside whose counters were read.
     pub read_inside: u32,
-    /// The value of each counter of the profile; `None` if it is not known.
+    /// The value of each counter of the profile; `None` if not known.
     pub counters: &'a [Option<u64>],
-    /// The counters without those of the run's ops: the counts of `own` and `between` together, and of book-keeping
-    /// ops that were only timed.
+    /// The counters without those of the run's ops: the counts in `own` and `between` together, and
+    /// in book-keeping ops that were only timed.
     pub own_counters: &'a [Option<u64>],
     /// The run's parallel regions that belong to no op.
     pub regions: &'a [Region],
-    /// How the call was drawn; the default in a run without a budget.
+    /// How the call was chosen by sampling; the default in a run without a budget.
     pub drawn: Drawn,
 }
 
@@ -96,9 +97,9 @@ pub struct OpCall<'a> {
     /// The op's number among the ops of the view, from 0. It is higher than the number of the op
     /// that contains it.
     pub number: u64,
-    /// The innermost run that contains it.
+    /// The innermost run that contains the op.
     pub run: Option<u64>,
-    /// The op that contains it.
+    /// The innermost op that contains this op.
     pub parent: Option<u64>,
     /// The number of ops that contain this one.
     pub depth: u32,
@@ -109,44 +110,44 @@ pub struct OpCall<'a> {
     pub op: OpId,
     /// Whether the call is a range that the program marked by name, and not an op.
     pub is_range: bool,
-    /// The forward op of a call of a backward pass.
+    /// The forward op, for a call of a backward pass.
     pub forward: Option<OpId>,
     /// The op's start.
     pub start: u64,
     pub duration: u64,
     /// The op's duration without the ops and runs inside it.
     pub self_ticks: u64,
-    /// The last two as they count in sums: without what the recorder added to them.
+    /// The op's duration as it counts in sums: without the time that the recorder added.
     pub time: Amount,
-    /// See `time`.
+    /// The op's self time as it counts in sums.
     pub own_time: Amount,
-    /// The number of calls directly inside of it whose counters were read.
+    /// The number of calls directly inside whose counters were read.
     pub read_inside: u32,
     /// Bytes of storage that the op allocated.
     pub storage: Option<u64>,
     /// Bytes of workspace that the op allocated.
     pub workspace: Option<u64>,
-    /// The value of each counter of the profile on the calling thread; `None` if it is not known.
+    /// The value of each counter of the profile on the calling thread; `None` if not known.
     pub counters: &'a [Option<u64>],
     /// The value of each counter without the ops and runs inside the call.
     pub self_counters: &'a [Option<u64>],
-    /// The sum over the call's tasks on other threads. `None` if a task is missing or does not have the
-    /// value. Empty for an op without regions.
+    /// For each counter, the sum over the call's tasks on other threads. `None` if a task is
+    /// missing or does not have the value. Empty for an op without regions.
     pub workers: &'a [Option<u64>],
     /// Values of users' collectors: keys and bits.
     pub values: &'a [(u32, u64)],
     /// The op's parallel regions.
     pub regions: &'a [Region],
-    /// How the op was drawn; the default in a run without a budget.
+    /// How the op was chosen by sampling; the default in a run without a budget.
     pub drawn: Drawn,
 }
 
-/// A time in ticks, and what the recorder had added to it.
+/// A time in ticks, and the time that was subtracted for the recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Amount {
-    /// The time without what the recorder added.
+    /// The time without the time that the recorder added.
     pub ticks: f64,
-    /// The time that was subtracted from it, with its interval.
+    /// The time that was subtracted, with its interval.
     pub taken: Estimate,
 }
 
@@ -158,7 +159,7 @@ pub struct Region {
     /// The region's start.
     pub start: u64,
     pub duration: u64,
-    /// The number of the region's tasks; `None` if none of them was recorded.
+    /// The number of tasks that the region was divided into; `None` if none of them was recorded.
     pub of: Option<u32>,
     /// The region's recorded tasks, sorted by number.
     pub tasks: Vec<Task>,
@@ -187,22 +188,23 @@ pub struct Task {
     /// The task's start.
     pub start: u64,
     pub duration: u64,
-    /// The value of each counter of the profile; `None` if it is not known.
+    /// The value of each counter of the profile; `None` if not known.
     pub counters: Vec<Option<u64>>,
-    /// Whether the task is inside another call of its thread, which has counted the same.
+    /// Whether the task is inside another call of its thread, whose counters include the task's.
     pub nested: bool,
 }
 
-/// How tasks ran one after the other although there were enough processors to run more at once.
+/// The way in which tasks ran one after the other although there were enough processors to run more
+/// at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serial {
-    /// Two tasks on one thread.
+    /// Two tasks ran on one thread.
     Thread,
-    /// Two tasks of different threads on one CPU.
+    /// Two tasks of different threads ran on one CPU.
     Cpu(u32),
 }
 
-/// Receives trees. Each call comes before the calls inside it.
+/// Receives trees. Each call comes before the calls inside of it.
 pub trait OpVisitor {
     /// Receives a run.
     fn run(&mut self, run: &RunCall<'_>);

@@ -7,10 +7,11 @@
 //!  begin₀ − end ≤ offset ≤ end₀ − begin       for each k; the largest lower and the smallest upper limit
 //! ```
 //!
-//! This follows from what such an op does, and from nothing else: no message has to take as long there as
-//! back. It is the middle of what is possible, and half of the range is how far it may be off. The limits are
-//! close together if some call was short on both ranks, which is so for whoever comes last. Clocks that
-//! drift apart while the program runs can leave nothing that is possible, and then nothing is said.
+//! These limits follow from what such an op does. Unlike with messages, nothing has to take as long
+//! in one direction as in the other. The result is the middle of the possible range, and half of
+//! that range is its uncertainty. The limits are close together if some call was short on both
+//! ranks, as it is for the rank that comes last. If clocks run at different rates, the limits can
+//! contradict each other. Then there is no result.
 
 use std::collections::BTreeMap;
 
@@ -19,33 +20,35 @@ use std::collections::BTreeMap;
 pub struct Offset {
     /// The smallest possible offset, in ns.
     pub low_ns: i64,
-    /// The largest possible one.
+    /// The largest possible offset, in ns.
     pub high_ns: i64,
 }
 
 impl Offset {
-    /// The middle of what is possible.
+    /// The middle of the possible offsets.
     pub fn ns(&self) -> f64 {
         (self.low_ns as f64 + self.high_ns as f64) / 2.0
     }
 
-    /// By how much the middle may be wrong.
+    /// The largest error of the middle.
     pub fn uncertainty_ns(&self) -> f64 {
         (self.high_ns as f64 - self.low_ns as f64) / 2.0
     }
 }
 
-/// Why clocks cannot be aligned.
+/// The reason why clocks cannot be aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAligned {
-    /// The rank has another number of calls than the first one, so it is not known which belong together.
+    /// The rank has another number of calls than the first one, so calls of the two cannot be
+    /// assigned to each other.
     OtherNumber {
         rank: u32,
         calls: usize,
-        /// Calls of the first rank.
+        /// Number of calls of the first rank.
         first: usize,
     },
-    /// No offset is possible: some rank has left before all had entered, or a clock drifts.
+    /// No offset is possible: some rank has left before all had entered, or a clock runs at another
+    /// rate.
     Impossible {
         rank: u32,
         /// By how many ns the limits contradict each other.
@@ -53,8 +56,8 @@ pub enum NotAligned {
     },
 }
 
-/// The offset of each rank. `calls` are begins and ends of each rank's calls of the op, each on its own
-/// clock, in their order.
+/// Finds the offset of each rank. `calls` has the begins and ends of each rank's calls of the op on
+/// that rank's own clock, in the order of the calls.
 ///
 /// # Errors
 /// See [`NotAligned`].

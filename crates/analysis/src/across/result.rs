@@ -1,17 +1,18 @@
-//! What follows from the rows of all ranks of a run.
+//! Computes the comparison of the ranks of a run from their rows.
 
 use super::{About, DEVIATIONS, FEWEST_RANKS, LEAST_PART, Place, Run, Sums};
 use crate::diff::ranks::median;
 use crate::exact::Histogram;
 
-/// Of a normal distribution, the standard deviation is this many times the median distance from the median.
+/// In a normal distribution, the standard deviation is this many times the median distance from the
+/// median.
 const OF_NORMAL: f64 = 1.4826;
 
-/// The ranks of a run beside each other.
+/// The comparison of the ranks of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunAcross {
     pub run: String,
-    /// All ranks together.
+    /// Sums over all ranks.
     pub sums: Sums,
     /// The ranks, by their numbers.
     pub ranks: Vec<RankAcross>,
@@ -24,13 +25,12 @@ pub struct RunAcross {
 #[derive(Clone, Debug, PartialEq)]
 pub struct RankAcross {
     pub rank: u32,
-    /// Where the rank ran.
     pub place: Place,
-    /// All of the rank's ops.
+    /// Sums over all of the rank's ops.
     pub sums: Sums,
     /// The rank's self time as a multiple of the mean over the ranks.
     pub of_mean: Option<f64>,
-    /// The op in which the rank is above the median by most. `None` if it is in none.
+    /// The op in which the rank exceeds the median by most. `None` if it exceeds no median.
     pub slow: Option<Excess>,
 }
 
@@ -41,14 +41,15 @@ pub struct OpAcross {
     pub name: String,
     pub about: About,
     pub ranks: usize,
-    /// All ranks together.
+    /// Sums over all ranks.
     pub sums: Sums,
-    /// The largest of the ranks' totals as a multiple of their mean, over the ranks that called it.
+    /// The largest of the ranks' total times as a multiple of their mean, over the ranks that
+    /// called the op.
     pub imbalance: Option<f64>,
-    /// The rank with this total; of equal ones, the first.
+    /// The rank with the largest total time; of equal ones, the first.
     pub most: Option<u32>,
-    /// 10th percentile, median and 99th percentile of the duration of a call, within 1/128. `None` if they
-    /// are not known of all calls.
+    /// 10th percentile, median and 99th percentile of the duration of a call, within 1/128. `None`
+    /// if the durations of some calls are not known.
     pub p10_ns: Option<u64>,
     /// See `p10_ns`.
     pub p50_ns: Option<u64>,
@@ -56,7 +57,7 @@ pub struct OpAcross {
     pub p99_ns: Option<u64>,
 }
 
-/// How far a rank is above the median of the ranks, in an op.
+/// The excess of a rank over the median of the ranks, in an op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Excess {
     /// The number of the op in [`RunAcross::ops`].
@@ -65,14 +66,14 @@ pub struct Excess {
     pub own_ns: f64,
     /// The median of the op's self time over the ranks, in ns.
     pub median_ns: f64,
-    /// Whether that is far more than what ranks usually differ by.
+    /// Whether the excess is far larger than the usual differences between ranks.
     pub stands_out: bool,
     /// Whether the self time is an estimate.
     pub is_estimate: bool,
 }
 
 impl Excess {
-    /// By how much the rank is above the median, in ns.
+    /// The excess in ns.
     pub fn ns(&self) -> f64 {
         self.own_ns - self.median_ns
     }
@@ -84,8 +85,8 @@ impl Excess {
 }
 
 impl RunAcross {
-    /// The part that an op of this run has in the self time of all its ops, from 0 to 1. `None` if one of the two is
-    /// not known, or nothing took any time.
+    /// The part of the self time of all ops that belongs to this op of the run, from 0 to 1. `None`
+    /// if one of the two is not known, or if nothing took any time.
     pub fn share(&self, op: &OpAcross) -> Option<f64> {
         let (own, all) = (op.sums.own_ns?, self.sums.own_ns.filter(|ns| *ns > 0)?);
         Some(own as f64 / all as f64)
@@ -149,7 +150,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     let mut slow: Vec<Option<Excess>> = vec![None; numbers.len()];
     for (number, (_, cells)) in ops.iter().enumerate() {
         for (found, new) in slow.iter_mut().zip(excesses(number, cells, usual)) {
-            // One that stands out comes before a larger one that does not: there, ranks differ anyway.
+            // An excess that stands out comes before a larger one that does not: in such an op,
+            // ranks differ anyway.
             let weight = |of: &Excess| (of.stands_out, of.ns());
             if let Some(new) = new
                 && found.as_ref().is_none_or(|old| weight(&new) > weight(old))
@@ -178,8 +180,8 @@ pub(super) fn of(name: String, run: Run) -> RunAcross {
     }
 }
 
-/// For each rank, how far it is above the median in this op, if it is. `usual` is the self time of the
-/// median rank in all ops.
+/// Computes how far each rank is above the median in this op, if it is. `usual` is the self time of
+/// the median rank in all ops.
 fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>> {
     let own = |cell: &Option<Sums>| match cell {
         Some(cell) => cell.own_ns.map(|ns| ns as f64),
@@ -193,7 +195,8 @@ fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>
     let excess = |cell: &Option<Sums>| {
         let own_ns = own(cell)?;
         let is_estimate = cell.is_some_and(|cell| cell.is_estimate);
-        // What an estimate may be too large by does not count. Self times have no interval of their own.
+        // An estimate may be too large, so that much of it does not count. Self times have no
+        // interval of their own.
         let too_large = match cell.as_ref().filter(|_| is_estimate) {
             None => Some(0),
             Some(cell) => cell.total_ns.zip(cell.total_range_ns).map(|(ns, (low, _))| ns - low),
@@ -206,13 +209,13 @@ fn excesses(op: usize, cells: &[Option<Sums>], usual: f64) -> Vec<Option<Excess>
     cells.iter().map(excess).collect()
 }
 
-/// The largest number and its place; of equal ones, the first.
+/// Returns the largest number and its index; of equal ones, the first.
 fn most(all: impl Iterator<Item = Option<i128>>) -> Option<(usize, i128)> {
     let known = all.enumerate().filter_map(|(at, ns)| Some((at, ns?)));
     known.reduce(|most, new| if new.1 > most.1 { new } else { most })
 }
 
-/// A number as a multiple of the mean of these.
+/// Returns a number as a multiple of the mean of `all`.
 fn of_mean(number: Option<i128>, all: impl Iterator<Item = Option<i128>>) -> Option<f64> {
     let (count, sum) =
         all.flatten().fold((0u32, 0i128), |(n, sum), ns| (n + 1, sum.saturating_add(ns)));
@@ -220,7 +223,7 @@ fn of_mean(number: Option<i128>, all: impl Iterator<Item = Option<i128>>) -> Opt
     Some(number as f64 * f64::from(count) / sum as f64)
 }
 
-/// Quantiles, if all calls are in the histogram.
+/// Returns quantiles if the histogram has all calls.
 fn quantiles<const N: usize>(of: &Histogram, sums: &Sums, parts: [f64; N]) -> [Option<u64>; N] {
     let is_whole = sums.calls.is_some_and(|calls| calls == i128::from(of.values()));
     parts.map(|part| of.quantile(part).filter(|_| is_whole))

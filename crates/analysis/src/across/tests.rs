@@ -1,4 +1,4 @@
-//! Numbers by hand, and a planted case.
+//! Tests with numbers that were computed by hand, and with a slow rank that the test made.
 
 use super::*;
 
@@ -27,10 +27,10 @@ fn sums_and_imbalance_by_hand() {
     let found = all.finish();
     let run = &found[0];
     assert_eq!(run.sums.own_ns, Some(120));
-    // 60 of the mean 30; the fourth rank did not call it.
+    // 60 as a multiple of the mean 30; the fourth rank did not call the op.
     assert_eq!((run.ops[0].imbalance, run.ops[0].most, run.ops[0].ranks), (Some(2.0), Some(2), 3));
     assert_eq!((run.ops[1].imbalance, run.ops[1].ranks), (Some(1.0), 1));
-    // 90 of the mean 30 over four ranks.
+    // 90 as a multiple of the mean 30 over four ranks.
     assert_eq!(run.imbalance, Some(3.0));
     let of_mean: Vec<_> = run.ranks.iter().map(|rank| rank.of_mean).collect();
     assert_eq!(of_mean, [Some(1.0 / 3.0), Some(2.0 / 3.0), Some(3.0), Some(0.0)]);
@@ -41,7 +41,7 @@ fn sums_and_imbalance_by_hand() {
     assert_eq!(run.ranks[0].slow, None);
 }
 
-/// One rank computes longer, and the others wait for it: all have the same time in the end.
+/// One rank computes longer and the others wait for it, so all have the same time in the end.
 #[test]
 fn a_rank_for_which_others_wait_is_found() {
     let mut all = Gathered::default();
@@ -58,7 +58,7 @@ fn a_rank_for_which_others_wait_is_found() {
     assert_eq!((slow[0].0.rank, &*found[0].ops[slow[0].1.op].name), (17, "conv"));
     // 37·17 mod 11 = 2, and the median of the noise is 5.
     assert_eq!(slow[0].1.ns(), 147_000.0);
-    // The sum over all ops says nothing.
+    // The sum over all ops does not show the slow rank.
     assert!(found[0].imbalance.is_some_and(|imbalance| imbalance < 1.01));
 }
 

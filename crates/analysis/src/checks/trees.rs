@@ -1,27 +1,27 @@
-//! What must be true of the tables of ops and of loops.
+//! Checks what must be true of the tables of ops and of loops.
 
 use super::{Contradiction, ROUNDING, is_at_most, is_sound};
 use crate::loops::LoopTable;
 use crate::loops::estimate::Estimate as Margin;
 use crate::ops::{OpRow, OpTable};
 
-/// What does not hold of an op, by its row.
+/// A contradiction in the table of ops, and its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpViolation {
-    /// Index of the row; `None`: the table as a whole.
+    /// Index of the row; `None` for the table as a whole.
     pub row: Option<usize>,
-    /// What does not hold.
     pub what: Contradiction,
 }
 
-/// Everything that does not hold of these rows. `wall`: the time of all runs.
+/// Returns all contradictions in these rows. `wall`: the time of all runs.
 fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
     let of_row = |row: &OpRow| {
         let counters = row.counters.iter().chain(&row.workers).map(|sum| sum.compensated());
         if ![row.total, row.own].into_iter().chain(counters).all(is_sound) {
             return Some(Contradiction::Value);
         }
-        // The own times of calls inside of others of the row are in its own time, and in its total.
+        // The self times of a row's calls inside of other calls of the row are in its self time,
+        // and in its total.
         (!is_at_most(row.own.value, row.total.value)).then_some(Contradiction::OwnAboveTotal)
     };
     let found = rows.iter().enumerate();
@@ -35,29 +35,29 @@ fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
 }
 
 impl OpTable {
-    /// Everything that does not hold of the rows.
+    /// Returns all contradictions in the rows.
     pub fn violations(&self) -> Vec<OpViolation> {
         of_ops(&self.rows, self.wall.value)
     }
 }
 
-/// What does not hold of a loop.
+/// A contradiction in the table of loops, and its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopViolation {
-    /// Index of the row's module and of its node.
+    /// Index of the module.
     pub module: usize,
-    /// See `module`.
+    /// Index of the node in the module.
     pub node: usize,
-    /// What does not hold.
     pub what: Contradiction,
 }
 
 impl LoopTable {
-    /// Everything that does not hold of the times that are shown: those that were measured with `raw`.
+    /// Returns all contradictions in the times that are shown: with `raw`, in the times as they
+    /// were measured.
     pub fn violations(&self, raw: bool) -> Vec<LoopViolation> {
         let mut found = Vec::new();
         for (module, tree) in self.modules.iter().enumerate() {
-            // The least that the loops directly inside of each one take together.
+            // The least time that the loops directly inside of each node take together.
             let mut inside = vec![0.0; tree.nodes.len()];
             for inner in &tree.nodes {
                 let sum = inner.parent.and_then(|parent| inside.get_mut(parent));
@@ -93,8 +93,8 @@ fn of_times(
     if [Some(inclusive), own, share].into_iter().flatten().any(is_below_0) {
         return Some(Contradiction::Value);
     }
-    // Where not all hits ended, calls inside may have ended in those that did not. Parts of a sample are
-    // estimated separately, so they may exceed their whole by what is not known of both.
+    // If not all hits ended, calls inside may have ended in those that did not. Parts of a sample
+    // are estimated separately, so a part may exceed the whole by the margins of both.
     let own = own?;
     let parts_fit = is_at_most(least(own), most(inclusive)) && is_at_most(inside, most(inclusive));
     let is_part = share.is_none_or(|share| is_at_most(least(share), 1.0));
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(found(&[row(110.0, 110.0), row(40.0, -10.0)]), [value]);
         let own = violation(Some(0), Contradiction::OwnAboveTotal);
         assert_eq!(found(&[row(50.0, 60.0), row(40.0, 40.0)]), [own]);
-        // A sum of which more was taken than there is is 0, and not below.
+        // If more was subtracted from a sum than there was, the sum is 0 and not negative.
         let mut less = row(100.0, 100.0);
         let empty = Estimate::exact(9.0);
         less.counters.push(CounterSum { total: 4, calls: 2, empty, calibrated: 2 });
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(found(inclusive, of(120.0, 5.0), share, inside), above);
         assert_eq!(found(inclusive, own, of(1.2, 0.1), inside), above);
         assert_eq!(found(inclusive, own, share, of(112.0, 1.0)), above);
-        // As far as is known, it may be a part.
+        // Within the margins, it may be a part.
         assert_eq!(found(inclusive, own, share, of(112.0, 10.0)), None);
         assert_eq!(found(inclusive, own, share, Margin { value: 900.0, margin: None }), None);
         // Not all hits ended.

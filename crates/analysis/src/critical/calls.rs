@@ -1,5 +1,6 @@
-//! The calls of a profile in memory, thread by thread in the order in which they begin, with their dispatches
-//! and regions. Who waited for whom is found in `segments.rs`, `graph.rs` and `launched.rs`.
+//! Reads the calls of a profile into memory, thread by thread in the order in which they begin,
+//! with their dispatches and regions. `segments.rs`, `graph.rs` and `launched.rs` then find which
+//! call waited for which.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -9,18 +10,18 @@ use profile::columns::{KEY_CORRELATION, KEY_PLUGIN_ID};
 use profile::dispatch::{Assembler, Workgroup};
 use profile::{Columns, OpId, Origin, PageDecoder, Profile, Role};
 
-/// No call, dispatch or region.
+/// Stands for no call, no dispatch or no region.
 pub(super) const NO: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
     pub begin: u64,
     pub end: u64,
-    /// The thread or stream that it is on, an index of [`Calls::lines`].
+    /// The thread or stream that the call is on, as an index of [`Calls::lines`].
     pub line: u32,
     pub op: OpId,
     pub role: Role,
-    /// The dispatch or the region that it is of, or that it is: an index.
+    /// The dispatch or the region that the call belongs to, or that it is: an index.
     pub of: u32,
     /// The call that launched this one.
     pub launched_by: u32,
@@ -44,7 +45,7 @@ pub(super) struct Calls {
     /// The process and thread of each line.
     pub lines: Vec<(usize, usize)>,
     pub dispatches: Vec<Dispatch>,
-    /// For each region, the call on the thread that launched it, if it was recorded.
+    /// For each region, the call that is the region itself, if it was recorded.
     pub regions: Vec<u32>,
     /// For each call that waited for an activity, that activity.
     pub waits: HashMap<u32, u32>,
@@ -52,14 +53,15 @@ pub(super) struct Calls {
     pub by_id: HashMap<(usize, u64), u32>,
 }
 
-/// Who launched what: activity and launcher; and who waited for what: call and activity.
+/// Pairs of an activity and the call that launched it, and pairs of a call and the activity that it
+/// waited for.
 #[derive(Debug, Default)]
 pub(super) struct Pairs {
     pub launches: Vec<(u32, u32)>,
     pub waits: Vec<(u32, u32)>,
 }
 
-/// What is needed of a call until its dispatch is known.
+/// The grid of a workgroup, which is needed until its dispatch is known.
 struct Grid {
     id: [u32; 3],
     count: [u32; 3],
@@ -72,7 +74,7 @@ impl Calls {
         self.all.iter().filter(|call| call.launched_by != NO).count() as u64
     }
 
-    /// Enters who launched what, and who waited for what.
+    /// Enters which call launched which activity, and which call waited for which.
     pub fn link(&mut self, pairs: &Pairs) {
         for (activity, by) in &pairs.launches {
             self.all[*activity as usize].launched_by = *by;
@@ -81,13 +83,13 @@ impl Calls {
     }
 }
 
-/// Reads all calls that belong to a thread; of several passes, those of the first.
+/// Reads all calls that belong to a thread; if there are several passes, only those of the first.
 pub(super) fn collect(profile: &Profile) -> Calls {
     let homes = profile.homes();
     let mut calls = Calls::default();
     let mut lines: HashMap<(usize, usize), u32> = HashMap::new();
     let mut regions: HashMap<(usize, u64), u32> = HashMap::new();
-    // By call, while calls are in the order of pages.
+    // The keys are indices of calls as long as calls are in the order of pages.
     let mut grids: HashMap<u32, Grid> = HashMap::new();
     let mut ids: Vec<(usize, u64, u32)> = Vec::new();
     let mut decoder = PageDecoder::new(profile);
@@ -163,7 +165,7 @@ impl Grid {
     }
 }
 
-/// The index of the region of this region or task; [`NO`] if it has no number.
+/// Returns the index of the region of this region or task; [`NO`] if it has no number.
 fn region(
     columns: &Columns,
     i: usize,
@@ -175,7 +177,7 @@ fn region(
     *regions.entry((process, number)).or_insert(next)
 }
 
-/// Puts the dispatches of each process together, as exports do.
+/// Finds the dispatches of each process in the same way as exports do.
 fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) {
     let mut of_process: HashMap<usize, Vec<u32>> = HashMap::new();
     for at in grids.keys() {
@@ -185,7 +187,7 @@ fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) 
     let mut processes: Vec<(usize, Vec<u32>)> = of_process.into_iter().collect();
     processes.sort_unstable_by_key(|(process, _)| *process);
     for (process, mut workgroups) in processes {
-        // Of workgroups that begin together on several threads, that of the first thread comes first.
+        // If workgroups begin together on several threads, that of the first thread comes first.
         workgroups.sort_by_key(|at| {
             let call = &calls.all[*at as usize];
             (call.begin, calls.lines[call.line as usize], Reverse(call.end), call.order)
@@ -196,7 +198,7 @@ fn dispatches(profile: &Profile, calls: &mut Calls, grids: &HashMap<u32, Grid>) 
         let before = calls.dispatches.len();
         for at in workgroups {
             let (grid, call) = (&grids[&at], &mut calls.all[at as usize]);
-            // Times only decide in which row a dispatch is drawn.
+            // The assembler only needs times to choose the row in which a dispatch is shown.
             let workgroup = Workgroup {
                 export: grid.export,
                 id: grid.id,

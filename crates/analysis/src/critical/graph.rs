@@ -1,4 +1,4 @@
-//! The steps with what each of them waited for, and the longest path through them.
+//! Links steps to the steps that they waited for, and finds the longest path through them.
 
 use profile::OpId;
 
@@ -6,7 +6,7 @@ use super::Links;
 use super::calls::{Calls, NO};
 use super::segments::{Joins, Step};
 
-/// No op, and no thread: a node that only says that dispatches have ended.
+/// The owner and the line of a node that only marks the moment at which dispatches have ended.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// A step, or the moment at which dispatches have ended.
@@ -14,7 +14,7 @@ pub(super) const NONE: u32 = u32::MAX;
 pub(super) struct Node {
     pub begin: u64,
     pub end: u64,
-    /// From the moment at which everything that it waits for has ended to its start.
+    /// Ticks from the end of the last thing that the node waits for to the start of the node.
     pub gap: u64,
     pub owner: OpId,
     pub line: u32,
@@ -26,31 +26,31 @@ impl Node {
     }
 }
 
-/// The nodes in an order in which each comes after what it waits for.
+/// The nodes, in an order in which each node comes after all nodes that it waits for.
 #[derive(Debug)]
 pub(super) struct Graph {
     pub nodes: Vec<Node>,
-    /// Where the list of what each node waits for begins and ends.
+    /// Node `n` waits for the nodes `before[from[n]..from[n + 1]]`.
     from: Vec<u32>,
     before: Vec<u32>,
     pub links: Links,
 }
 
-/// The input of a graph, before its nodes are in order.
+/// A graph whose nodes are not in order yet.
 struct Builder<'a> {
     calls: &'a Calls,
     steps: &'a [Step],
     nodes: Vec<Node>,
-    /// Pairs of a node and one that it waits for.
+    /// Pairs: a node, and a node that it waits for.
     edges: Vec<(u32, u32)>,
-    /// The first and last step of each call.
+    /// The first step of each call, and below, the last one.
     first: Vec<u32>,
     last: Vec<u32>,
     links: Links,
 }
 
 impl Graph {
-    /// The graph of these steps; `None` if there are none.
+    /// Builds the graph of these steps; `None` if there are none.
     pub fn new(calls: &Calls, steps: &[Step], joins: &Joins) -> Option<Self> {
         let node = |step: &Step| {
             let Step { begin, end, line, owner, .. } = *step;
@@ -76,7 +76,8 @@ impl Graph {
             }
             if let Some(joined) = joins.get(step.join as usize) {
                 let last = joined.iter().map(|of| (at, *of));
-                // Calls, not steps yet: their last steps may come later.
+                // These are still numbers of calls and not of steps, because the last steps of the
+                // calls may come later.
                 builder.edges.extend(last.map(|(at, of)| (at, of | LATER)));
                 builder.links.waits += u64::from(calls.waits.contains_key(&step.call));
             }
@@ -94,7 +95,7 @@ impl Graph {
         builder.finish()
     }
 
-    /// From the start of the first step to the end of the last one.
+    /// Returns the ticks from the start of the first step to the end of the last one.
     pub fn length(&self) -> u64 {
         let begin = self.nodes.iter().map(|node| node.begin).min().unwrap_or(0);
         self.nodes.iter().map(|node| node.end - begin).max().unwrap_or(0)
@@ -104,9 +105,9 @@ impl Graph {
         &self.before[self.from[node] as usize..self.from[node + 1] as usize]
     }
 
-    /// The critical path, from its first node to its last one.
+    /// Returns the critical path, from its first node to its last one.
     pub fn path(&self) -> Vec<usize> {
-        // Of nodes that ended together, the first one.
+        // If several nodes end together, this is the first one.
         let last = |nodes: &mut dyn Iterator<Item = usize>| {
             nodes.reduce(|a, b| if self.nodes[b].end > self.nodes[a].end { b } else { a })
         };
@@ -120,7 +121,8 @@ impl Graph {
         path
     }
 
-    /// For each of these ops, how much shorter everything is if its steps take no time.
+    /// Returns, for each of these ops, how much shorter everything is if the op's steps take no
+    /// time.
     pub fn gains(&self, ops: &[OpId]) -> Vec<u64> {
         let whole = self.length();
         let mut ends = vec![0u64; self.nodes.len()];
@@ -138,11 +140,11 @@ impl Graph {
     }
 }
 
-/// Marks a call in the list of edges.
+/// Marks the number of a call, which is replaced by that of its last step.
 const LATER: u32 = 1 << 31;
 
 impl Builder<'_> {
-    /// The step before the first one of a call, on its thread.
+    /// Returns the step before the first step of a call, on the call's thread.
     fn before(&self, call: u32) -> Option<u32> {
         let first = self.first[call as usize];
         let before = first.checked_sub(1).filter(|_| first != NO)?;
@@ -150,7 +152,7 @@ impl Builder<'_> {
         (line(before) == line(first)).then_some(before)
     }
 
-    /// Tasks on other threads begin after what was before their region.
+    /// A task on another thread begins after the step that precedes its region.
     fn forks(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             if call.role != profile::Role::Task || call.of == NO {
@@ -167,7 +169,8 @@ impl Builder<'_> {
         }
     }
 
-    /// An activity begins after the last thing that the thread of the call that launched it did before.
+    /// An activity begins after the last step that had ended before it, of the call that launched
+    /// it. If there is none, the step before that call takes its place.
     fn launches(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             let (by, first) = (call.launched_by as usize, self.first[at as usize]);
@@ -185,7 +188,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A dispatch begins after those that had ended.
+    /// A dispatch begins after the dispatches of its process that had ended.
     fn dispatches(&mut self) {
         let all = &self.calls.dispatches;
         let mut workgroups: Vec<(u32, u32)> = Vec::new();
@@ -242,10 +245,10 @@ impl Builder<'_> {
         }
     }
 
-    /// Puts the nodes in order. `None` if there are none.
+    /// Puts the nodes in order. `None` if there are no nodes.
     fn finish(mut self) -> Option<Graph> {
         let nodes = self.nodes.len();
-        // What began before something ended cannot have waited for it.
+        // A node that began before another one ended cannot have waited for it.
         self.edges
             .retain(|(node, of)| self.nodes[*of as usize].end <= self.nodes[*node as usize].begin);
         self.edges.sort_unstable();
@@ -272,7 +275,7 @@ impl Builder<'_> {
     }
 }
 
-/// The edges as one list for each node.
+/// Groups the edges into one list for each node.
 fn lists(nodes: usize, edges: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
     let mut from = vec![0u32; nodes + 1];
     for (node, _) in edges {
@@ -284,8 +287,8 @@ fn lists(nodes: usize, edges: &[(u32, u32)]) -> (Vec<u32>, Vec<u32>) {
     (from, edges.iter().map(|(_, of)| *of).collect())
 }
 
-/// An order in which each node comes after those of its list. Where steps of no length wait for one
-/// another in a circle, one of them comes first.
+/// Returns an order in which each node comes after those of its list. If steps of no length wait
+/// for one another in a circle, one of them comes first.
 fn order(from: &[u32], before: &[u32]) -> Vec<u32> {
     let nodes = from.len() - 1;
     let mut order = Vec::with_capacity(nodes);

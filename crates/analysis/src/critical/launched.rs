@@ -1,9 +1,10 @@
-//! Which call launched which activity of a device, and which call waited for one, from the ids that
-//! plugins and traces give both.
+//! Finds which call launched which activity of a device, and which call waited for one. Plugins and
+//! traces give the same id to both.
 //!
-//! The ids are arguments of the activities, which have no number in common with the calls in pages.
-//! But calls and activities of the same category and name, sorted by time, match one to one: the n-th call belongs
-//! to the n-th activity. If their numbers differ (after losses, or with several traces), none are matched.
+//! The ids are arguments of the activities, and no number tells which call in a page is which
+//! activity. But calls and activities of the same category and name, sorted by time, match one to
+//! one: the n-th call belongs to the n-th activity. If their numbers differ (after losses, or with
+//! several traces), none are matched.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -16,9 +17,9 @@ use serde_json::Value;
 
 use super::calls::{Calls, Pairs};
 
-/// The number by which a launch and what it launched are one.
+/// The argument that a launch and the activity that it launched have in common.
 const CORRELATION: &str = "correlation";
-/// The number of the op around a launch.
+/// The argument with the number of the op around a launch.
 const EXTERNAL: &str = "External id";
 
 /// A category, and a name in that category.
@@ -30,12 +31,12 @@ struct Seen {
     duration_ns: i64,
     correlation: Option<u64>,
     external: Option<u64>,
-    /// The id of an op that was recorded live, with its process.
+    /// The process and the id of an op, if it was recorded live.
     live: Option<(usize, u64)>,
     on_device: bool,
 }
 
-/// Finds the pairs.
+/// Finds the pairs in all traces.
 pub(super) fn pairs(profile: &Profile, calls: &Calls) -> profile::Result<Pairs> {
     let mut pairs = Pairs::default();
     let activities = profile.activities()?;
@@ -52,7 +53,7 @@ pub(super) fn pairs(profile: &Profile, calls: &Calls) -> profile::Result<Pairs> 
     Ok(pairs)
 }
 
-/// The calls that were made of activities, by category and name, in the order of time.
+/// Returns the calls that were made from activities, by category and name, in the order of time.
 fn by_name(profile: &Profile, calls: &Calls) -> HashMap<Named, Vec<u32>> {
     let imported = profile.manifest.origin == Origin::Import;
     let mut of_names: HashMap<Named, Vec<u32>> = HashMap::new();
@@ -74,7 +75,7 @@ fn by_name(profile: &Profile, calls: &Calls) -> HashMap<Named, Vec<u32>> {
     of_names
 }
 
-/// The call of each activity that has an id.
+/// Returns each activity that has an id, with its call.
 fn matched(
     profile: &Profile,
     trace: &Activities,
@@ -129,7 +130,7 @@ fn matched(
     for (named, mut activities) in seen {
         let Some(list) = of_names.get_mut(&named) else { continue };
         activities.sort_by_key(|one| (one.time_ns, Reverse(one.duration_ns)));
-        // Of several traces, or after losses, it is not known which call is which.
+        // With several traces, or after losses, calls cannot be assigned to activities.
         if list.len() == activities.len() {
             found.extend(std::mem::take(list).into_iter().zip(activities));
         }
@@ -138,12 +139,13 @@ fn matched(
     Ok(found)
 }
 
-/// Finds the pairs of one trace.
+/// Adds the pairs of one trace.
 fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
     let call = |at: u32| &calls.all[at as usize];
     let launched: HashSet<u64> =
         found.iter().filter(|(_, s)| s.on_device).filter_map(|(_, s)| s.correlation).collect();
-    // On the host: the launch itself, and the innermost op with an id, which is the last to begin.
+    // On the host: the launches by their ids, and the innermost op of each id, which is the last
+    // one to begin.
     let (mut launchers, mut ops) = (HashMap::new(), HashMap::new());
     for (at, seen) in found.iter().filter(|(_, seen)| !seen.on_device) {
         launchers.extend(seen.correlation.map(|id| (id, *at)));
@@ -167,7 +169,8 @@ fn link(calls: &Calls, found: &[(u32, Seen)], pairs: &mut Pairs) {
         if seen.correlation.is_none_or(|id| launched.contains(&id)) {
             continue;
         }
-        // The last activity that ended during the call, if it had begun before.
+        // The last activity that ended before the end of the call, if it ended after the call's
+        // start.
         let of = call(*at);
         let until = activities.partition_point(|activity| call(*activity).end <= of.end);
         let last = until.checked_sub(1).map(|i| activities[i]);

@@ -8,8 +8,8 @@
 //!
 //! At each moment the call that began last is the innermost one, as in [`crate::innermost`].
 //! Steps of regions and tasks belong to the op around the region. At the end of a region with tasks
-//! on other threads, and of a call that waited for a device, there is a *join*: a step from the end of
-//! what it waited for to its own end.
+//! on other threads, and at the end of a call that waited for a device, there is a *join*: a step
+//! from the end of the last task or activity that was waited for to the end of the region or call.
 
 use profile::{OpId, Role};
 
@@ -23,20 +23,21 @@ pub(super) struct Step {
     pub owner: OpId,
     /// The call that is the innermost one.
     pub call: u32,
-    /// Whether the step is the first step of its call, before the calls inside of it.
+    /// Whether the step is the first one of its call, before the calls inside.
     pub first: bool,
-    /// What has to end before the step: an index of the list of joins.
+    /// The calls that have to end before the step, as an index of the joins; [`NO`] without such
+    /// calls.
     pub join: u32,
 }
 
-/// The calls that a step waits for besides the one before it.
+/// Lists of calls that a step waits for besides the step before it.
 pub(super) type Joins = Vec<Vec<u32>>;
 
 /// A call that has begun and not ended.
 struct Open {
     call: u32,
     owner: OpId,
-    /// Whether the call has a step yet.
+    /// Whether the call has a step already.
     stepped: bool,
 }
 
@@ -52,7 +53,7 @@ struct Cutter<'a> {
     joins: Joins,
 }
 
-/// The steps of all threads: those of each thread follow one another in the order of time.
+/// Returns the steps of all threads: those of each thread follow one another in the order of time.
 pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins) {
     let mut tasks = vec![Vec::new(); calls.regions.len()];
     for (at, call) in (0u32..).zip(&calls.all) {
@@ -87,8 +88,8 @@ pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins) {
     (cutter.steps, cutter.joins)
 }
 
-/// The op that the steps of a call belong to, if `around` is the owner of the call around it and
-/// `region` that of its region.
+/// Returns the op that the steps of a call belong to. `around` is the owner of the call around it,
+/// and `region` is the owner of its region.
 fn owner(call: &Call, around: Option<OpId>, region: Option<OpId>) -> OpId {
     match call.role {
         Role::Region => around.unwrap_or(call.op),
@@ -97,8 +98,8 @@ fn owner(call: &Call, around: Option<OpId>, region: Option<OpId>) -> OpId {
     }
 }
 
-/// The op around each region, or the region itself. A task of a region rarely has regions of its own.
-/// Those belong to the op that is around them on the thread of the task.
+/// Returns the op around each region, or the region itself. A task of a region rarely has regions
+/// of its own. Those belong to the op that is around them on the thread of the task.
 fn owners(calls: &Calls) -> Vec<OpId> {
     let mut owners = vec![NO; calls.regions.len()];
     let mut open: Vec<(u32, u64, OpId)> = Vec::new();
@@ -130,7 +131,7 @@ impl Cutter<'_> {
         self.open.push(Open { call: at, owner, stepped: false });
     }
 
-    /// Gives the time until `to` to its owners.
+    /// Makes steps of the time until `to`, each with its owner.
     fn advance(&mut self, to: u64) {
         while let Some(top) = self.open.last_mut() {
             let call = &self.calls.all[top.call as usize];
@@ -162,7 +163,8 @@ impl Cutter<'_> {
             }
             return;
         };
-        // A call without a step of its own still has to begin before what it launches.
+        // Even if the call has no time of its own before the join, it needs a first step for the
+        // calls that it launches to wait for.
         if first && last > begin {
             self.steps.push(Step { end: begin, ..step });
         }
@@ -172,7 +174,7 @@ impl Cutter<'_> {
         self.steps.push(Step { begin: last.max(begin), first, join, ..step });
     }
 
-    /// What has to end before this call can.
+    /// Returns the calls that have to end before this call can end.
     fn joined(&self, at: u32, call: &Call) -> Vec<u32> {
         let over = |of: &u32| self.calls.all[*of as usize].end <= call.end;
         let of_region = (call.role == Role::Region && call.of != NO)

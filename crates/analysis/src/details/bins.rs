@@ -1,13 +1,14 @@
-//! Counts by size, in bins that grow with the values: 16 for each doubling.
+//! Counts values in bins whose width grows with the values: 16 bins for each doubling.
 
 use std::collections::HashMap;
 
 /// Number of bins for each doubling of a value.
 pub const PER_OCTAVE: f64 = 16.0;
-/// The bin of 0, and of everything below 1.
+/// The bin of all values below 1.
 pub const ZERO: u16 = 0;
 
-/// The bin of a value. Bin `k` has the values from 2^((k-1)/16) to before 2^(k/16).
+/// Returns the bin of a value. Bin `k` contains the values from 2^((k-1)/16) up to, but not
+/// including, 2^(k/16).
 pub fn bin(value: f64) -> u16 {
     if value < 1.0 {
         return ZERO;
@@ -15,7 +16,7 @@ pub fn bin(value: f64) -> u16 {
     1 + (value.log2() * PER_OCTAVE).floor() as u16
 }
 
-/// The smallest value of a bin.
+/// Returns the smallest value of a bin.
 pub fn low(bin: u16) -> f64 {
     match bin {
         ZERO => 0.0,
@@ -23,7 +24,7 @@ pub fn low(bin: u16) -> f64 {
     }
 }
 
-/// How many values there are in each bin.
+/// The number of values in each bin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bins {
     counts: Vec<u64>,
@@ -46,20 +47,21 @@ impl Bins {
         }
     }
 
-    /// The first bin that is not empty, and the counts from there to the last one. `None` without
-    /// values.
+    /// Returns the first bin that is not empty, and the counts from there to the last one. `None`
+    /// without values.
     pub fn counts(&self) -> Option<(u16, &[u64])> {
         let first = self.counts.iter().position(|count| *count > 0)?;
         let last = self.counts.iter().rposition(|count| *count > 0)?;
         Some((first as u16, &self.counts[first..=last]))
     }
 
-    /// Sum of the counts.
+    /// Returns the sum of the counts.
     pub fn all(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The middle of the bin below which this part of all values lies. `None` without values.
+    /// Returns the middle of the bin below which this part of all values lies. `None` without
+    /// values.
     pub fn quantile(&self, part: f64) -> Option<f64> {
         let target = (self.all() as f64 * part).max(1.0);
         let mut sum = 0;
@@ -73,7 +75,7 @@ impl Bins {
     }
 }
 
-/// A value that stands for a bin: the geometric middle.
+/// Returns a value that stands for a bin: its geometric middle.
 pub fn middle(bin: u16) -> f64 {
     match bin {
         ZERO => 0.0,
@@ -81,19 +83,21 @@ pub fn middle(bin: u16) -> f64 {
     }
 }
 
-/// A joint has at most this many cells in one piece of memory.
+/// The largest number of cells in the rectangle of a joint.
 const CELLS: usize = 1 << 15;
-/// Bins around the first one, in each direction, so that the next values need no more room.
+/// The rectangle gets this many more bins on each side, so that it need not grow for the next
+/// values.
 const AROUND: u16 = 24;
 
-/// How often bins of two values came together.
+/// The number of times that a bin of one value and a bin of another value occurred together.
 ///
-/// There is one count for each counter of each call, and the cells of an op are near each other. So most of them
-/// are in a rectangle of counts, which grows up to `CELLS`. A map has the others, and counts that are too
-/// large. With the map alone, it took a seventh of the time of a page.
+/// Each counter of each call is counted in a cell, and the cells of an op are near each other. So
+/// most cells are in a rectangle of counts, which grows up to `CELLS`. A map has the other cells,
+/// and counts that are too large for the rectangle. With the map alone, counting took a seventh of
+/// the time for a page.
 #[derive(Clone, Debug, Default)]
 pub struct Joint {
-    /// The first bins of the rectangle, and how many it has of each value.
+    /// The first bin of the rectangle on each axis, and below, the number of bins on each axis.
     first: [u16; 2],
     size: [u16; 2],
     /// Column by column.
@@ -118,7 +122,8 @@ impl Joint {
         is_inside.then(|| usize::from(x) * usize::from(self.size[1]) + usize::from(y))
     }
 
-    /// Makes room for this cell, and returns its place. `None` if there would be too many cells.
+    /// Extends the rectangle so that it contains this cell, and returns the cell's index. `None` if
+    /// there would be too many cells.
     fn grow(&mut self, x: u16, y: u16) -> Option<usize> {
         let (mut first, mut size) = (self.first, self.size);
         for (axis, bin) in [x, y].into_iter().enumerate() {
@@ -148,7 +153,7 @@ impl Joint {
         self.place(x, y)
     }
 
-    /// All cells with their counts; a cell may come twice.
+    /// Returns all cells with their counts; a cell may come twice.
     fn all(&self) -> impl Iterator<Item = (u16, u16, u64)> {
         let rows = usize::from(self.size[1]).max(1);
         let counted = self.cells.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -163,7 +168,8 @@ impl Joint {
         other.all().for_each(|(x, y, count)| self.add(x, y, count));
     }
 
-    /// The cells with their counts, joined to at most `most` columns and rows; `None` without values.
+    /// Returns the counts, with neighbouring bins joined so that there are at most `most` columns
+    /// and rows; `None` without values.
     pub fn grid(&self, most: usize) -> Option<Grid> {
         let x = Axis::of(self.all().map(|(x, ..)| x), most)?;
         let y = Axis::of(self.all().map(|(_, y, _)| y), most)?;
@@ -186,7 +192,7 @@ pub struct Grid {
     pub counts: Vec<u64>,
 }
 
-/// How the bins of one variable are grouped: `bins` of them make up one cell.
+/// Groups the bins of one variable into cells of `bins` bins each.
 struct Axis {
     first: u16,
     bins: u16,
@@ -240,7 +246,8 @@ mod tests {
         assert_eq!((first, counts.iter().sum::<u64>()), (1, 1_000));
     }
 
-    /// However far apart they are, and however large: in the rectangle or in the map.
+    /// All counts are kept, whether their cells are near or far from each other and the counts
+    /// small or large.
     #[test]
     fn a_joint_has_every_count() {
         use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
-//! How durations changed over the recording: bins of durations for parts of its time.
+//! Collects how durations changed over the recording: bins of durations for parts of its time.
 
 use std::collections::HashMap;
 
 use super::bins::{Bins, middle};
 
-/// The first parts are this many ticks wide.
+/// The width of the parts in ticks, before it is doubled for the first time.
 pub(super) const FIRST_WIDTH: u64 = 1 << 10;
 
 /// Durations by parts of the time, which have the same width.
@@ -31,7 +31,7 @@ pub struct Part {
     pub p50: f64,
     /// The 90th percentile of the durations in each bin.
     pub p90: f64,
-    /// The longest call, within a bin.
+    /// The longest call, as the middle of its bin.
     pub longest: f64,
 }
 
@@ -68,12 +68,12 @@ impl Drift {
         }
     }
 
-    /// The width of a part in ticks.
+    /// Returns the width of a part in ticks.
     pub fn width(&self) -> u64 {
         self.width
     }
 
-    /// The parts up to the last one with calls; `None` for those without calls.
+    /// Returns the parts up to the last one with calls; `None` for parts without calls.
     pub fn parts(&self) -> Vec<Option<Part>> {
         let last = self.counts.keys().map(|(part, _)| *part).max();
         let mut bins = vec![Bins::default(); last.map_or(0, |last| last as usize + 1)];
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
     use crate::details::bins::bin;
 
-    /// However the calls come, the parts are the same.
+    /// The parts are the same for every order of the calls.
     #[test]
     fn parts_do_not_depend_on_the_order() {
         let calls: Vec<(u64, u16)> =

@@ -1,12 +1,13 @@
-//! What a counter added while calls ran, over the time of the recording: for each part of it, the sum of
-//! the values of the calls that began there, divided by the sum of their durations.
+//! Computes the rate of a counter in the calls over the time of the recording: for each part of the
+//! time, the sum of the values of the calls that began there, divided by the sum of their
+//! durations.
 //!
-//! Where calls are inside of others, both sums have both, so that the rate of a part is a mean that is
-//! weighted by durations, and never more than the highest rate of its calls.
+//! Outer calls and the calls inside of them are added to both sums, so the rate of a part is a mean
+//! that is weighted by durations, and never more than the highest rate of its calls.
 
 use super::drift::FIRST_WIDTH;
 
-/// A counter's values and the durations that they belong to, by parts of the time.
+/// Sums of a counter's values and of the durations that they belong to, by parts of the time.
 #[derive(Clone, Debug)]
 pub struct Rates {
     /// The largest number of parts.
@@ -55,13 +56,13 @@ impl Rates {
         other.sums.into_iter().enumerate().for_each(|(part, sums)| self.add_to(part, sums));
     }
 
-    /// The width of a part in ticks.
+    /// Returns the width of a part in ticks.
     pub fn width(&self) -> u64 {
         self.width
     }
 
-    /// The counter's values per tick of the calls, for each part up to the last one with calls. `None`
-    /// without calls, or if they took no time.
+    /// Returns the counter's values per tick of the calls, for each part up to the last one with
+    /// calls. `None` for a part without calls, or whose calls took no time.
     pub fn per_tick(&self) -> Vec<Option<f64>> {
         let rate = |[value, ticks]: &[f64; 2]| (*ticks > 0.0).then(|| value / ticks);
         self.sums.iter().map(rate).collect()
@@ -82,7 +83,8 @@ mod tests {
         assert_eq!(rates.per_tick(), [Some(0.2), None, Some(0.1), None]);
     }
 
-    /// When the recording is longer than the parts, two become one; the same in another order.
+    /// If the recording is longer than the parts, every two parts become one; the result does not
+    /// depend on the order of the calls.
     #[test]
     fn parts_are_joined() {
         let [mut early, mut late] = [Rates::new(2), Rates::new(2)];

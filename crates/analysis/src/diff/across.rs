@@ -1,12 +1,13 @@
-//! The rows of a run of many ranks, for a comparison: all ranks together.
+//! Converts a run of many ranks to the rows that a comparison needs, with all ranks together.
 
 use super::recorded::{Identity, Recorded, RunRow, number};
 use crate::across::{OpAcross, RunAcross};
 
-/// A run of a dataset. Floor and typical call are the quantiles of the merged histograms, within 1/128; where
-/// durations were drawn there are none, and the mean is compared. Counters are left out.
+/// Converts a run of a dataset. Floor and typical execution are quantiles of the merged histograms,
+/// within 1/128. An op without histograms, because only a sample of its calls was timed, is
+/// compared by its mean. Counters are left out.
 pub fn recorded(run: &RunAcross) -> Recorded {
-    // In each run, equal ops get equal numbers.
+    // Rows are sorted before they are numbered, so that equal ops get the same numbers in each run.
     let mut ops: Vec<&OpAcross> = run.ops.iter().collect();
     ops.sort_by(|a, b| (&a.name, &a.key).cmp(&(&b.name, &b.key)));
     let mut rows: Vec<RunRow> = ops.into_iter().map(row).collect();

@@ -1,11 +1,11 @@
-//! Whether differences between paired runs are more than chance: sign flips of whole pairs, and a
-//! step-down over everything that was asked at once.
+//! Tests whether differences between paired runs are more than chance: by sign flips of whole
+//! pairs, and a step-down over all questions that were asked at once.
 //!
 //! If two programs are equal, each pair could as well have been recorded the other way round. So all
 //! differences of a pair, of all ops and both statistics, may change their signs together. The test
-//! compares what was found with what all such flips would have found: all 2ⁿ of them up to n = 10
-//! pairs, and otherwise [`DRAWN`] drawn ones with the identity. Nothing is assumed about how the
-//! differences are distributed, nor about how those of several ops go together.
+//! compares the observed statistics with those of such flips: of all 2ⁿ up to n = 10 pairs, and
+//! otherwise of [`DRAWN`] flips, which are the identity and random ones. Nothing is assumed about
+//! the distribution of the differences, nor about how those of several ops depend on each other.
 //!
 //! **Statistic.** |t| of the differences, winsorised: each is cut to the (⌊n/4⌋ + 1)-th largest of the
 //! |d|. The cut depends on the |d| alone, which flips do not change, so the test stays exact. One pair in
@@ -18,9 +18,9 @@
 
 /// Up to this many pairs, all flips are tried.
 const ALL_FLIPS: usize = 10;
-/// Number of flips with more pairs, with the identity.
+/// Number of flips if there are more pairs; the identity is one of them, and the others are random.
 pub const DRAWN: usize = 5_000;
-/// The drawn flips are the same in each run of the command.
+/// The seed of the random flips, so that each run of the command uses the same ones.
 const SEED: u64 = 0x005e_ed0f_d1ff;
 
 /// Cuts the differences to the (⌊n/4⌋ + 1)-th largest of their sizes.
@@ -31,7 +31,7 @@ pub fn winsorised(differences: &[f64]) -> Vec<f64> {
     differences.iter().map(|d| d.clamp(-cap, cap)).collect()
 }
 
-/// |t| of paired differences; infinite if all of them are the same and not 0.
+/// Returns |t| of paired differences; infinite if all of them are the same and not 0.
 pub fn paired_t(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     let sum: f64 = differences.iter().sum();
@@ -39,7 +39,7 @@ pub fn paired_t(differences: &[f64]) -> f64 {
     t_of(sum, squares, n)
 }
 
-/// |t| from the sum and the sum of squares.
+/// Computes |t| from the sum and the sum of squares.
 fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
     let mean = sum / n;
     let variance = ((squares - n * mean * mean) / (n - 1.0)).max(0.0);
@@ -50,8 +50,8 @@ fn t_of(sum: f64, squares: f64, n: f64) -> f64 {
     }
 }
 
-/// The adjusted p of each row of differences. All rows have a difference for each pair; the first
-/// difference of each row is of the same pair, and so on. With fewer than two pairs, all are 1.
+/// Returns the adjusted p of each row of differences. All rows have one difference for each pair,
+/// in the same order of pairs. With fewer than two pairs, all p are 1.
 ///
 /// Cost: rows × pairs × flips.
 pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
@@ -59,8 +59,8 @@ pub fn adjusted_p(rows: &[Vec<f64>]) -> Vec<f64> {
     if pairs < 2 {
         return vec![1.0; rows.len()];
     }
-    // A flip changes only the sum of a row. Divided by the root of n Σ d², it rises with |t|, in the same
-    // way for all rows, and is at most 1.
+    // A flip changes only the sum of a row. This sum, divided by the root of n Σ d², rises with |t|
+    // in the same way for all rows, and is at most 1.
     let scaled: Vec<Vec<f64>> = rows
         .iter()
         .map(|row| {
@@ -121,8 +121,8 @@ fn for_each_flip(pairs: usize, mut with: impl FnMut(&[f64])) {
     }
 }
 
-/// The next number of SplitMix64 (Steele, Lea and Flood, 2014). Also decides the order of the runs of a
-/// series, so that a seed gives the same order again.
+/// Returns the next number of SplitMix64 (Steele, Lea and Flood, 2014). It also decides the order
+/// of the runs of a series, so that a seed gives the same order again.
 pub fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
@@ -145,12 +145,13 @@ mod tests {
 
     #[test]
     fn small_cases_by_hand() {
-        // Of the 64 flips of six pairs, only two reach what is found if all have the same sign.
+        // If six pairs have the same sign, only two of their 64 flips are as extreme as the
+        // observed one.
         let same = vec![1.0, 1.1, 1.2, 1.3, 1.4, 1.5];
         assert_eq!(adjusted_p(std::slice::from_ref(&same)), [2.0 / 64.0]);
         // A second row with equal values changes nothing.
         assert_eq!(adjusted_p(&[same.clone(), same]), [2.0 / 64.0, 2.0 / 64.0]);
-        // No difference at all: each flip reaches it.
+        // Without any difference, each flip is as extreme.
         assert_eq!(adjusted_p(&[vec![0.0; 6]]), [1.0]);
         assert_eq!(adjusted_p(&[vec![1.0]]), [1.0]);
         // t of 1, 2, 3: mean 2, deviation 1, t = 2 √3.

@@ -1,4 +1,4 @@
-//! Where in a history of runs something became slower or faster.
+//! Finds the points in a history of runs at which something became slower or faster.
 //!
 //! ```text
 //!  one time for each point and row ─► ln ─► the best split of each row (E-divisive)
@@ -7,20 +7,21 @@
 //!                                    split where it is more than chance ─► both halves again
 //! ```
 //!
-//! The method is E-divisive with a test by permutations (Matteson and James, *A nonparametric approach for
-//! multiple change point analysis of multivariate data*, 2014), which Apache Otava and MongoDB use for the
-//! same question. For a split of a history into X and Y, of m and n points:
+//! The method is E-divisive with a test by permutations (Matteson and James, *A nonparametric
+//! approach for multiple change point analysis of multivariate data*, 2014), which Apache Otava and
+//! MongoDB use for the same question. If a history is split into X and Y, of m and n points, then
 //!
 //! ```text
 //!  Q = mn/(m+n) · (2/mn Σ|x−y| − Σ|x−x'| / C(m,2) − Σ|y−y'| / C(n,2))
 //! ```
 //!
-//! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing changed, any
-//! other order of the points would have been as likely (one order for all rows). So the largest Q of
-//! each row is compared with the largest of **all** rows in [`ORDERS`] random orders: the probability that
-//! anything is found in a history without a change is then at most [`LEVEL`], however many rows there are
-//! and however they go together. When a change was found, the parts before and after it are tested in the
-//! same way, each row for itself, at the level divided by the number of rows.
+//! divided by the mean |z−z'| of the whole segment, so that rows can be compared. If nothing
+//! changed, any other order of the points would have been as likely (one order for all rows). So
+//! the largest Q of each row is compared with the largest Q of **all** rows in [`ORDERS`] random
+//! orders. The probability that anything is found in a history without a change is then at most
+//! [`LEVEL`], whatever the number of rows and their dependence. After a change was found, the parts
+//! before and after it are tested in the same way, each row for itself, at the level divided by the
+//! number of rows.
 
 use std::collections::HashMap;
 
@@ -32,26 +33,29 @@ use super::values::part_of;
 pub const LEVEL: f64 = 0.02;
 /// Number of orders, including that of the history.
 pub const ORDERS: usize = 1_000;
-/// A history with fewer points is not tested: there are too few different orders.
+/// A history with fewer points is not tested, because there are too few different orders.
 pub const FEWEST: usize = 10;
-/// Only this many points, the latest, are looked at. The work grows with their square.
+/// Callers test only this many points, the latest, because the work grows with the square of their
+/// number.
 pub const MOST: usize = 300;
 /// A segment has at least this many points.
 const LEAST: usize = 3;
-/// The orders are the same in each run of the command.
+/// The seed of the random orders, so that each run of the command uses the same ones.
 const SEED: u64 = 0x0005_eedc_4a26;
 
-/// A moment from which on a row takes longer or shorter.
+/// A point from which on a row takes more or less time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChangePoint {
     /// The first point after the change.
     pub at: usize,
-    /// By which part the row is slower (above 0) or faster: the median ratio, less 1, of a point after the
-    /// change to a point before it. Points are taken from the previous change up to the next one.
+    /// The change as a part: above 0 if the row is slower, and below 0 if it is faster. It is the
+    /// median ratio of a point after the change to a point before it, minus 1, over the points from
+    /// the previous change up to the next one.
     pub change: f64,
-    /// The change's interval of 95 % (Mann and Whitney), as if the moment had been known before.
+    /// The 95 % interval of the change (Mann and Whitney), as if its position had been known
+    /// before.
     pub interval: [f64; 2],
-    /// The probability of such a split in a history without a change.
+    /// The probability of a split with so large a Q in a history without a change.
     pub p: f64,
 }
 
@@ -61,13 +65,13 @@ pub struct History {
     /// For each point, the sum over all ops of their typical executions. `None` if the sum is missing at some
     /// point.
     pub whole: Option<Vec<f64>>,
-    /// The rows with a time at each point: a typical execution, or the mean where only that is known.
+    /// The rows with a time at each point: a typical execution, or the mean if only that is known.
     pub rows: Vec<(Identity, Vec<f64>)>,
-    /// Number of rows of which a time is missing at some point. They are not tested.
+    /// Number of rows without a time at some point. They are not tested.
     pub left_out: usize,
 }
 
-/// Takes the times of runs. Each point is one or several runs, and its time is their median.
+/// Collects the times of runs. Each point is one or several runs, and its time is their median.
 pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     let time = |row: &RunRow| row.dispatch_p50_ns.or(row.mean_ns).filter(|ns| *ns > 0.0);
     let mut places: HashMap<&Identity, usize> = HashMap::new();
@@ -102,8 +106,8 @@ pub fn history(points: &[Vec<Recorded>], by: By) -> History {
     History { whole, left_out: all - rows.len(), rows }
 }
 
-/// The change points of each row, in their order. `rows` has a positive time for each point of each row.
-/// Without at least [`FEWEST`] points there are none.
+/// Returns the change points of each row, in their order. `rows` has a positive time for each point
+/// of each row. With fewer than [`FEWEST`] points, there are no change points.
 ///
 /// Cost: rows × points² × orders.
 pub fn change_points(rows: &[Vec<f64>]) -> Vec<Vec<ChangePoint>> {
@@ -134,7 +138,7 @@ pub fn change_points(rows: &[Vec<f64>]) -> Vec<Vec<ChangePoint>> {
     logs.iter().zip(found).map(of_row).collect()
 }
 
-/// Adds the splits of a part of a row.
+/// Adds the splits inside of a part of a row.
 fn inside(row: &[f64], from: usize, to: usize, level: f64, splits: &mut Vec<(usize, f64)>) {
     if to - from < FEWEST {
         return;
@@ -147,7 +151,7 @@ fn inside(row: &[f64], from: usize, to: usize, level: f64, splits: &mut Vec<(usi
     }
 }
 
-/// For each row its best split and its p, where that is at most the level.
+/// Returns the best split of each row and its p, if p is at most the level.
 fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
     let points = rows.first().map_or(0, |row| row.points);
     let mut order: Vec<usize> = (0..points).collect();
@@ -171,13 +175,13 @@ fn tested(rows: &[Distances], level: f64) -> Vec<Option<(usize, f64)>> {
     reached.into_iter().zip(best).map(p).collect()
 }
 
-/// The distances of all points of a row, divided by their mean.
+/// The distances between all points of a row, divided by their mean.
 struct Distances {
     points: usize,
     all: Vec<f64>,
-    /// For each point, the sum of its distances.
+    /// For each point, the sum of its distances to all others.
     sums: Vec<f64>,
-    /// The sum over all pairs.
+    /// The sum of the distances over all pairs of points.
     total: f64,
 }
 
@@ -197,14 +201,16 @@ impl Distances {
         Self { points, all, sums, total }
     }
 
-    /// The best split of the points in this order, and its Q. The first one if several are the best.
+    /// Returns the best split of the points in this order, and its Q; of equally good ones, the
+    /// first.
     fn best(&self, order: &[usize]) -> (usize, f64) {
         let n = self.points;
-        // Sums over pairs before, after, and on both sides of the split.
+        // Sums of distances over pairs: both points before the split, one on each side, and both
+        // after it.
         let (mut before, mut between, mut after) = (0.0, 0.0, self.total);
         let mut best = (LEAST, 0.0);
         for at in 1..n {
-            // The point before the split changes the side.
+            // This point moves from the right side of the split to the left one.
             let moved = order[at - 1];
             let row = &self.all[moved * n..(moved + 1) * n];
             let to_left: f64 = order[..at - 1].iter().map(|b| row[*b]).sum();
@@ -226,20 +232,20 @@ impl Distances {
     }
 }
 
-/// The shift between two samples of logarithms as a part, with its interval.
+/// Returns the shift between two samples of logarithms as a part, with its interval.
 fn shift(before: &[f64], after: &[f64]) -> (f64, [f64; 2]) {
     let mut all: Vec<f64> = after.iter().flat_map(|b| before.iter().map(move |a| b - a)).collect();
     all.sort_by(f64::total_cmp);
     let (m, n) = (before.len() as f64, after.len() as f64);
     let outside = m * n / 2.0 - 1.96 * (m * n * (m + n + 1.0) / 12.0).sqrt();
-    // With few points, the interval is all of the differences.
+    // With few points, the interval reaches from the smallest difference to the largest.
     let low = (outside.floor().max(0.0) as usize).min(all.len().saturating_sub(1) / 2);
     let part = |log: f64| log.exp_m1();
     let middle = median(&all).unwrap_or(0.0);
     (part(middle), [part(all[low]), part(all[all.len() - 1 - low])])
 }
 
-/// Sebastiano Vigna's SplitMix64.
+/// SplitMix64, after Sebastiano Vigna.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

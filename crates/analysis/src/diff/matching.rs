@@ -1,4 +1,4 @@
-//! Which row of A is which row of B.
+//! Matches the rows of A with the rows of B.
 //!
 //! ```text
 //!  1. name and shapes, equally often on both sides         the same, or renamed
@@ -12,25 +12,26 @@
 //!
 //! A compiler numbers what it makes, so one more dispatch at the beginning renames all that follow
 //! (`main_dispatch_3_matmul_64x64` becomes `main_dispatch_4_matmul_64x64`). So the first step looks at
-//! names without these numbers, and takes rows of the same name in the order of the program. If the second of
-//! two rows is compared with the first of two, only their names are equal.
+//! names without these numbers, and matches rows of the same name in the order of the program. If
+//! there are two such rows, the second of A must not be matched with the first of B only because
+//! their full names are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::recorded::Identity;
 
-/// How the rows of a match belong together.
+/// The relation between the rows of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// Both sides have the same row.
+    /// Both sides have a row with this name, arguments and device.
     Same,
-    /// Both sides have the name, but the arguments, the place or the device differ.
+    /// Both sides have the name, but the arguments or the device differ.
     Changed,
     /// The row has another name in B.
     Renamed,
-    /// One row of A is several of B.
+    /// One row of A corresponds to several rows of B.
     Split,
-    /// Several rows of A are one of B.
+    /// Several rows of A correspond to one row of B.
     Joined,
     /// Only B has the row.
     New,
@@ -38,19 +39,18 @@ pub enum Relation {
     Gone,
 }
 
-/// Rows that belong together, by their numbers on each side.
+/// Rows that were matched, by their index on each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// How.
     pub relation: Relation,
-    /// Rows of A; several only if these were joined.
+    /// Rows of A. There are several only if they were joined in B.
     pub a: Vec<usize>,
-    /// Rows of B; several only if it was split.
+    /// Rows of B. There are several only if a row of A was split.
     pub b: Vec<usize>,
 }
 
-/// Matches rows. Each row is in exactly one match. The first `in_order` rows of each side are in the order
-/// of the program, so that they have neighbours.
+/// Matches rows; each row is in exactly one match. The first `in_order` rows of each side are in
+/// the order of the program, so they have neighbours.
 pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Match> {
     let mut all =
         Matching { free_a: vec![true; a.len()], free_b: vec![true; b.len()], found: vec![] };
@@ -67,9 +67,10 @@ pub fn matches(a: &[Identity], b: &[Identity], in_order: [usize; 2]) -> Vec<Matc
     all.found
 }
 
-/// The name of a compiled function without the numbers that a compiler gives in the order of the
-/// program, and without the function around it: `main_dispatch_3_matmul_64x64` is `matmul_64x64`. `None`
-/// if nothing else is left. Other numbers say what the function is.
+/// Returns the name of a compiled function without the function around it and without the number
+/// that a compiler gives in the order of the program: `main_dispatch_3_matmul_64x64` becomes
+/// `matmul_64x64`. `None` if nothing else is left. Other numbers stay, because they describe the
+/// function.
 pub fn stem(name: &str) -> Option<String> {
     const MARK: &str = "_dispatch_";
     let at = name.rfind(MARK)?;
@@ -88,9 +89,10 @@ fn relation(a: &Identity, b: &Identity) -> Relation {
     }
 }
 
-/// Matches as many rows of a key on one side with as many on the other: first those of one library and place
-/// in the source, and then the others in their order. Places count only if both sides have the same ones: one
-/// more line above a function gives it the place that another one had.
+/// Matches rows of the same key, of which both sides have the same number: first those of the same
+/// library and place in the source, and then the others in their order. Places count only if both
+/// sides have the same ones, because one more line above a function gives it the place that another
+/// function had.
 fn alike(
     a: &[Identity],
     b: &[Identity],
@@ -121,16 +123,16 @@ fn alike(
     found
 }
 
-/// Which numbers of rows with an equal key are matched.
+/// The numbers of rows with an equal key that are matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Only {
-    /// Only one row of one side with one of the other.
+    /// One row of A and one row of B.
     Pairs,
-    /// Only several rows of one side with as many of the other.
+    /// Any number of rows of A, and the same number of rows of B.
     AsMany,
-    /// One row with one, and one row with several.
+    /// The same number on both sides, or one row on one side and several on the other.
     Any,
-    /// One row with one or several, but only if no matched row has this key.
+    /// As with `Any`, but only if no matched row has this key.
     Specific,
 }
 
@@ -141,7 +143,7 @@ struct Matching {
 }
 
 impl Matching {
-    /// The free rows by key, in their order.
+    /// Returns the indices of the rows that are not matched yet by key, in their order.
     fn free<K: Ord>(
         free: &[bool],
         rows: &[Identity],
@@ -162,7 +164,8 @@ impl Matching {
         self.found.push(Match { relation, a, b });
     }
 
-    /// Matches groups of equal size in their order, and one row with several.
+    /// Matches groups of equal size in their order, and, if `only` allows that, one row with
+    /// several.
     fn grouped<K: Ord>(
         &mut self,
         a: &[Identity],
@@ -196,14 +199,15 @@ impl Matching {
                 _ if !several => {}
                 (1, _) => self.add(Relation::Split, rows, others),
                 (_, 1) => self.add(Relation::Joined, rows, others),
-                // It is not known which row is which.
+                // With several rows on both sides, it is not known which row is which.
                 _ => {}
             }
         }
     }
 
-    /// Matches a single free row between two matched neighbours with the single free row between the same two
-    /// on the other side. The start and the end of the program count as neighbours.
+    /// Matches a single unmatched row between two matched neighbours with the single unmatched row
+    /// between the same neighbours on the other side. The start and the end of the program count as
+    /// neighbours.
     fn between_neighbours(&mut self, in_order: [usize; 2]) {
         let gaps = |free: &[bool], of: &dyn Fn(usize) -> usize| {
             let mut gaps: BTreeMap<(Option<usize>, Option<usize>), Vec<usize>> = BTreeMap::new();
@@ -228,7 +232,8 @@ impl Matching {
         let mut in_b = gaps(free_b, &|row| of_b.get(&row).copied().unwrap_or(usize::MAX));
         for (neighbours, rows) in in_a {
             let Some(others) = in_b.remove(&neighbours) else { continue };
-            // Without neighbours, nothing says that the two rows belong together.
+            // If there is no matched row before or after them, nothing shows that the two rows
+            // belong together.
             let known = neighbours.0.is_some() || neighbours.1.is_some();
             if known && rows.len() == 1 && others.len() == 1 {
                 self.add(Relation::Renamed, rows, others);
@@ -253,7 +258,7 @@ mod tests {
 
     fn named(names: &[&str]) -> Vec<Identity> {
         let of = |name: &&str| {
-            // `name@source` and `name(arguments)`.
+            // The forms of a test's row: `name@source` and `name(arguments)`.
             let (name, source) = name.split_once('@').map_or((*name, None), |(n, s)| (n, Some(s)));
             let (name, arguments) = name.split_once('(').unwrap_or((name, ""));
             Identity {
@@ -301,7 +306,8 @@ mod tests {
         assert_eq!(found(&a, &b), expected);
     }
 
-    /// Names that are equal by chance: the second matrix product of A has the name of the first of B.
+    /// Two names that are equal by chance: the second matrix product of A has the name of the first
+    /// one of B.
     #[test]
     fn the_order_of_the_program_counts_more_than_a_number() {
         let a = ["m_dispatch_0_matmul_8", "m_dispatch_1_matmul_8"];
@@ -314,7 +320,8 @@ mod tests {
         assert_eq!(found(&a, &b), expected);
     }
 
-    /// Rows of one key: the library says which is which, and so does the place, unless lines moved.
+    /// For rows of one key, the library decides the match, and so does the place, unless lines
+    /// moved.
     #[test]
     fn libraries_and_places_count_more_than_the_order() {
         let of = |rows: &[(&str, &str)]| -> Vec<Identity> {
@@ -341,7 +348,7 @@ mod tests {
         assert_eq!(moved, [(0, 0), (1, 1)]);
     }
 
-    /// Rows in the order of their times have no neighbours.
+    /// Rows that are sorted by time have no neighbours.
     #[test]
     fn without_an_order_nothing_is_renamed() {
         let (a, b) = (named(&["a", "x", "b"]), named(&["a", "y", "b"]));
@@ -352,7 +359,7 @@ mod tests {
         assert_eq!((renamed([3, 3]), renamed([0, 0]), renamed([3, 1])), (1, 0, 0));
     }
 
-    /// A place that all rows share says nothing about any of them.
+    /// A place that all rows share does not identify any of them.
     #[test]
     fn a_shared_source_is_no_evidence() {
         let expected = ["Gone x@f:1 ", "New  y@f:1", "New  z@f:1", "Same a@f:1 a@f:1"];
@@ -367,13 +374,13 @@ mod tests {
         assert_eq!(found(&["one@f:3"], &["two@f:3", "three@f:3"]), split);
         let joined = ["Joined two@f:3+three@f:3 one@f:3"];
         assert_eq!(found(&["two@f:3", "three@f:3"], &["one@f:3"]), joined);
-        // The only one between the same two.
+        // The only unmatched row between the same two neighbours.
         let place = ["Renamed x y", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "b"]), place);
-        // Two between the same two: nobody knows which is which.
+        // With two rows between the same neighbours, it is not known which is which.
         let unknown = ["Gone x ", "New  y", "New  z", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "z", "b"]), unknown);
-        // Nothing in common.
+        // The two rows have nothing in common.
         assert_eq!(found(&["x"], &["y"]), ["Gone x ", "New  y"]);
         assert_eq!(found(&[], &[]), Vec::<String>::new());
     }

@@ -1,9 +1,9 @@
-//! What something adds to the time of a run.
+//! Computes how much a row, or all rows together, contribute to the difference of two runs.
 
 use super::ranks::{deviation, median};
 use crate::interval::student::t95;
 
-/// What something adds to the time of a run, B minus A, in ns.
+/// A contribution to the time of a run, B minus A, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Part {
     /// The mean over the pairs; if the runs are not paired, the difference of the medians.
@@ -12,7 +12,7 @@ pub struct Part {
     pub interval: Option<[f64; 2]>,
 }
 
-/// B minus A. `None` without values.
+/// Returns the difference B minus A. `None` without values.
 pub fn difference(a: &[f64], b: &[f64], is_paired: bool) -> Option<Part> {
     if !is_paired {
         return Some(Part { ns: median(b)? - median(a)?, interval: None });

@@ -1,10 +1,11 @@
 //! The estimate of a difference and its interval: Hodges-Lehmann with exact quantiles of Wilcoxon's
 //! signed ranks.
 //!
-//! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The interval lies
-//! between two of them, counted from both ends, such that a symmetric distribution has its centre
-//! inside with the stated probability at least (Hollander, Wolfe and Chicken, Nonparametric
-//! Statistical Methods, 3.3). It is the interval of R's `wilcox.test(conf.int = TRUE)`.
+//! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The ends of the
+//! interval are two of these averages, counted from both ends, such that the interval contains the
+//! centre of a symmetric distribution with at least the stated probability (Hollander, Wolfe and
+//! Chicken, Nonparametric Statistical Methods, 3.3). It is the interval of R's
+//! `wilcox.test(conf.int = TRUE)`.
 
 /// With more differences than this, the normal approximation replaces the exact quantile.
 const EXACT: usize = 120;
@@ -31,13 +32,13 @@ impl Interval {
     }
 }
 
-/// The median of the Walsh averages. `None` without differences.
+/// Returns the median of the Walsh averages. `None` without differences.
 pub fn hodges_lehmann(differences: &[f64]) -> Option<f64> {
     median_of_sorted(&walsh(differences))
 }
 
-/// The estimate and the interval of this confidence (0.95 for 95 %). `None` if there are too few
-/// differences for an interval of this confidence: 6 are needed for 95 %, and 5 for 90 %.
+/// Returns the estimate and the interval of this confidence (0.95 for 95 %). `None` if there are
+/// too few differences for an interval of this confidence: 6 are needed for 95 %, and 5 for 90 %.
 pub fn interval(differences: &[f64], confidence: f64) -> Option<Interval> {
     let averages = walsh(differences);
     let estimate = median_of_sorted(&averages)?;
@@ -47,8 +48,8 @@ pub fn interval(differences: &[f64], confidence: f64) -> Option<Interval> {
     Some(Interval { estimate, low: *averages.get(below)?, high: *averages.get(above)? })
 }
 
-/// The smallest sum of positive ranks of `n` differences that is not exceeded with a probability of at
-/// least `p`, if each rank is positive with probability 1/2.
+/// Returns the smallest sum of positive ranks of `n` differences that is not exceeded with a
+/// probability of at least `p`, if each rank is positive with probability 1/2.
 pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
     let most = n * (n + 1) / 2;
     if n > EXACT {
@@ -56,7 +57,7 @@ pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
         let deviation = (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt();
         return (mean + normal_quantile(p) * deviation).round().max(0.0) as usize;
     }
-    // The probability of each sum, rank after rank.
+    // The probability of each sum, extended rank by rank.
     let mut probabilities = vec![0.0; most + 1];
     probabilities[0] = 1.0;
     for rank in 1..=n {
@@ -71,13 +72,14 @@ pub fn signed_rank_quantile(p: f64, n: usize) -> usize {
         .iter()
         .position(|probability| {
             below += probability;
-            // As in R: sums of powers of two are exact up to here, other `p` are not.
+            // R allows the same error: sums of powers of two are exact up to here, but other `p`
+            // are not.
             below >= p * (1.0 - 64.0 * f64::EPSILON)
         })
         .unwrap_or(most)
 }
 
-/// By Abramowitz and Stegun, 26.2.23, whose error is below 4.5e-4.
+/// Approximates the normal quantile by Abramowitz and Stegun, 26.2.23, with an error below 4.5e-4.
 fn normal_quantile(p: f64) -> f64 {
     let tail = p.min(1.0 - p).max(f64::MIN_POSITIVE);
     let t = (-2.0 * tail.ln()).sqrt();
@@ -87,7 +89,7 @@ fn normal_quantile(p: f64) -> f64 {
     if p < 0.5 { -quantile } else { quantile }
 }
 
-/// The Walsh averages in ascending order.
+/// Returns the Walsh averages in ascending order.
 fn walsh(differences: &[f64]) -> Vec<f64> {
     let mut all: Vec<f64> = differences
         .iter()
@@ -98,7 +100,7 @@ fn walsh(differences: &[f64]) -> Vec<f64> {
     all
 }
 
-/// The median of some values, in any order. `None` without values.
+/// Returns the median of some values, in any order. `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -114,7 +116,7 @@ fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     }
 }
 
-/// The standard deviation of a sample (`ddof=1`). `None` with fewer than two values.
+/// Returns the standard deviation of a sample (`ddof=1`). `None` with fewer than two values.
 pub fn deviation(values: &[f64]) -> Option<f64> {
     let n = values.len() as f64;
     if values.len() < 2 {
@@ -129,8 +131,8 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// From the tables of Hollander and Wolfe (A.4): P(T⁺ ≥ 55) of n = 10 is 1/1024, and the 2.5 %
-    /// point of n = 10 is 8, of n = 6 is 0, of n = 20 is 52.
+    /// From the tables of Hollander and Wolfe (A.4): for n = 10, P(T⁺ ≥ 55) is 1/1024, and the 2.5
+    /// % point is 8; it is 0 for n = 6, and 52 for n = 20.
     #[test]
     fn quantiles_of_tables() {
         // The published critical values are the largest sums with P ≤ 2.5 %; the quantile is the

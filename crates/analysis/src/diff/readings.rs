@@ -1,8 +1,9 @@
-//! Counters and metrics of both sides.
+//! Compares counters and metrics of the two sides.
 //!
-//! A counter that has the same sum in all runs of A, and in all runs of B, is *exact*: page faults,
-//! instructions of a program without luck. If it is another one in B, that is a fact, which needs no
-//! test. Counters that scatter are tested like times. Each counter's rows are a family of their own.
+//! A counter that has the same sum in all runs of A, and in all runs of B, is *exact*: for example
+//! page faults, or the instructions of a program that does the same in each run. If its sum in B is
+//! another one, that is a fact, which needs no test. Counters that scatter are tested like times.
+//! All rows of one counter are tested together.
 
 use super::matching::Match;
 use super::ranks::median;
@@ -19,13 +20,13 @@ pub struct ReadingDiff {
     /// The unit of the counter or metric.
     pub unit: String,
     pub is_metric: bool,
-    /// What was compared: values per call. Its statistic is the mean of the calls of each run.
+    /// The values per call. The statistic is the mean of the calls of each run.
     pub compared: Option<Compared>,
-    /// The verdict.
+    /// The result of the comparison.
     pub reading: Known,
 }
 
-/// What is known of a counter or metric.
+/// The result of comparing a counter or metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Known {
     /// All runs of both sides have equal sums.
@@ -36,11 +37,11 @@ pub enum Known {
         sums: [u128; 2],
         calls: [u64; 2],
     },
-    /// The values of the counter differ from call to call, so the difference was tested.
+    /// The values differ from run to run, so the difference was tested.
     Tested(Verdict),
 }
 
-/// Adds what is known of counters and metrics to each row that is one row on both sides.
+/// Adds the comparison of counters and metrics to each row that is one row on both sides.
 pub fn judge(
     rows: &mut [DiffRow],
     sides: &[Sides; 2],
@@ -86,7 +87,7 @@ pub fn judge(
                 values: [0, 1].map(|s| value(&values[s])),
             });
         }
-        // A difference that is a fact is not tested.
+        // A difference between exact counters is a fact, so it is not tested.
         let open: Vec<Asked> = asked
             .iter()
             .zip(&of_rows)
@@ -106,7 +107,8 @@ pub fn judge(
                     (decided.compared.into_iter().next(), Known::Tested(decided.verdict))
                 }
             };
-            // A ratio cannot be tested if some value is 0.
+            // Where some value is 0, the medians are shown without a test, because a ratio to 0
+            // cannot be tested.
             let compared = shown.or(compared);
             let (name, unit) = (name.clone(), unit.clone());
             rows[at].readings.push(ReadingDiff { name, unit, is_metric, compared, reading });
@@ -114,7 +116,8 @@ pub fn judge(
     }
 }
 
-/// The medians of both sides, of values that can be 0, without a test. `None` if a side has none.
+/// Returns the medians of both sides without a test; values can be 0. `None` if a side has no
+/// values.
 fn medians(values: &[Vec<Option<&Reading>>; 2]) -> Option<Compared> {
     let middle = |side: &Vec<Option<&Reading>>| {
         median(&side.iter().flatten().map(|one| one.value).collect::<Vec<f64>>())
@@ -128,7 +131,8 @@ fn medians(values: &[Vec<Option<&Reading>>; 2]) -> Option<Compared> {
     Some(Compared { statistic, medians, change, interval, interval_90, p, deviation, t, pairs })
 }
 
-/// The sum and the number of calls, if they are the same in all runs, of which there are at least two.
+/// Returns the sum and the number of calls, if they are the same in all runs. `None` if there is
+/// only one run.
 fn exact(runs: &[Option<&Reading>]) -> Option<(u128, u64)> {
     let all: Option<Vec<(u128, u64)>> = runs.iter().map(|one| (*one)?.exact).collect();
     let all = all.filter(|all| all.len() > 1 && all.windows(2).all(|two| two[0] == two[1]))?;

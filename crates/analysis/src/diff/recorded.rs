@@ -1,5 +1,5 @@
-//! The rows of one run, with the two statistics by which runs are compared. They come from the tables that
-//! `report` prints.
+//! Reads the rows of one run, with the two statistics by which runs are compared, from the tables
+//! that `report` prints.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use crate::summary::{Options, Summary, summarize};
 use crate::table::{By as TableBy, Key, Row};
 use crate::torch::by_module;
 
-/// What a row of a comparison stands for.
+/// The kind of thing that a row of a comparison stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
     /// An op, as in a report.
@@ -30,8 +30,8 @@ pub enum By {
     Activity,
 }
 
-/// Tells whether rows of two runs are the same. It has everything that the compiler recorded, and nothing
-/// that differs between processes.
+/// Identifies a row: rows of two runs with equal identities are the same. It has everything that
+/// the compiler recorded, and nothing that differs between processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     /// Name of the op, loop, module or kind.
@@ -42,11 +42,11 @@ pub struct Identity {
     pub device: String,
     /// Name of the library.
     pub library: String,
-    /// What kind of call the op is.
+    /// The kind of call that the op is.
     pub role: String,
     /// Source location, `path:line`, if the compiler recorded one.
     pub source: Option<String>,
-    /// Number among the rows with equal values of all fields above, in the order of the program.
+    /// Counts rows with equal values in all fields above, in the order of the program.
     pub nth: u32,
 }
 
@@ -54,81 +54,83 @@ pub struct Identity {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunRow {
     pub identity: Identity,
-    /// Number of outermost calls; of a site or a loop, of its dispatches or hits.
+    /// Number of outermost calls; for a site or a loop, number of its dispatches or hits.
     pub calls: u64,
-    /// The number of calls if it is an estimate, in a run with a budget.
+    /// The number of calls with its interval, if it is an estimate in a run with a budget.
     pub estimated_calls: Option<Estimated>,
-    /// Number of dispatches; `None` if none is known, or in a run with a budget.
+    /// Number of dispatches; `None` if it is not known, or in a run with a budget.
     pub dispatches: Option<u64>,
-    /// Sum of the durations; `None` if they are not known.
+    /// Sum of the durations; `None` if not known.
     pub total_ns: Option<f64>,
-    /// The sum of the durations if it is an estimate from the timed calls of a run with a budget.
+    /// The sum of the durations with its interval, if it is estimated from the timed calls of a run
+    /// with a budget.
     pub estimated_total_ns: Option<Estimated>,
-    /// Sum of the self times. `None` if it is not known, or if the calls belong to no thread and therefore to
-    /// no whole.
+    /// Sum of the self times. `None` if not known, or if the calls belong to no thread and are
+    /// therefore not part of the whole.
     pub own_ns: Option<f64>,
     /// 10th percentile of single calls.
     pub call_p10_ns: Option<f64>,
-    /// 10th percentile of dispatches: of the sums of their workgroups. Of calls that are not workgroups, the
-    /// 10th percentile of single calls.
+    /// 10th percentile of dispatches, whose durations are the sums over their workgroups. For calls
+    /// that are not workgroups, the 10th percentile of single calls.
     pub dispatch_p10_ns: Option<f64>,
     /// Median of the dispatches' durations.
     pub dispatch_p50_ns: Option<f64>,
-    /// Mean of a call, for loops and modules: only the mean is known.
+    /// Mean of a call, for loops and modules, of which only the mean is known.
     pub mean_ns: Option<f64>,
-    /// Counters and metrics, in the order of the profile.
+    /// Values of counters and metrics, in the order of the profile.
     pub readings: Vec<Reading>,
 }
 
 impl RunRow {
-    /// How often the row was executed: its dispatches, or its calls where there are none.
+    /// Returns the number of executions: of dispatches, or of calls if there are no dispatches.
     pub fn executions(&self) -> f64 {
         self.dispatches.filter(|n| *n > 0).unwrap_or(self.calls) as f64
     }
 }
 
-/// A counter or metric of a row.
+/// The value of a counter or metric in a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     /// The name of the counter or metric.
     pub name: String,
     /// The unit of the counter or metric, as views show it.
     pub unit: String,
-    /// The sum as it was read, and the number of calls in which it was read. Two programs are exactly equal
-    /// if both numbers are. `None` for metrics and estimates.
+    /// The sum as it was read, and the number of calls in which it was read. Two runs are exactly
+    /// equal in this counter if both numbers are the same. `None` for metrics and estimates.
     pub exact: Option<(u128, u64)>,
     /// For a counter, the value per call, without what the recorder adds. For a metric, its value.
     pub value: f64,
     pub is_metric: bool,
 }
 
-/// All that a comparison needs of one run.
+/// Everything that a comparison needs of one run.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
     /// The rows in the order of the program, as far as that is known.
     pub rows: Vec<RunRow>,
-    /// Rows by op, which add up to the whole. Empty if `rows` are by op.
+    /// Rows by op, whose times add up to the whole. Empty if `rows` are by op.
     pub ops: Vec<RunRow>,
-    /// Time in something recorded, in ns: the sum of all self times. `None` if it is not known.
+    /// Time in recorded calls, in ns: the sum of all self times. `None` if not known.
     pub total_ns: Option<f64>,
-    /// The rest of the threads' wall times, in ns.
+    /// The threads' wall times outside of recorded calls, in ns.
     pub between_ns: Option<f64>,
-    /// Whether values are as they were recorded, because the corrected ones contradict them.
+    /// Whether values are as they were recorded, because the corrected values contradict each
+    /// other.
     pub raw: bool,
     /// Whether only some calls were timed.
     pub sampled: bool,
-    /// Whether the order of `rows` says nothing about the program.
+    /// Whether the order of `rows` is not the order of the program.
     pub is_unordered: bool,
 }
 
 impl Recorded {
-    /// The rows that add up to the whole.
+    /// Returns the rows whose times add up to the whole.
     pub fn parts(&self, by: By) -> &[RunRow] {
         if by == By::Op { &self.rows } else { &self.ops }
     }
 }
 
-/// Reads one run. `raw`: nothing is subtracted.
+/// Reads one run. With `raw`, nothing is subtracted for the recorder.
 ///
 /// # Errors
 /// The loops or activities of the profile cannot be read.
@@ -165,7 +167,7 @@ pub fn recorded(
     Ok(Recorded { rows, ops, ..found })
 }
 
-/// Numbers rows whose other fields are equal.
+/// Gives rows with otherwise equal identities consecutive numbers.
 pub(super) fn number(rows: &mut [RunRow]) {
     let mut seen: HashMap<Identity, u32> = HashMap::new();
     for row in rows {
@@ -187,8 +189,8 @@ fn identity(op: &Op) -> Identity {
     }
 }
 
-/// The rows of a summary, in the order in which one iteration first dispatches them; without such an order,
-/// in that of the metadata.
+/// Returns the rows of a summary, in the order in which one iteration first dispatches them. Rows
+/// without such a position follow, in the order of the metadata.
 fn ops(
     profile: &Profile,
     summary: &Summary,
@@ -233,7 +235,7 @@ fn ops(
             let by_steps =
                 sampled.and_then(|row| row.by_steps).map(|of| of.times(1.0 / passes as f64));
             let of_sample = sampled.and_then(|row| row.total).filter(|total| !total.is_exact());
-            // With what is not known of the brackets, as in a report.
+            // The interval includes the uncertainty of the brackets, as in a report.
             let total = of_sample.map(|of| Estimated {
                 value: ns(once.total.value),
                 interval: of.interval.map(|_| once.total.times(line.ns_per_tick())),
@@ -326,7 +328,7 @@ fn of_loops(profile: &Profile, raw: bool) -> profile::Result<Vec<RunRow>> {
     let table = loops(data, &[]);
     let all = table.modules.iter().flat_map(|tree| tree.nodes.iter().map(move |node| (tree, node)));
     let entered = all.filter(|(_, node)| node.all.hits > 0);
-    // Each pass entered all loops.
+    // Each pass entered all loops, so sums are divided by the number of passes.
     let passes = crate::answer::passes(profile, TableBy::Op);
     let mut rows: Vec<RunRow> = entered
         .map(|(tree, node)| {

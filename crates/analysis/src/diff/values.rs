@@ -1,4 +1,4 @@
-//! One number for each run: the value of a row of both sides in it.
+//! Computes one number for each run: the value that a row of the comparison has in it.
 
 use std::collections::HashMap;
 
@@ -13,12 +13,12 @@ use crate::sampled::Estimated;
 
 /// The rows of all runs of one side.
 pub struct Sides {
-    /// Each row that any of the runs has.
+    /// Every row that occurs in any of the runs.
     pub identities: Vec<Identity>,
-    /// How many of the rows the first run has. They come first, in its order; where the others belong
-    /// between them is not known.
+    /// Number of rows that the first run has. They come first, in the order of that run. The others
+    /// follow, because their positions between these are not known.
     pub in_first: usize,
-    /// For each run, its rows by their number in `identities`.
+    /// For each run, its rows by their index in `identities`.
     pub runs: Vec<Vec<Option<RunRow>>>,
 }
 
@@ -46,7 +46,7 @@ impl Sides {
         Self { identities, in_first, runs }
     }
 
-    /// The rows of a run that a match stands for. `None` if one is missing.
+    /// Returns the rows of a run that a match stands for. `None` if one is missing.
     fn of(&self, run: usize, rows: &[usize]) -> Option<Vec<&RunRow>> {
         let found: Option<Vec<&RunRow>> =
             rows.iter().map(|row| self.runs[run][*row].as_ref()).collect();
@@ -80,8 +80,8 @@ impl Sides {
     }
 }
 
-/// The median `value` of rows of several runs, if it is an estimate in some run. The ends of its interval are
-/// the medians of the ends in the runs.
+/// Returns the median `value` of rows of several runs with an interval, if it is an estimate in
+/// some run. The ends of the interval are the medians of the ends in the runs.
 fn estimated(
     found: &[Vec<&RunRow>],
     value: f64,
@@ -105,15 +105,15 @@ fn estimated(
     Some(Estimated { value, interval: ends.map(within) })
 }
 
-/// Which runs belong together.
+/// The pairs of runs, each with an index on both sides, and the number of runs on each side.
 pub struct Pairs<'a> {
     pub pairs: &'a [(usize, usize)],
     pub runs: [usize; 2],
 }
 
 impl Pairs<'_> {
-    /// The runs of a side that are compared: the runs of the pairs, in the order of the pairs; all runs if
-    /// there are no pairs.
+    /// Returns the runs of a side that are compared: those of the pairs, in the order of the pairs,
+    /// or all runs if there are no pairs.
     pub fn runs_of(&self, side: usize) -> Vec<usize> {
         match self.pairs.is_empty() {
             true => (0..self.runs[side]).collect(),
@@ -163,7 +163,8 @@ pub fn row(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Prepared {
     Prepared { row, asked }
 }
 
-/// Whether the number of calls is exact, and differs in B.
+/// Whether each side has the same exact number of calls in all of its runs, and the two numbers
+/// differ.
 fn calls_differ(sides: &[Sides; 2], rows: [&Vec<usize>; 2]) -> bool {
     let calls = |side: usize| {
         let runs = 0..sides[side].runs.len();
@@ -189,9 +190,10 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
     }
 }
 
-/// The values of one statistic. If one row was split into several, the values of these are added up, each as
-/// often as it is executed for each execution of the one. If the number of workgroups in a dispatch differs
-/// in B (another tiling), single calls are different things, so the floor is of dispatches.
+/// Returns the values of one statistic. If one row was split into several, the values of the
+/// several rows are added up, each times its number of executions per execution of the one row. If
+/// the number of workgroups in a dispatch differs in B (another tiling), single calls cannot be
+/// compared, so the floor is that of dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,
@@ -219,7 +221,8 @@ fn ask(
                     .sum(),
                 _ => None,
             };
-            // A ratio needs a divisor: a row that is shorter than an empty call has none.
+            // A ratio needs a divisor above 0, and a row that is shorter than an empty call has
+            // none.
             sum.filter(|ns| *ns > 0.0)
         };
         pairs.runs_of(side).into_iter().map(of_run).collect()
@@ -227,13 +230,13 @@ fn ask(
     Asked { statistic, values }
 }
 
-/// What a row takes of a whole run, at the cost of its typical execution: its self time, as if each
-/// execution had been the typical one. Only where that is known.
+/// Returns the part of a run's time that a row takes at the cost of its typical execution: its self
+/// time, scaled as if each execution had been the typical one. `None` if not known.
 pub fn part_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p50_ns)
 }
 
-/// What a row takes of a whole run, at the cost of the row's floor.
+/// Returns the part of a run's time that a row takes at the cost of its floor.
 pub fn floor_of(row: &RunRow) -> Option<f64> {
     scaled(row, row.dispatch_p10_ns)
 }
@@ -241,13 +244,13 @@ pub fn floor_of(row: &RunRow) -> Option<f64> {
 fn scaled(row: &RunRow, execution: Option<f64>) -> Option<f64> {
     let (own, total) = (row.own_ns?, row.total_ns?);
     if total <= 0.0 {
-        // The value is known, and is shorter than what the recorder adds.
+        // The time is known, and is shorter than the time that the recorder adds.
         return Some(0.0);
     }
     Some(own * (execution? * row.executions() / total))
 }
 
-/// What a row adds to the whole in B.
+/// Returns a row's contribution to the difference of the whole.
 pub fn part(sides: &[Sides; 2], one: &Match, pairs: &Pairs<'_>) -> Option<Part> {
     let rows = [&one.a, &one.b];
     let values = [0, 1].map(|side| {

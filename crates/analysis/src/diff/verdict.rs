@@ -1,41 +1,44 @@
-//! From one number for each run to words.
+//! Turns the numbers of each run into verdicts.
 
 use super::flips::{adjusted_p, paired_t, winsorised};
 use super::ranks::{Interval, deviation, interval, median};
 use super::{Statistic, Untested};
 
-/// The probability with which a difference may be named where none of the rows has one.
+/// The probability with which a difference may be reported although no row has one.
 pub const LEVEL: f64 = 0.05;
-/// More pairs than this are not worth their time: the machine is too noisy.
+/// A series of more pairs than this is not proposed, because the machine is too noisy for it.
 const MOST_PAIRS: f64 = 60.0;
-/// 1.96 + 0.84: for a difference as large as the threshold, the test finds it in 4 of 5 series.
+/// 1.96 + 0.84: a test with so many pairs finds a difference as large as the threshold in 4 of 5
+/// series.
 const POWER: f64 = 2.8;
 
-/// What is asked about one statistic of a row.
+/// One statistic of a row, about which a verdict is wanted.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub statistic: Statistic,
-    /// The quantity's value in each run of A and of B; above 0. If the runs are paired, in the
-    /// order of the pairs.
+    /// The statistic's value in each run of A and of B; above 0. If the runs are paired, values are
+    /// in the order of the pairs.
     pub values: [Vec<Option<f64>>; 2],
 }
 
-/// What is known about one statistic of a row.
+/// The comparison of one statistic of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     pub statistic: Statistic,
-    /// The medians over the runs of A and of B, in ns.
+    /// The medians over the runs of A and of B, in ns; of a counter, in its unit.
     pub medians: [f64; 2],
-    /// B as a part of A minus 1: the Hodges-Lehmann estimate of the pairs, or the ratio of the
-    /// medians if they are not paired. 0.05 for 5 % more. Infinite for a counter that was 0 in A.
+    /// The difference as a part: B divided by A, minus 1. It is the Hodges-Lehmann estimate over
+    /// the pairs, or the ratio of the medians if the runs are not paired. 0.05 is 5 % more.
+    /// Infinite for a counter that was 0 in A.
     pub change: f64,
     /// The ends of the 95 % interval of `change`. `None` if it was not tested.
     pub interval: Option<[f64; 2]>,
-    /// The ends of the 90 % interval.
+    /// The ends of the 90 % interval of `change`.
     pub interval_90: Option<[f64; 2]>,
-    /// The adjusted probability that chance makes such a difference in any row, for all that was asked.
+    /// The adjusted probability that chance makes such a difference in any of the rows that were
+    /// asked about.
     pub p: Option<f64>,
-    /// The standard deviation of the differences of the pairs, of logarithms.
+    /// The standard deviation over the pairs of the difference of logarithms.
     pub deviation: Option<f64>,
     /// |t| of the winsorised differences.
     pub t: Option<f64>,
@@ -46,30 +49,31 @@ pub struct Compared {
 /// A difference with its interval, as parts: 0.05 for 5 % more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// The statistic that the difference is of.
+    /// The statistic in which the row differs.
     pub statistic: Statistic,
     /// The estimate; negative if B is faster.
     pub by: f64,
     /// The ends of the 95 % interval.
     pub interval: [f64; 2],
-    /// Whether only the typical execution changed and not the floor: contention, caches, or part of
-    /// the calls.
+    /// Whether only the typical execution changed and not the floor: possible causes are
+    /// contention, caches, or a change in only part of the calls.
     pub floor_unchanged: bool,
 }
 
-/// What can be said about a row.
+/// The verdict about a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
     /// The row is slower or faster in B.
     Differs(Change),
-    /// The row takes the same time, within this part of it.
+    /// The row takes the same time on both sides, within plus or minus this part.
     Same(f64),
     /// It cannot be told whether the row differs.
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,
-        /// A series of this many pairs, more than there are, would find a difference as large as the
-        /// threshold in 4 of 5 cases. `None`: more than 60, the machine is too noisy.
+        /// A series of this many pairs, more than were recorded, would find a difference as large
+        /// as the threshold in 4 of 5 cases. `None` if that takes more than 60 pairs, because the
+        /// machine is too noisy.
         pairs: Option<u32>,
     },
     /// The row was not tested, because the runs are not paired or too few.
@@ -83,7 +87,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The difference, if there is one.
+    /// Returns the difference, if there is one.
     pub fn change(&self) -> Option<&Change> {
         match self {
             Self::Differs(change) => Some(change),
@@ -92,7 +96,7 @@ impl Verdict {
     }
 }
 
-/// What is known of a row.
+/// The answers about a row, and its verdict.
 pub struct Decided {
     /// The answer for each statistic.
     pub compared: Vec<Compared>,
@@ -100,10 +104,10 @@ pub struct Decided {
     pub verdict: Verdict,
 }
 
-/// One answer for each question: `None` if a value is missing on a whole side.
+/// Answers each question; `None` if a whole side has no value.
 ///
-/// All questions with a value in each pair are one family: the probability that any of them is
-/// answered with a difference although there is none at all is at most [`LEVEL`].
+/// All questions with a value in each pair are one family: if there is no difference at all, the
+/// probability that any of them is answered with a difference is at most [`LEVEL`].
 pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
     let mut differences: Vec<Option<Vec<f64>>> =
         asked.iter().map(|one| differences(one).filter(|_| is_paired)).collect();
@@ -137,7 +141,7 @@ pub fn answer(asked: &[Asked], is_paired: bool) -> Vec<Option<Compared>> {
         .collect()
 }
 
-/// The differences of logarithms of each pair. `None` if one is missing.
+/// Returns the difference of logarithms for each pair. `None` if one is missing.
 fn differences(one: &Asked) -> Option<Vec<f64>> {
     let [a, b] = &one.values;
     if a.len() != b.len() || a.is_empty() {
@@ -146,7 +150,7 @@ fn differences(one: &Asked) -> Option<Vec<f64>> {
     a.iter().zip(b).map(|(a, b)| Some(((*b)? / (*a)?).ln()).filter(|d| d.is_finite())).collect()
 }
 
-/// Combines the answers about a row. Differences up to `threshold` are called the same.
+/// Combines the answers about a row. Differences up to `threshold` count as the same.
 pub fn decide(answers: &[Option<Compared>], untested: Option<Untested>, threshold: f64) -> Decided {
     let compared: Vec<Compared> = answers.iter().flatten().cloned().collect();
     let verdict = match untested {
@@ -163,7 +167,8 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         return Verdict::Missing;
     }
     let fired = |one: &&&Compared| one.p.is_some_and(|p| p <= LEVEL);
-    // What a user sees is the typical execution.
+    // If both statistics differ, the typical execution is reported, because that is what a user
+    // notices.
     let changed = known.iter().filter(fired).max_by_key(|one| one.statistic);
     if let Some(one) = changed
         && let Some(interval) = one.interval
@@ -181,8 +186,8 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
     if known.iter().all(within) {
         return Verdict::Same(threshold);
     }
-    // The noisiest of the statistics that are not within the threshold: it is the reason why nothing can be
-    // told.
+    // The noisiest of the statistics that are not within the threshold is the reason why nothing
+    // can be decided.
     let spread = |one: &Compared| one.deviation.unwrap_or(f64::INFINITY);
     let open = known.iter().filter(|one| !within(one));
     let noisiest = open.max_by(|x, y| spread(x).total_cmp(&spread(y)));
@@ -190,7 +195,7 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
         .and_then(|one| one.interval)
         .map_or(f64::INFINITY, |[low, high]| ((high.ln_1p() - low.ln_1p()) / 2.0).exp_m1());
     let deviation = noisiest.map_or(f64::INFINITY, |one| spread(one));
-    // The pairs that were recorded were not enough.
+    // The recorded pairs were not enough, so at least one more is proposed.
     let recorded = noisiest.map_or(0, |one| one.pairs);
     let pairs = (POWER * deviation / limit).powi(2).ceil() + 2.0;
     let pairs = pairs.max((recorded + 1) as f64);
@@ -202,7 +207,7 @@ fn tested(compared: &[Compared], threshold: f64) -> Verdict {
 mod tests {
     use super::*;
 
-    /// A result whose pairs scatter by `deviation`, and that differs by nothing.
+    /// Makes a result whose pairs scatter by `deviation`, and that has no difference.
     fn compared(statistic: Statistic, deviation: f64, half: f64) -> Compared {
         let interval = Some([(-half).exp_m1(), half.exp_m1()]);
         Compared {
@@ -218,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The number of pairs that would be enough is computed from a statistic that could not be decided.
+    /// The proposed number of pairs is computed from a statistic that could not be decided.
     #[test]
     fn a_statistic_that_is_known_does_not_say_how_many_pairs_it_takes() {
         let quiet = compared(Statistic::Floor, 0.005, 0.004);
@@ -227,7 +232,7 @@ mod tests {
         let Verdict::Unknown { half_width, pairs } = settled.verdict else {
             panic!("{:?}", settled.verdict)
         };
-        // Half of the interval from −4 % to 4 % of logarithms.
+        // The value is half of the interval from −4 % to 4 % of logarithms.
         assert!((half_width - 0.04f64.exp_m1()).abs() < 1e-12, "{half_width}");
         let expected = (POWER * 0.05 / 0.03f64.ln_1p()).powi(2).ceil() + 2.0;
         assert_eq!(pairs, Some(expected as u32));

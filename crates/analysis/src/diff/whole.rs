@@ -1,9 +1,11 @@
-//! All rows together: whether a run is slower or faster, and what each row adds to the difference.
+//! Decides whether a run is slower or faster as a whole, and how much each row contributes to the
+//! difference.
 //!
-//! The whole of a run is decided at typical cost: the sum over all ops of the time that they would take if
-//! each execution were the typical one; and again with the floor instead. The mean of the differences of
-//! pairs is additive, so the parts and the remainder add up exactly to the difference of the recorded times.
-//! The *remainder* is the time that typical executions do not explain: slow calls, first calls.
+//! The whole of a run is decided at typical cost: the sum over all ops of the time that they would
+//! take if each execution were the typical one. It is decided again at the cost of the floor. The
+//! mean of the differences of pairs is additive, so the parts and the remainder add up exactly to
+//! the difference of the recorded times. The *remainder* is the time that typical executions do not
+//! explain: slow calls, first calls.
 
 use super::Statistic;
 use super::parts::{Part, difference};
@@ -12,29 +14,30 @@ use super::recorded::{By, Recorded, RunRow};
 use super::values::{Pairs, floor_of, part_of};
 use super::verdict::{Asked, Compared, Decided, Verdict};
 
-/// All rows together.
+/// The comparison of all rows together.
 #[derive(Clone, Debug)]
 pub struct Whole {
-    /// Floor and typical, summed over all ops.
+    /// The floor and the typical execution, each summed over all ops.
     pub compared: Vec<Compared>,
-    /// The verdict.
     pub verdict: Verdict,
-    /// Time in something recorded, in ns: medians over the runs.
+    /// Time in recorded calls, in ns: the median over the runs of each side.
     pub total_ns: [Option<f64>; 2],
     /// Whether `total_ns` is an estimate, because some run of the side had a budget.
     pub estimated: [bool; 2],
-    /// The rest of the threads' wall times.
+    /// The threads' wall times outside of recorded calls, in ns: the median over the runs of each
+    /// side.
     pub between_ns: [Option<f64>; 2],
-    /// By how much the recorded times differ: of pairs, the mean of their differences, which need not be what the
-    /// medians in `total_ns` differ by. The next two add up to it.
+    /// The difference of the recorded times. If the runs are paired, it is the mean of the pairs'
+    /// differences, which need not be the difference of the medians in `total_ns`. It is the sum of
+    /// `explained` and `remainder`.
     pub difference: Option<Part>,
-    /// What all ops add to the time of a run, at the cost of their typical executions.
+    /// The contribution of all ops, at the cost of their typical executions.
     pub explained: Option<Part>,
-    /// The rest of the difference of the recorded times.
+    /// The rest of the difference.
     pub remainder: Option<Part>,
 }
 
-/// The sums over all ops of each run.
+/// The sums over all ops in each run.
 pub struct Parts {
     typical: [Vec<Option<f64>>; 2],
     floor: [Vec<Option<f64>>; 2],
@@ -92,7 +95,8 @@ impl Parts {
         let rests = rest(0, &typical_a).zip(rest(1, &typical_b));
         let remainder = match (is_paired, all, explained) {
             (true, ..) => rests.and_then(|(a, b)| difference(&a, &b, true)),
-            // A difference of medians is not the sum of those of its parts.
+            // The difference of two medians is not the sum of the differences of medians of their
+            // parts, so the remainder is what is left.
             (false, Some(all), Some(of)) => Some(Part { ns: all.ns - of.ns, interval: None }),
             (false, ..) => None,
         };

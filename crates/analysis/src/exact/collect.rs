@@ -1,4 +1,4 @@
-//! Adds up the calls of a profile.
+//! Collects the exact statistics of a profile's calls.
 
 use std::collections::HashMap;
 
@@ -10,9 +10,9 @@ use crate::forest::{Mark, Marks, NO_ROW, Rows};
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, walk};
 
-/// Reads all calls of a profile and returns their exact statistics. `raw` says whether durations are
-/// as they were recorded, as [`Summary::raw`](crate::Summary::raw) of the same profile does. A run with
-/// a budget has no rows.
+/// Reads all calls of a profile and returns their exact statistics. `raw` says whether durations
+/// are left as they were recorded; callers pass [`Summary::raw`](crate::Summary::raw) of the same
+/// profile. A run with a budget has no rows.
 pub fn exact(profile: &Profile, raw: bool) -> Exact {
     let mut all = Exact::default();
     if profile.is_sampled() {
@@ -29,7 +29,7 @@ pub fn exact(profile: &Profile, raw: bool) -> Exact {
     all
 }
 
-/// What one worker adds up.
+/// The sums of one worker.
 struct Collector<'a> {
     profile: &'a Profile,
     places: &'a Places<'a>,

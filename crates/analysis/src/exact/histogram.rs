@@ -1,4 +1,4 @@
-//! Log-linear histograms, which merge exactly.
+//! Counts values in log-linear histograms, which merge exactly.
 //!
 //! Values below 128 have a bucket each. Above that, each power of two is divided into 64 buckets of
 //! equal width:
@@ -11,17 +11,17 @@
 //!   0 … 127   128 … 191          192 … 255          …  3712 … 3775
 //! ```
 //!
-//! A bucket stands for its middle, which is at most 1/128 away from each value in it: half of the width
-//! 2ᵉ, of values of at least 64·2ᵉ. 64 bits of a value make at most 3,776 buckets.
+//! A bucket stands for its middle, which is at most 1/128 away from each value in the bucket: half
+//! of the width 2ᵉ, relative to values of at least 64·2ᵉ. 64-bit values need at most 3,776 buckets.
 
 #[inline]
 pub fn bucket_of(value: u64) -> u16 {
-    // At most 57, and the sum at most 3,775.
+    // The shift is at most 57, and the bucket at most 3,775.
     let shift = 64 - 7 - (value | 64).leading_zeros();
     (64 * u64::from(shift) + (value >> shift)) as u16
 }
 
-/// The value that a bucket stands for; `None` if there is no such bucket.
+/// Returns the value that a bucket stands for; `None` if there is no such bucket.
 pub fn middle_of(bucket: u16) -> Option<u64> {
     match bucket {
         0..128 => Some(bucket.into()),
@@ -33,10 +33,10 @@ pub fn middle_of(bucket: u16) -> Option<u64> {
     }
 }
 
-/// Numbers of values by bucket.
+/// Numbers of values in each bucket.
 #[derive(Clone, Debug, Default)]
 pub struct Histogram {
-    /// The bucket of the first number.
+    /// The bucket of the first count.
     first: u16,
     counts: Vec<u64>,
 }
@@ -79,7 +79,7 @@ impl Histogram {
         other.buckets().for_each(|(bucket, values)| self.count(bucket, values));
     }
 
-    /// The buckets that have values, from the smallest one, with their numbers of values.
+    /// Returns the buckets that have values, in ascending order, with their numbers of values.
     pub fn buckets(&self) -> impl Iterator<Item = (u16, u64)> {
         let all = (self.first..).zip(self.counts.iter().copied());
         all.filter(|(_, values)| *values > 0)
@@ -89,11 +89,12 @@ impl Histogram {
         self.counts.iter().fold(0, |sum, values| sum.saturating_add(*values))
     }
 
-    /// A value that at least the part `q` (0 to 1) of all values does not exceed, and at most 1/128
-    /// away from the smallest such value. `None` without values.
+    /// Returns a value that at least the part `q` (0 to 1) of all values does not exceed, and that
+    /// is at most 1/128 away from the smallest such value. `None` without values.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         let values = self.values();
-        // The rank, from 1. A float has 53 bits, so the rank of more values is a little off.
+        // Ranks count from 1. A float has 53 bits, so the rank is slightly inexact if there are
+        // more values than that.
         let rank = ((q.clamp(0.0, 1.0) * values as f64).ceil() as u64).clamp(1, values.max(1));
         let mut below = 0u64;
         let mut of_rank = self.buckets().skip_while(|(_, values)| {

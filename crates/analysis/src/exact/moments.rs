@@ -1,4 +1,4 @@
-//! What two variables have in common, as sums of integers.
+//! Collects what the correlation of two variables needs, as sums of integers.
 
 use super::wide::{Sum, Wide};
 
@@ -20,20 +20,20 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Adds the values of a call.
+    /// Adds the two values of a call.
     #[inline]
     pub fn add(&mut self, x: u64, y: u64) {
         let (x, y) = (u128::from(x), u128::from(y));
         self.calls = self.calls.saturating_add(1);
         self.x.add(Some(x));
         self.y.add(Some(y));
-        // 64 bits times 64 bits fit.
+        // The product of two 64-bit numbers fits.
         self.xx.add(Some(x * x));
         self.xy.add(Some(x * y));
         self.yy.add(Some(y * y));
     }
 
-    /// Adds the calls of another set.
+    /// Adds the sums of another set of calls.
     pub fn merge(&mut self, other: &Self) {
         self.calls = self.calls.saturating_add(other.calls);
         self.x.merge(other.x);
@@ -43,13 +43,14 @@ impl Moments {
         self.yy.merge(other.yy);
     }
 
-    /// Pearson's correlation, to within some 5·10⁻¹⁶: n·Σxy − Σx·Σy and its like are computed with 256
-    /// bits, and rounded once. `None` if a variable is constant, or if a sum has more than 38 digits.
+    /// Returns Pearson's correlation, to within some 5·10⁻¹⁶: n·Σxy − Σx·Σy and the other
+    /// differences are computed with 256 bits, and rounded once. `None` if a variable is constant,
+    /// or if a sum has more than 38 digits.
     pub fn pearson(&self) -> Option<f64> {
         let n = u128::from(self.calls);
         let (x, y) = (self.x.get()?, self.y.get()?);
         let spread = |squares: u128, sum: u128| {
-            // By Cauchy and Schwarz, this is never negative.
+            // By the inequality of Cauchy and Schwarz, this is never negative.
             let (all, mean) = (Wide::product(n, squares), Wide::product(sum, sum));
             (all > mean).then(|| all.less(mean).to_f64())
         };

@@ -1,4 +1,5 @@
-//! Expected values come from sorting, and from Python's whole numbers of any size.
+//! Tests of exact statistics. Expected values come from sorting, and from Python's integers of any
+//! size.
 
 use std::process::Command;
 
@@ -7,7 +8,7 @@ use testkit::random::Random;
 use super::*;
 use crate::Key;
 
-/// Everything that a row holds, byte by byte.
+/// Returns everything that a row contains, byte by byte.
 fn bytes(exact: &Exact) -> Vec<u8> {
     let mut out = Vec::new();
     for (key, row) in &exact.rows {
@@ -26,7 +27,8 @@ fn bytes(exact: &Exact) -> Vec<u8> {
     out
 }
 
-/// Ranks with some ops each, of which the last one has values that no sum of squares can hold.
+/// Makes ranks with some ops each. The last op has values whose sum of squares is too large to be
+/// stored.
 fn ranks() -> Vec<Exact> {
     let mut random = Random(0x5eed);
     let rank = |rank: u64| {
@@ -76,7 +78,7 @@ fn sums_beyond_38_digits_have_no_value_in_any_order() {
     assert_eq!(sum.get(), None);
     sum.add(Some(0));
     assert_eq!(sum.get(), None, "nor does it get one again");
-    // 2⁶³ ns, in two halves.
+    // The sum is 2⁶³ ns, which is added in two halves.
     let mut sum = Sum::default();
     (0..2).for_each(|_| sum.add(Some(1 << 62)));
     assert_eq!(sum.get(), Some(1 << 63));
@@ -135,7 +137,8 @@ fn moments_are_those_of_whole_numbers_of_any_size() {
     let mut random = Random(31);
     let mut lines = Vec::new();
     let mut found = Vec::new();
-    // From noise to nearly straight lines, on top of numbers that floats cannot hold.
+    // The sets range from noise to nearly straight lines, on top of numbers that floats cannot
+    // represent.
     for set in 0..60u64 {
         let (base, spread) = (random.of(&[0, 1 << 30, (1 << 59) + 1]), 1 << (set % 30 + 1));
         let mut moments = Moments::default();
@@ -153,7 +156,7 @@ fn moments_are_those_of_whole_numbers_of_any_size() {
         lines.push(line);
         found.push(moments);
     }
-    // 100 digits.
+    // The judge computes with 100 digits.
     const JUDGE: &str = "
 import decimal, sys
 decimal.getcontext().prec = 100

@@ -1,11 +1,11 @@
-//! Sums that are right or missing, and never wrapped.
+//! Computes sums that are either right or missing, but never wrapped.
 
 /// The smallest number that has 39 digits: a decimal column of 38 digits, which is the widest that
 /// query engines share, cannot store it.
 pub const BEYOND: u128 = 10u128.pow(38);
 
-/// A sum of numbers that are not negative. A sum of more than 38 digits has no value, and never gets
-/// one again, so that the order of adding does not matter.
+/// A sum of numbers that are not negative. A sum of more than 38 digits has no value, and stays
+/// without one, so that the order of adding does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum(Option<u128>);
 
@@ -16,51 +16,53 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// The value, or `None` beyond 38 digits.
+    /// Returns the value, or `None` beyond 38 digits.
     pub fn get(self) -> Option<u128> {
         self.0
     }
 
-    /// Adds a number; `None` is one that is beyond 128 bits.
+    /// Adds a number; `None` stands for a number beyond 128 bits.
     #[inline]
     pub fn add(&mut self, number: Option<u128>) {
         let sum = self.0.zip(number).and_then(|(a, b)| a.checked_add(b));
         self.0 = sum.filter(|sum| *sum < BEYOND);
     }
 
-    /// Adds a sum.
+    /// Adds another sum.
     pub fn merge(&mut self, other: Self) {
         self.add(other.0);
     }
 }
 
-/// A number of 256 bits, as its upper and its lower half. Its order is that of the number.
+/// A number of 256 bits, as its upper and its lower half. Comparing two of them compares the
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Wide(u128, u128);
 
 impl Wide {
-    /// The product of two numbers, which always fits.
+    /// Returns the product of two numbers, which always fits.
     pub fn product(a: u128, b: u128) -> Self {
         const LOW: u128 = (1 << 64) - 1;
         let (a1, a0, b1, b0) = (a >> 64, a & LOW, b >> 64, b & LOW);
         let (low, middle, other, high) = (a0 * b0, a1 * b0, a0 * b1, a1 * b1);
-        // Three numbers below 2⁶⁴.
+        // The sum of three numbers below 2⁶⁴ fits.
         let carry = (low >> 64) + (middle & LOW) + (other & LOW);
         Self(high + (middle >> 64) + (other >> 64) + (carry >> 64), carry << 64 | low & LOW)
     }
 
-    /// The difference to a number that is not larger.
+    /// Subtracts a number that is not larger.
     pub fn less(self, other: Self) -> Self {
         let (low, borrow) = self.1.overflowing_sub(other.1);
         Self(self.0 - other.0 - u128::from(borrow), low)
     }
 
-    /// The nearest float, but for half of its last digit.
+    /// Returns a float that differs from the number by at most half of the float's last digit.
     pub fn to_f64(self) -> f64 {
         match self.0 {
             0 => self.1 as f64,
             high => {
-                // All upper digits in one number; the lowest of them stands for those that were cut.
+                // The upper 128 digits in one number. Its lowest digit is set if any digit below
+                // was cut off, so that rounding is correct.
                 let shift = high.leading_zeros();
                 let lower = self.1.checked_shr(128 - shift).unwrap_or(0);
                 let cut = self.1.checked_shl(shift).unwrap_or(0) != 0;

@@ -1,10 +1,10 @@
-//! How strongly one variable of some calls goes with another: ranks, correlations of ranks, mutual
-//! information of classes. Checked against numpy and scipy.
+//! Measures how strongly one variable of some calls goes with another: by ranks, correlations of
+//! ranks, and mutual information of classes. Checked against numpy and scipy.
 
 use std::collections::HashMap;
 
-/// The mean rank of each value, from 1; equal values have the mean of the ranks that they span. A missing
-/// value (NaN) has rank NaN and does not change the other ranks.
+/// Returns the mean rank of each value, from 1; equal values have the mean of the ranks that they
+/// span. A missing value (NaN) has rank NaN and does not change the other ranks.
 pub fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<u32> =
         (0..values.len() as u32).filter(|at| !values[*at as usize].is_nan()).collect();
@@ -19,7 +19,8 @@ pub fn ranks(values: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Pearson's correlation over the places in which both have a value; 0 if one of them is constant there.
+/// Returns Pearson's correlation over the indices at which both have a value; 0 if one of them is
+/// constant there.
 pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     let both = || a.iter().zip(b).filter(|(a, b)| !a.is_nan() && !b.is_nan());
     let n = both().count() as f64;
@@ -36,7 +37,8 @@ pub fn correlation(a: &[f64], b: &[f64]) -> f64 {
     if aa > 0.0 && bb > 0.0 { (ab / (aa * bb).sqrt()).clamp(-1.0, 1.0) } else { 0.0 }
 }
 
-/// Spearman's correlation: that of the ranks among the places in which both have a value.
+/// Returns Spearman's correlation: Pearson's correlation of the ranks, over the indices at which
+/// both have a value.
 pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     let keep = |x: &[f64]| -> Vec<f64> {
         let both = x.iter().zip(a.iter().zip(b)).filter(|(_, (a, b))| !a.is_nan() && !b.is_nan());
@@ -45,7 +47,8 @@ pub fn spearman(a: &[f64], b: &[f64]) -> f64 {
     correlation(&ranks(&keep(a)), &ranks(&keep(b)))
 }
 
-/// The number of calls in each pair of classes, `of` below `kinds` classes: row by row of the first one.
+/// Counts the calls in each combination of a class of `classes` and a class of `of`, which is below
+/// `kinds`. The table has one row for each class of `classes`.
 pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut [u32]) {
     cells.fill(0);
     for (class, of) in classes.iter().zip(of) {
@@ -56,7 +59,8 @@ pub(super) fn cells(classes: &[u32], of: &[u8], kinds: usize, cells: &mut [u32])
     }
 }
 
-/// The mutual information of a table of counts, `kinds` to a row, in nats: Σ p(a,b) ln (p(a,b) / p(a) p(b)).
+/// Returns the mutual information in nats of a table of counts with rows of `kinds` cells: Σ p(a,b)
+/// ln (p(a,b) / p(a) p(b)).
 pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
     let mut columns = vec![0u64; kinds];
     let (mut all, mut rows_part, mut cells_part) = (0u64, 0.0, 0.0);
@@ -79,9 +83,9 @@ pub(super) fn information_of(cells: &[u32], kinds: usize) -> f64 {
     ((cells_part - rows_part - columns_part + entropy_part(all)) / all as f64).max(0.0)
 }
 
-/// The mutual information of two classifications of the same calls, in nats, minus the
-/// (rows − 1) (columns − 1) / 2n that independent classifications have on average (Miller, 1955). Calls
-/// with a class of `u32::MAX` are left out.
+/// Returns the mutual information of two classifications of the same calls, in nats, minus the
+/// (rows − 1) (columns − 1) / 2n that independent classifications have on average (Miller, 1955).
+/// Calls with a class of `u32::MAX` are left out.
 pub fn information(a: &[u32], b: &[u32]) -> Information {
     let mut counts: HashMap<(u32, u32), u32> = HashMap::new();
     for pair in a.iter().copied().zip(b.iter().copied()) {
@@ -123,24 +127,25 @@ pub fn information(a: &[u32], b: &[u32]) -> Information {
     }
 }
 
-/// How much one classification says about another.
+/// The mutual information of two classifications of the same calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Information {
     /// The mutual information in nats, uncorrected.
     pub nats: f64,
-    /// The mutual information minus what independent classes have on average.
+    /// The mutual information minus the mean of independent classifications.
     pub excess: f64,
     /// The smaller one of the two entropies: the largest possible mutual information.
     pub least_entropy: f64,
 }
 
-/// The size of the correlation of two normal variables with this mutual information: 0 to 1.
+/// Returns the size of the correlation of two normal variables with this mutual information: 0 to
+/// 1.
 pub(super) fn as_correlation(excess: f64) -> f64 {
     (1.0 - (-2.0 * excess.max(0.0)).exp()).max(0.0).sqrt()
 }
 
-/// Classes of a variable by its ranks: at most `most` of equal size. Equal values are in one class.
-/// `u32::MAX` stands for a missing value.
+/// Returns classes of a variable by its ranks: at most `most` classes of equal size. Equal values
+/// are in one class. `u32::MAX` stands for a missing value.
 pub(super) fn classes(ranks: &[f64], most: usize) -> Vec<u32> {
     let n = ranks.iter().filter(|rank| !rank.is_nan()).count() as f64;
     let class = |rank: &f64| match rank.is_nan() {

@@ -1,5 +1,5 @@
-//! Draws calls of ops. Which calls are drawn depends only on the calls themselves, so the same profile always
-//! gives the same calls, with any number of workers.
+//! Draws a sample of the calls of ops. Whether a call is drawn depends only on the calls
+//! themselves, so the same profile always gives the same sample, with any number of workers.
 
 use std::collections::HashMap;
 
@@ -17,27 +17,27 @@ const MISSING: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// A number that looks random and is computed from the identity of the call. The calls with the smallest
-    /// numbers are kept.
+    /// A number that looks random and is computed from the identity of the call. The sample
+    /// consists of the calls with the smallest numbers.
     lot: u64,
-    /// When the call began, in ticks.
+    /// The start of the call, in ticks.
     pub begin: u64,
     /// The duration in parts of a tick.
     pub duration: u64,
     pub process: u32,
     pub thread: u32,
     pub location: u32,
-    /// The call's linear number, if that is known.
+    /// The workgroup's linear number, if known.
     pub workgroup: Option<u32>,
-    /// Which of the op's rows the call belongs to.
+    /// The row of the op that the call belongs to, as an index.
     pub row: u32,
     pub is_first: bool,
     pub is_moved: bool,
-    /// Where the call's values begin.
+    /// The index in [`Drawn::values`] at which the call's values begin.
     values: usize,
 }
 
-/// The calls that were drawn of one op, in the order in which they began.
+/// The sampled calls of one op, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
     /// Number of all the op's calls.
@@ -46,12 +46,12 @@ pub(super) struct Drawn {
     values: Vec<u64>,
     /// The first call on each thread.
     first: HashMap<(u32, u32), Call>,
-    /// Calls with a larger lot are not drawn.
+    /// Calls with a larger lot are not part of the sample.
     limit: Option<u64>,
 }
 
 impl Drawn {
-    /// The value of a counter of the run.
+    /// Returns the call's value of a counter of the run.
     pub fn value(&self, call: &Call, counter: usize) -> Option<u64> {
         self.values.get(call.values + counter).copied().filter(|value| *value != MISSING)
     }
@@ -90,7 +90,7 @@ impl Drawn {
         }
     }
 
-    /// The drawn calls and the first ones, in order.
+    /// Adds the first calls to the sample and sorts it.
     fn finish(&mut self) {
         for (place, first) in std::mem::take(&mut self.first) {
             let is = |call: &&mut Call| {
@@ -106,7 +106,7 @@ impl Drawn {
     }
 }
 
-/// Draws at most [`MOST_CALLS`] calls of each op, and the first one on each thread.
+/// Draws at most [`MOST_CALLS`] calls of each op, and adds the first one on each thread.
 pub(super) fn draw(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Drawn> {
     let brackets = Brackets::new(profile, raw);
     let mut numbers = HashMap::new();

@@ -1,23 +1,23 @@
-//! How large the effect of a variable on slow calls is.
+//! Measures how large the effect of a variable on slow calls is.
 
 use super::What;
 use super::association::{information, ranks, spearman};
 use super::variable::{Values, Variable};
 
-/// A class is worth naming if the median of its calls is this many times that of the others, or if this many
-/// times as many of them are slow as by chance.
+/// A class is worth naming if the median of its calls is this many times the median of the others,
+/// or if its part of the slow calls is `MORE_SLOW` times its part of all calls.
 const LARGER: f64 = 1.05;
 const MORE_SLOW: f64 = 1.5;
 /// Time off a CPU is worth naming if it is at least this part of the slowest calls' time.
 const OFF_CPU: f64 = 0.1;
-/// An effect comes first if it is at least this part of the time that the slowest calls take longer than the
-/// others.
+/// An effect is listed first if it explains at least this part of the additional time of the
+/// slowest calls.
 const MOST: f64 = 0.5;
 
-/// How large an effect is. Durations are in the unit in which they were given.
+/// The size of an effect. Durations are in the unit of the durations that were passed in.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effect {
-    /// The effect of a number, which can be larger or smaller.
+    /// The effect of a numeric variable.
     Ordered {
         /// The correlation of the variable's ranks with the durations, over the calls that have a value.
         spearman: f64,
@@ -27,30 +27,32 @@ pub enum Effect {
     },
     /// The effect of the time off a CPU, which is a part of the durations.
     OffCpu {
-        /// The correlation of its ranks with the durations, over the calls that have a value.
+        /// The correlation of the time off a CPU with the durations, by ranks, over the calls that
+        /// have a value.
         spearman: f64,
-        /// The level in the slowest calls, in the unit of the durations.
+        /// The time off a CPU in the slowest calls, in the unit of the durations.
         slow: Level,
         others: Level,
-        /// The part of the slowest calls' time, from 0 to 1.
+        /// The part of the slowest calls' time that they were off a CPU, from 0 to 1.
         share: f64,
-        /// The part of the others' time.
+        /// The same part for the other calls.
         of_others: f64,
-        /// The part of what the slowest calls take longer than the others on average.
+        /// The part of the additional time of the slowest calls, compared with the others' mean,
+        /// that they were off a CPU.
         of_excess: f64,
     },
     /// The effect of classes: that of the class whose calls differ most.
     Class {
         class: u32,
-        /// The median duration of its calls, and that of the calls of all other classes.
+        /// The median duration of the calls in the class.
         median: f64,
-        /// See `median`.
+        /// The median duration of the calls in all other classes.
         others: f64,
-        /// The part of all calls that are in the class, and of the slowest ones, from 0 to 1.
+        /// The part of all calls that are in the class, from 0 to 1.
         share: f64,
-        /// See `share`.
+        /// The part of the slowest calls that are in the class, from 0 to 1.
         of_slow: f64,
-        /// The mutual information with the durations in 16 classes, in nats.
+        /// The mutual information with the durations, which are divided into 16 classes, in nats.
         information: f64,
     },
     /// The effect of being a first call: the median duration of first calls, and that of the others.
@@ -58,26 +60,25 @@ pub enum Effect {
         /// Number of first calls.
         calls: usize,
         median: f64,
-        /// The median of the calls that are not first calls.
+        /// The median duration of the calls that are not first calls.
         others: f64,
     },
-    /// The effect of the time in the run: the medians of the first and of the last tenth of the calls, and
-    /// the slowest tenth, numbered from 0.
+    /// The effect of the time in the run, by medians of tenths of the calls.
     Time {
-        /// The correlation of the order with the durations.
+        /// The correlation of the order of the calls with the durations.
         spearman: f64,
-        /// The median of the first tenth.
+        /// The median of the first tenth of the calls.
         first: f64,
-        /// The median of the last tenth.
+        /// The median of the last tenth of the calls.
         last: f64,
-        /// The tenth that is slowest, and its median.
+        /// The number of the slowest tenth, from 0, and its median.
         slowest: (usize, f64),
-        /// The median of all.
+        /// The median of all calls.
         all: f64,
     },
 }
 
-/// The values of some calls.
+/// A summary of the values of some calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Level {
     /// The median of the values.
@@ -98,7 +99,8 @@ impl Level {
 }
 
 impl Effect {
-    /// Whether the effect can be put into words: first calls must take this many times as long.
+    /// Whether the effect can be put into words. First calls must take `first_times` times as long
+    /// as others.
     pub(super) fn is_worth_saying(&self, first_times: f64) -> bool {
         match self {
             Self::First { median, others, .. } => *median >= first_times * others,
@@ -111,13 +113,14 @@ impl Effect {
         }
     }
 
-    /// Whether the effect is most of what the slow calls take longer: then there is little else to explain.
+    /// Whether the effect explains most of the additional time of the slow calls. Then there is
+    /// little else to explain.
     pub(super) fn is_most(&self) -> bool {
         matches!(self, Self::OffCpu { of_excess, .. } if *of_excess >= MOST)
     }
 }
 
-/// The median; the mean of the two middle ones of an even number.
+/// Returns the median; for an even number of values, the mean of the two middle ones.
 pub fn median(mut values: Vec<f64>) -> Option<f64> {
     let (n, half) = (values.len(), values.len() / 2);
     if n == 0 {
@@ -131,7 +134,7 @@ pub fn median(mut values: Vec<f64>) -> Option<f64> {
     }
 }
 
-/// The effect of a variable on calls. It is known which of them are the slowest.
+/// Returns the effect of a variable on calls. `is_slow` marks the slowest calls.
 pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]) -> Effect {
     match &variable.values {
         Values::Ordered(values) if variable.what == What::OffCpu => {
@@ -171,7 +174,7 @@ pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]
     }
 }
 
-/// The effect of the time off a CPU, over the calls for which that time is known.
+/// Returns the effect of the time off a CPU, over the calls for which that time is known.
 fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     let those = |slow: bool| -> (Level, f64, f64) {
         let all = values.iter().zip(durations).zip(is_slow);
@@ -192,7 +195,8 @@ fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     Effect::OffCpu { spearman, slow, others, share, of_others, of_excess }
 }
 
-/// The class whose ranks are farthest from the middle, for as many calls as it has.
+/// Returns the effect of the class whose mean rank is farthest from the middle, weighted by its
+/// number of calls.
 fn of_class(classes: &[u32], durations: &[f64], is_slow: &[bool]) -> Effect {
     let ranks = ranks(durations);
     let middle = (durations.len() as f64 + 1.0) / 2.0;

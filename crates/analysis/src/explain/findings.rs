@@ -1,4 +1,4 @@
-//! Which variables of some calls go with their durations by more than chance.
+//! Decides which variables of some calls go with their durations by more than chance.
 //!
 //! ```text
 //!  durations ─► ranks ──┬─ without drift, if they drift ─┬─► strength of each variable ─► strong ones
@@ -15,8 +15,9 @@
 //! orders that the probability that any variable is named by chance is at most `LEVEL` (Bonferroni over all
 //! strengths that were looked at).
 //!
-//! **Drift.** If durations go with the time in the run, everything that changed over the run goes with them.
-//! So the strengths of all other variables are then computed from the ranks within sixteenths of the run.
+//! **Drift.** If durations go with the time in the run, every variable that changed over the run
+//! goes with them. So the strengths of all other variables are then computed from the ranks within
+//! sixteenths of the run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -38,42 +39,42 @@ pub const LEAST_CALLS: usize = 50;
 pub const CORRELATION: f64 = 0.1;
 /// The least correlation with being among the slowest that stands out.
 pub const TAIL: f64 = 0.15;
-/// The least mutual information, as the correlation of two normal variables that have it.
+/// The least mutual information that stands out, expressed as the correlation of two normal
+/// variables that have it.
 pub const INFORMATION: f64 = 0.1;
 /// The part of the calls that are called the slowest.
 pub const SLOWEST: f64 = 0.05;
 /// If the slowest calls take less than this times the median, there is nothing to explain.
 pub const EVEN: f64 = 1.05;
-/// First calls stand out if their median is at least this times that of the others.
+/// First calls stand out if their median is at least this many times that of the others.
 const FIRST_TIMES: f64 = 1.5;
-/// The time of the run is divided into this many parts.
+/// The run is divided into this many parts.
 const TIMES: usize = 16;
-/// The ends of the classes of durations, by rank.
+/// The ends of the classes of durations, as parts of the ranks.
 const ENDS: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
 const KINDS: usize = ENDS.len() + 1;
-/// Two variables are the same for these calls if the correlation of their ranks, or their mutual information
-/// as a part of the smaller entropy, is at least this.
+/// Two variables count as the same for these calls if the correlation of their ranks, or their
+/// mutual information as a part of the smaller entropy, is at least this.
 const SAME_RANKS: f64 = 0.9;
 const SAME_CLASSES: f64 = 0.8;
-/// Of variables that are the same, the one with fewer classes is named if its strength is at least this part
-/// of the other's.
+/// If variables count as the same, the one with fewer classes is named if its strength is at least
+/// this part of the other's.
 const SIMPLER: f64 = 0.9;
 
-/// What goes with the durations of some calls.
+/// The variables that go with the durations of some calls.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// Why there are no findings; `None` if variables were tried.
+    /// The reason why there are no findings; `None` if variables were tried.
     pub silent: Option<Silent>,
     /// Whether the durations drift. The drift was removed before other variables were tried.
     pub drifts: bool,
-    /// The slowest calls.
     pub slow: Slow,
-    /// What stands out, the strongest first. A finding that explains most of the time that slow calls take
-    /// longer than the others comes before all others.
+    /// The variables that stand out, the strongest first. A finding that explains most of the
+    /// additional time of slow calls comes before all others.
     pub findings: Vec<Finding>,
 }
 
-/// Why there are no findings.
+/// The reason why there are no findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Silent {
     /// The op has fewer calls than [`LEAST_CALLS`].
@@ -84,40 +85,41 @@ pub enum Silent {
     Alike,
 }
 
-/// The slowest calls and all of them.
+/// The slowest calls, compared with all calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slow {
     /// Number of the slowest calls.
     pub calls: usize,
     /// The slowest calls' part of all calls, from 0 to 1.
     pub share: f64,
-    /// The median of the slowest calls' durations, and the median of all durations.
+    /// The median of the slowest calls' durations.
     pub median: f64,
-    /// See `median`.
+    /// The median of all durations.
     pub of_all: f64,
 }
 
-/// One thing that goes with slow calls.
+/// A variable that goes with slow calls.
 #[derive(Clone, Debug)]
 pub struct Finding {
     pub what: What,
     /// From 0 to 1: the largest strength that was computed for the variable (module documentation).
     pub strength: f64,
-    /// How large the finding is.
     pub effect: Effect,
-    /// Variables that cannot be told from this one in these calls.
+    /// Variables that cannot be distinguished from this one in these calls.
     pub same: Vec<(What, Effect)>,
 }
 
 /// A strength that is compared with chance.
 enum Strength {
-    /// A sum of products with the ranks, or with being slow, and its recorded value.
+    /// The sum of products of a variable with the ranks, or with being slow, and this sum as
+    /// recorded.
     Dot {
         x: Vec<f32>,
         is_tail: bool,
         found: f64,
     },
-    /// Mutual information, and how much of it is more than what independent classes have.
+    /// Mutual information, and its excess over the mutual information that independent classes have
+    /// on average.
     Classes {
         classes: Vec<u32>,
         found: f64,
@@ -129,9 +131,9 @@ enum Strength {
     },
 }
 
-/// The durations in the forms that are compared.
+/// The durations in the forms that strengths are computed from.
 struct Durations {
-    /// Ranks around 0.
+    /// Ranks, shifted so that their mean is 0.
     ranks: Vec<f32>,
     is_slow: Vec<f32>,
     kinds: Vec<u8>,
@@ -150,15 +152,15 @@ impl Durations {
         }
     }
 
-    /// The blocks in which they may change places: see [`Blocks::new`].
+    /// Returns the blocks in which the durations may change places: see [`Blocks::new`].
     fn blocks(&self) -> Option<Blocks> {
         let from_middle: Vec<f32> = self.ranks.iter().map(|rank| rank.abs()).collect();
         Blocks::new(&[&self.ranks, &from_middle, &self.is_slow])
     }
 
-    /// The blocks for a question about the time in the run. A drift would make all calls alike, so a straight
-    /// line is subtracted from each quarter first. Finer parts would also subtract the likeness of
-    /// neighbours.
+    /// Returns the blocks for a question about the time in the run. A drift would make all calls
+    /// look alike, so a straight line is subtracted from each quarter first. Finer parts would also
+    /// subtract the similarity of neighbours.
     fn blocks_for_time(&self) -> Option<Blocks> {
         let quarter = self.ranks.len().div_ceil(4).max(2);
         let level = |values: &[f32]| -> Vec<f32> {
@@ -166,12 +168,12 @@ impl Durations {
         };
         let (ranks, is_slow) = (level(&self.ranks), level(&self.is_slow));
         let from_middle: Vec<f32> = ranks.iter().map(|rank| rank.abs()).collect();
-        // If durations drift, so do the distances of ranks from the middle.
+        // If durations drift, the distances of their ranks from the middle drift, too.
         let level_from_middle = level(&from_middle);
         Blocks::for_time(&[&ranks, &from_middle, &is_slow], &[&ranks, &level_from_middle, &is_slow])
     }
 
-    /// The ranks of the calls within each sixteenth of the run, so that there is no drift.
+    /// Computes the ranks of the calls within each sixteenth of the run, so that there is no drift.
     fn without_drift(durations: &[f64]) -> Self {
         let mut all = Self { ranks: Vec::new(), is_slow: Vec::new(), kinds: Vec::new() };
         for part in durations.chunks(durations.len().div_ceil(TIMES).max(1)) {
@@ -184,7 +186,7 @@ impl Durations {
     }
 }
 
-/// Values without the line that fits them best.
+/// Subtracts from the values the straight line that fits them best.
 fn without_line(values: &[f32]) -> Vec<f32> {
     let n = values.len() as f64;
     let middle = (n - 1.0) / 2.0;
@@ -197,8 +199,9 @@ fn without_line(values: &[f32]) -> Vec<f32> {
     from_middle().map(|(value, at)| (value - mean - slope * at) as f32).collect()
 }
 
-/// Tells which calls are the slowest 5 %. Equal calls are either all among them or none is: they all are if
-/// they are at most 20 %, or if no call is slower and they are at most half.
+/// Marks the slowest 5 % of the calls. Equal calls are either all marked or none of them is: they
+/// are marked if they are at most 20 % of the calls, or if no call is slower and they are at most
+/// half.
 pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -212,10 +215,11 @@ pub(super) fn slowest(values: &[f64]) -> Vec<bool> {
     values.iter().map(|value| if is_few { *value >= end } else { *value > end }).collect()
 }
 
-/// What goes with the durations of calls, which are in the order in which they began. `workers` is the
-/// number of threads; the answer does not depend on it.
+/// Finds the variables that go with the durations of calls. Calls are in the order in which they
+/// began. `workers` is the number of threads; the answer does not depend on it.
 ///
-/// Cost: at most 50 × (number of strengths) orders, for each variable that is strong enough.
+/// Cost: at most 50 × (number of strengths) orders, each compared with every strength that is large
+/// enough.
 pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> Answer {
     let slow = Slow::new(durations);
     let why = match slow.calls {
@@ -234,7 +238,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
     let level = Durations::without_drift(durations);
     let time = variables.iter().find(|one| matches!(one.values, Values::Time));
     let of_time = time.map_or_else(Vec::new, |time| strengths(&time.values, &recorded));
-    // How alike neighbours are is computed without the drift, which would make them all alike.
+    // The blocks are computed from durations without the drift, which would make all neighbours
+    // look alike.
     let drifts = recorded.blocks_for_time().is_some_and(|blocks| {
         survive(&of_time, &recorded, blocks, orders, workers).contains(&true)
     });
@@ -260,12 +265,14 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
             found.push((*variable, strong));
         }
     }
-    // A variable that explains most of the additional time of slow calls comes first, whatever its ranks say.
+    // A variable that explains most of the additional time of slow calls comes first, whatever its
+    // strength.
     let is_most = |one: &Variable| effect(one).is_most();
     found.sort_by(|a, b| is_most(b.0).cmp(&is_most(a.0)).then(b.1.total_cmp(&a.1)));
     let mut groups: Vec<(&Variable, f64, Vec<&Variable>)> = Vec::new();
     if let Some(time) = time.filter(|_| drifts) {
-        // After the drift is removed, a variable that changed with the time has nothing left to explain.
+        // After the drift is removed, a variable that changed with the time has no strength left,
+        // so the recorded durations are used.
         let also = |one: &&&Variable| {
             strongest(&strengths(&one.values, &recorded)) > 0.0
                 && are_same(&time.values, &one.values, durations.len())
@@ -285,8 +292,8 @@ pub fn stand_out(durations: &[f64], variables: &[Variable], workers: usize) -> A
         }
     }
     for (lead, strength, same) in &mut groups {
-        // A variable that says as much with fewer classes is simpler: a worker instead of its many
-        // workgroups.
+        // A variable that explains as much with fewer classes is simpler: a worker, for example,
+        // instead of its many workgroups.
         let of = |one: &Variable| found.iter().find(|(v, _)| v.what == one.what).map(|(_, s)| *s);
         let is_simpler = |one: &&mut &Variable| {
             one.values.kinds().is_some()
@@ -325,7 +332,7 @@ impl Slow {
 }
 
 impl Values {
-    /// How many strengths of the variable are compared with chance.
+    /// Returns the number of strengths of the variable that are compared with chance.
     fn strengths(&self) -> usize {
         match self {
             Self::Ordered(_) | Self::Time => 2,
@@ -333,7 +340,7 @@ impl Values {
         }
     }
 
-    /// How many classes the variable has, if it has classes.
+    /// Returns the largest number of a class; `None` if the variable has no classes.
     fn kinds(&self) -> Option<u32> {
         match self {
             Self::Classes(classes) => classes.iter().filter(|c| **c != u32::MAX).max().copied(),
@@ -341,7 +348,7 @@ impl Values {
         }
     }
 
-    /// Ranks of the calls, or `None` if the variable has no order.
+    /// Returns the ranks of the calls, or `None` if the variable has no order.
     fn ranks(&self, calls: usize) -> Option<Vec<f64>> {
         match self {
             Self::Ordered(values) => Some(ranks(values)),
@@ -359,7 +366,7 @@ impl Values {
     }
 }
 
-/// The strengths of a variable that are large enough to stand out.
+/// Returns the strengths of a variable that are large enough to stand out.
 fn strengths(values: &Values, durations: &Durations) -> Vec<Strength> {
     let calls = durations.ranks.len();
     let mut all = Vec::new();
@@ -412,7 +419,7 @@ fn sum_of(places: &[u32], ranks: &[f32]) -> f64 {
     places.iter().map(|at| f64::from(ranks[*at as usize])).sum()
 }
 
-/// Whether these places, which ascend, have the same calls as before.
+/// Whether this order puts only calls of `places` on these places, which ascend.
 fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     let calls = pieces.iter().flat_map(|(from, to)| *from..*to);
     let is_one = |at: usize| places.binary_search(&(at as u32)).is_ok();
@@ -420,10 +427,11 @@ fn stay(places: &[u32], pieces: &[(usize, usize)]) -> bool {
     calls.enumerate().take(until).all(|(at, call)| !is_one(at) || is_one(call))
 }
 
-/// A strength between 0 and 1.
+/// Returns a strength as a number between 0 and 1.
 fn size(strength: &Strength) -> f64 {
     match strength {
-        // The ranks of n calls have a variance of 1/12; being slow has the variance of a coin.
+        // Ranks that are divided by their number have a variance of 1/12; being slow has the
+        // variance of a biased coin.
         Strength::Dot { x, is_tail: false, found } => {
             let squares: f64 = x.iter().map(|v| f64::from(v * v)).sum();
             found / (squares * x.len() as f64 / 12.0).sqrt().max(f64::MIN_POSITIVE)
@@ -443,7 +451,7 @@ fn strongest(all: &[Strength]) -> f64 {
     all.iter().map(size).fold(0.0, f64::max)
 }
 
-/// Tells which strengths none of `orders` other orders reaches.
+/// Marks the strengths that none of `orders` random orders reaches.
 fn survive(
     all: &[Strength],
     durations: &Durations,
@@ -478,8 +486,9 @@ fn survive(
                         cells(classes, &kinds, KINDS, &mut counts);
                         (information_of(&counts, KINDS), *found)
                     }
-                    // The same calls at the same places are what was recorded, not chance. Blocks do
-                    // that once in as many orders as there are calls.
+                    // If the same calls stay at these places, the result is the recorded one and
+                    // not chance. With blocks, that happens in one of as many orders as there are
+                    // calls.
                     Strength::First { places, .. } if stay(places, &order) => continue,
                     Strength::First { places, found } => (sum_of(places, &ranks), *found),
                 };
@@ -496,14 +505,14 @@ fn survive(
     alive.into_iter().map(AtomicBool::into_inner).collect()
 }
 
-/// The sum of the products, in parts that keep their digits.
+/// Returns the sum of the products. It is added up in parts, to keep precision.
 fn dot(a: &[f32], b: &[f32]) -> f64 {
     let part = |(a, b): (&[f32], &[f32])| {
         let mut lanes = [0f32; 16];
         let (whole_a, rest_a) = a.as_chunks::<16>();
         let (whole_b, rest_b) = b.as_chunks::<16>();
         for (a, b) in whole_a.iter().zip(whole_b) {
-            // Without an iterator, which a build without optimisation does not take apart.
+            // An index instead of an iterator, which a build without optimisation would not remove.
             let mut at = 0;
             while at < 16 {
                 lanes[at] += a[at] * b[at];
@@ -516,7 +525,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
     a.chunks(1_024).zip(b.chunks(1_024)).map(part).sum()
 }
 
-/// Whether two variables cannot be told from each other in these calls.
+/// Whether two variables cannot be distinguished from each other in these calls.
 fn are_same(a: &Values, b: &Values, calls: usize) -> bool {
     if let Some((a, b)) = a.ranks(calls).zip(b.ranks(calls))
         && spearman(&a, &b).abs() >= SAME_RANKS

@@ -1,5 +1,6 @@
-//! The ops that other threads were in when calls began. Only the moment of the start counts, and not the
-//! whole call: a longer call has more neighbours just because it is longer.
+//! Counts the calls that other threads were in when the calls of an op began. Only the start of a
+//! call counts and not its whole duration, because a longer call has more neighbours just because
+//! of its length.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,31 +10,32 @@ use profile::{Columns, PageDecoder, PageKey, Profile, on_threads};
 use super::drawn::Call;
 use crate::table::Key;
 
-/// Of this many ops the neighbours are kept: those that ran beside the most calls.
+/// Neighbours are kept for at most this many ops: those that ran beside the most calls.
 const OPS: usize = 6;
 /// While neighbours are counted, at most this many ops are kept, in the order in which they are found.
 const MOST_OPS: usize = 256;
 
-/// The calls of other threads that ran when each call began.
+/// The calls of other threads that were running when each call began.
 pub(super) struct Meanwhile {
-    /// How many other threads were in a call.
+    /// For each call, the number of other threads that were in a call.
     pub threads: Vec<u16>,
-    /// For each of some ops, how many of its calls other threads were in.
+    /// For some ops: for each call, the number of the op's calls that other threads were in.
     pub ops: Vec<(Key, Vec<u16>)>,
 }
 
-/// The most memory for numbers of neighbours while they are counted, in bytes. More ops than fit into it
-/// are looked at one after the other.
+/// The most memory in bytes for numbers of neighbours while they are counted. If all ops do not fit
+/// into it, they are counted in several passes.
 const MEMORY: usize = 256 << 20;
 
-/// The neighbours that one worker has found of the calls of one op.
+/// The neighbours of one op's calls that one worker has found.
 struct Found {
     threads: Vec<u16>,
     ops: BTreeMap<Key, Vec<u16>>,
-    /// For each call, the thread that was counted last for it, so that nested calls count once.
+    /// For each call, the thread that was counted last, so that nested calls of that thread count
+    /// once.
     seen: Vec<u32>,
-    /// The first call that begins no earlier than the call of another thread that was looked at last. The
-    /// call that is looked for next is near it.
+    /// Index of the first call that begins no earlier than the last call of another thread that was
+    /// compared. The search for the next one starts here.
     at: usize,
 }
 
@@ -43,7 +45,7 @@ impl Found {
         Self { threads, ops: BTreeMap::new(), seen, at: 0 }
     }
 
-    /// Moves to the first call that begins no earlier than this moment.
+    /// Moves to the first call that begins no earlier than `begin`.
     fn seek(&mut self, begins: &[u64], begin: u64) -> usize {
         while begins.get(self.at).is_some_and(|at| *at < begin) {
             self.at += 1;
@@ -55,9 +57,10 @@ impl Found {
     }
 }
 
-/// Finds the calls that ran when the calls of each of these ops began, which are in order. Reads all pages of
-/// the processes that the calls are of, unless these processes have only one thread. Reads the pages once, or
-/// more often if the numbers of all ops together need too much memory.
+/// Finds the calls that were running when the calls of each of these ops began. The calls of each
+/// op are sorted by their begin. Reads all pages of the processes of these calls, except for
+/// processes with only one thread. Reads the pages once, or several times if the numbers for all
+/// ops together need too much memory.
 pub(super) fn meanwhile(profile: &Profile, ops: &[&[Call]], workers: usize) -> Vec<Meanwhile> {
     let each = 4 + 2 * profile.ops.all().len().min(MOST_OPS);
     let mut all = Vec::new();
@@ -140,7 +143,7 @@ fn beside(profile: &Profile, columns: &Columns, calls: &[Call], begins: &[u64], 
     }
 }
 
-/// Adds up the neighbours that the workers have found of the calls of one op.
+/// Adds up the neighbours of one op's calls that the workers have found.
 fn together(found: Vec<Found>, calls: usize) -> Meanwhile {
     let mut all = Found::new(calls);
     let add = |to: &mut Vec<u16>, of: &[u16]| {

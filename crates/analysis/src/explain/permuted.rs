@@ -1,39 +1,41 @@
-//! What chance would have found: the calls' durations in another order, with everything else in place.
+//! Simulates chance: puts the calls' durations into another order, with everything else in place.
 //!
-//! Neighbouring calls are alike (a busy machine, a frequency, a cache), so the durations are not moved
-//! one by one. They are cut into blocks that are much longer than neighbours are alike, of random
-//! one by one. They are cut into blocks of random lengths that are much longer than the distance over which
-//! neighbours are alike, and the blocks change places. So durations keep their relation to each other, and
-//! lose that to everything else. Because the lengths are random, a variable that repeats itself (a workgroup,
-//! a worker) loses its relation to the durations as well.
+//! Neighbouring calls are alike (a busy machine, a frequency, a cache), so the durations are not
+//! moved one by one. They are cut into blocks of random lengths that are much longer than the
+//! distance over which neighbours are alike, and the blocks change places. So durations keep their
+//! relation to each other, and lose their relation to everything else. Because the lengths are
+//! random, a variable that repeats itself (a workgroup, a worker) loses its relation to the
+//! durations as well.
 //!
-//! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than if they were
-//! independent: the largest of B·Var(means of B)/Var over B = 1, 2, 4, … up to a twentieth of the calls, for
-//! the ranks, their distances from the middle, and the slowest calls. A block has 4 (τ − 1) calls on average.
-//! With fewer than 16 blocks, there is no answer. If the likeness of neighbours decays exponentially, blocks
-//! of this length miss at most an eighth of the variance of chance.
+//! **The length.** τ is the factor by which the variance of a mean of neighbours is larger than if
+//! they were independent: the largest of B·Var(means of B)/Var over B = 1, 2, 4, … up to a
+//! twentieth of the calls, for the ranks, their distances from the middle, and the slowest calls. A
+//! block has 4 (τ − 1) calls on average. With fewer than 16 blocks, there is no answer. If the
+//! similarity of neighbours decays exponentially, blocks of this length miss at most an eighth of
+//! the variance of chance.
 //!
-//! **The time in the run** is the slowest of all variables, so its blocks matter most. If calls are alike
-//! over a long time, but mostly differ by chance, then τ is small although the time is long. So
-//! a block is also twice as long as the smallest B whose means show most of τ − 1, for a τ that is a
-//! standard deviation smaller than it seems.
+//! **The time in the run** changes more slowly than any other variable, so its blocks matter most.
+//! If calls are alike over a long time, but mostly differ by chance, then τ is small although the
+//! time is long. So a block is also at least twice as long as the smallest B whose means show most
+//! of τ − 1, where τ is taken to be a standard deviation smaller than estimated.
 
 use crate::diff::flips::split_mix;
 
-/// With fewer blocks, an order says nothing.
+/// With fewer blocks, other orders are not meaningful.
 const LEAST_BLOCKS: usize = 16;
-/// With fewer means of neighbours, their variance says nothing.
+/// With fewer means of neighbours, their variance is not meaningful.
 const LEAST_MEANS: usize = 20;
-/// How many times τ − 1 a block is long.
+/// The length of a block as a multiple of τ − 1.
 const TIMES_TAU: f64 = 4.0;
-/// How many times the reach of calls ([`reach`]) a block is long.
+/// The length of a block as a multiple of the reach of calls ([`reach`]).
 const TIMES_REACH: usize = 2;
-/// Means that show this part of τ − 1 are taken to show most of it.
+/// Means that show this part of τ − 1 count as showing most of it.
 const MOST_OF_TAU: f64 = 0.75;
-/// Blocks need not be so short that there are more than this. Long blocks are moved faster.
+/// Blocks are made at least so long that there are no more than this many, because long blocks are
+/// moved faster.
 const MANY_BLOCKS: usize = 500;
 
-/// How durations are put into another order.
+/// The blocks that change places when durations are put into another order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Blocks {
     calls: usize,
@@ -42,14 +44,14 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks for calls with these values, which are in the order of the calls. `None` if neighbours are so
-    /// alike that there would be too few blocks.
+    /// Computes the blocks for calls with these values, which are in the order of the calls. `None`
+    /// if neighbours are so alike that there would be too few blocks.
     pub fn new(series: &[&[f32]]) -> Option<Self> {
         Self::longer_than(0, TIMES_TAU, series)
     }
 
-    /// Blocks for a question about the time in the run: as long as the longest that any series of both kinds
-    /// needs. The second kind needs blocks by the reach of its series.
+    /// Computes the blocks for a question about the time in the run: as long as the longest that
+    /// any series needs. For the series in `level`, that follows from their reach.
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);
         Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)
@@ -63,8 +65,8 @@ impl Blocks {
         (length * LEAST_BLOCKS <= calls).then_some(Self { calls, length })
     }
 
-    /// The calls in another order, which this number decides, as pieces that stay together: from, to.
-    /// Pieces can be copied faster than single calls.
+    /// Writes another order of the calls, which `seed` decides, as pieces (from, to) of calls that
+    /// stay together. Pieces can be copied faster than single calls.
     pub fn order(&self, seed: u64, pieces: &mut Vec<(usize, usize)>) {
         let mut state = seed ^ 0x6578_706c_6169_6e00;
         let mut below = |n: usize| ((u128::from(split_mix(&mut state)) * n as u128) >> 64) as usize;
@@ -93,7 +95,7 @@ impl Blocks {
                 pieces.push((begin - self.calls, end - self.calls));
             } else {
                 pieces.push((begin, end.min(self.calls)));
-                // A block that reaches the end goes on at the beginning.
+                // A block that reaches past the end continues at the beginning.
                 if end > self.calls {
                     pieces.push((0, end - self.calls));
                 }
@@ -102,22 +104,23 @@ impl Blocks {
     }
 }
 
-/// Values in the order of these pieces.
+/// Writes the values in the order of these pieces.
 pub(super) fn moved<T: Copy>(of: &[T], pieces: &[(usize, usize)], to: &mut Vec<T>) {
     to.clear();
     pieces.iter().for_each(|(from, end)| to.extend_from_slice(&of[*from..*end]));
 }
 
-/// The factor by which the variance of a mean of neighbours is larger than if they were independent: at least
-/// 1.
+/// Returns the factor by which the variance of a mean of neighbours is larger than if they were
+/// independent: at least 1.
 fn tau(values: &[f32]) -> f64 {
     taus(values).iter().fold(1.0, |most, (_, tau)| most.max(*tau))
 }
 
-/// The fewest neighbours whose mean shows most of τ, or 0 if τ may be chance.
+/// Returns the smallest number of neighbours whose mean shows most of τ, or 0 if τ may be chance.
 fn reach(values: &[f32]) -> usize {
     let taus = taus(values);
-    // The relative standard error of a variance of this few means, if they are normal.
+    // The second factor is one minus the relative standard error of the variance of so few means,
+    // if they are normal.
     let at_least = |(batch, tau): &(usize, f64)| {
         tau * (1.0 - (2.0 * *batch as f64 / values.len() as f64).sqrt())
     };
@@ -126,8 +129,8 @@ fn reach(values: &[f32]) -> usize {
     if most == 1.0 { 0 } else { taus.iter().find(shows_most).map_or(0, |(batch, _)| *batch) }
 }
 
-/// Numbers of neighbours, each with the factor by which the variance of the mean of as many is larger than if
-/// they were independent.
+/// Returns numbers of neighbours, each with the factor by which the variance of the mean of that
+/// many neighbours is larger than if they were independent.
 fn taus(values: &[f32]) -> Vec<(usize, f64)> {
     let n = values.len();
     let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n.max(1) as f64;
@@ -186,7 +189,7 @@ mod tests {
             .collect();
         assert!((2.0..8.0).contains(&tau(&mixed)), "{}", tau(&mixed));
         assert!((32..=512).contains(&reach(&mixed)), "{}", reach(&mixed));
-        // Even if chance makes a few means vary a little more.
+        // The reach stays small even if the variance of few means is larger by chance.
         assert!(reach(&alone) <= 8, "{}", reach(&alone));
         let walk = (0..2_000).scan(0.0, |sum, _| {
             *sum += coin() - 499.5;

@@ -1,10 +1,10 @@
-//! The variables that may go with the durations of calls.
+//! Defines the variables that may go with the durations of calls.
 
 use super::What;
 
 pub const MOST_CLASSES: usize = 64;
 
-/// A variable of the calls.
+/// A variable of the calls, with its values.
 #[derive(Clone, Debug)]
 pub struct Variable {
     pub what: What,
@@ -14,9 +14,9 @@ pub struct Variable {
 
 #[derive(Clone, Debug)]
 pub enum Values {
-    /// A number; NaN is missing.
+    /// Numbers; NaN is a missing value.
     Ordered(Vec<f64>),
-    /// Classes below [`MOST_CLASSES`]; `u32::MAX` is missing.
+    /// Classes below [`MOST_CLASSES`]; `u32::MAX` is a missing value.
     Classes(Vec<u32>),
     /// Whether each call is the first one on its thread.
     First(Vec<bool>),

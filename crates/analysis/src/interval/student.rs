@@ -1,18 +1,18 @@
-//! Quantiles of Student's t distribution.
+//! Computes quantiles of Student's t distribution.
 
 use std::sync::OnceLock;
 
 /// The two-sided 95 % quantile of the normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
-/// Below this the quantile is found by solving for it, from here on by the expansion, whose error
-/// is below 2e-9 there.
+/// Below this many degrees of freedom, the quantile is found by solving for it. From here on, it
+/// comes from the expansion, whose error is then below 2e-9.
 const EXPANDED: usize = 200;
 
-/// How many standard errors are half a 95 % interval, with this many degrees of freedom (at least 1;
-/// a fraction counts as the next lower whole number).
+/// Returns half the width of a 95 % interval in standard errors, with this many degrees of freedom
+/// (at least 1; a fraction counts as the next lower whole number).
 pub fn t95(freedom: f64) -> f64 {
     static SOLVED: OnceLock<Vec<f64>> = OnceLock::new();
-    // Computed ones are a rounding error below whole numbers.
+    // Degrees of freedom that were computed may be a rounding error below a whole number.
     let freedom = if freedom >= 1.0 { (freedom + 1e-6).floor() } else { 1.0 };
     if freedom >= EXPANDED as f64 {
         return expanded(freedom);
@@ -21,7 +21,7 @@ pub fn t95(freedom: f64) -> f64 {
     solved[freedom as usize]
 }
 
-/// Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+/// Computes the quantile by Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
 fn expanded(freedom: f64) -> f64 {
     let (z, n) = (NORMAL, freedom);
     let odd = |power: i32| z.powi(power);
@@ -30,7 +30,7 @@ fn expanded(freedom: f64) -> f64 {
         + (3.0 * odd(7) + 19.0 * odd(5) + 17.0 * odd(3) - 15.0 * z) / (384.0 * n * n * n)
 }
 
-/// By bisection: the probability rises with the quantile.
+/// Finds the quantile by bisection, because the probability rises with it.
 fn solved(freedom: usize) -> f64 {
     let (mut low, mut high) = (1.0, 16.0);
     for _ in 0..60 {
@@ -44,7 +44,7 @@ fn solved(freedom: usize) -> f64 {
     (low + high) / 2.0
 }
 
-/// The probability of a value between −t and t: Abramowitz and Stegun, 26.7.3 and 26.7.4.
+/// Returns the probability of a value between −t and t: Abramowitz and Stegun, 26.7.3 and 26.7.4.
 fn within(t: f64, freedom: usize) -> f64 {
     let angle = (t / (freedom as f64).sqrt()).atan();
     let (sin, cos) = angle.sin_cos();

@@ -1,10 +1,10 @@
-//! From loops to the dispatches that they are in: for each function of an instrumented executable of
-//! IREE, the recorded calls of the export with its name.
+//! Finds the dispatches that loops are in: for each function of an instrumented executable of IREE,
+//! the recorded calls of the export with the function's name.
 //!
 //! A module in an executable names the exports of its library by their ids
-//! ([`LoopModule::export`](profile::loops::LoopModule::export)). An export has the name of the
-//! function that it is, so that the calls of a dispatch and the loops inside of it are matched
-//! exactly, also if several models have functions of equal names.
+//! ([`LoopModule::export`](profile::loops::LoopModule::export)). An export has the name of its
+//! function, so the calls of a dispatch and the loops inside of it are matched exactly, even if
+//! several models have functions of equal names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -20,13 +20,14 @@ use crate::table::{Key, Places, Selection};
 /// The recorded calls of the functions of one export, in all processes that loaded the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Dispatch {
-    /// The dispatch's ops, in ascending order: several if modules of equal text are in different
-    /// libraries.
+    /// The dispatch's ops, in ascending order. There are several if modules of equal text are in
+    /// different libraries.
     pub ops: Vec<OpId>,
-    /// Workgroup calls. In a run with a budget, all of them, and not only those that were timed.
+    /// Number of workgroup calls. In a run with a budget, it includes the calls that were not
+    /// timed.
     pub workgroups: u64,
-    /// Calls with the workgroup id 0,0,0: one for each dispatch. `None` if the workgroup of some
-    /// call is not known.
+    /// Number of calls with the workgroup id 0,0,0, which is one for each dispatch. `None` if the
+    /// workgroup of some call is not known.
     pub dispatches: Option<u64>,
     /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with a budget, an
     /// estimate.
@@ -34,14 +35,14 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Sum of the durations of the workgroup calls, in ns.
+    /// Returns the sum of the durations of the workgroup calls, in ns.
     pub fn total_ns(&self, profile: &Profile) -> f64 {
         self.ticks as f64 * profile.timeline.ns_per_tick()
     }
 }
 
 /// The dispatches of all modules: by identity of the module and name of the function. Functions
-/// whose export is not known, or of which no call was recorded, are not there.
+/// whose export is not known, or without recorded calls, are missing.
 pub type Dispatches = BTreeMap<[u8; 16], BTreeMap<String, Dispatch>>;
 
 /// The recorded calls of one op.
@@ -96,7 +97,7 @@ pub fn dispatches(profile: &Profile, modules: &[LoopModule], table: &LoopTable) 
         .collect()
 }
 
-/// The exports of the library that a module is in.
+/// Returns the exports of the library that a module is in.
 fn exports<'a>(
     profile: &'a Profile,
     module: &LoopModule,
@@ -112,7 +113,7 @@ fn exports<'a>(
         .filter_map(move |export| Some((export.name.as_str(), profile.ops.of(process, export.id)?)))
 }
 
-/// The recorded calls of each op.
+/// Adds up the recorded calls of each op.
 fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let add = |all: &mut HashMap<OpId, Calls>, columns: &Columns| {
@@ -162,17 +163,17 @@ fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
     }
 }
 
-/// How a function or loop of a dispatch relates to it.
+/// The relation of a function or loop to its dispatch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Inside {
-    /// Hits for each workgroup call.
+    /// Number of hits per workgroup call.
     pub per_workgroup: f64,
-    /// The part of the time of the dispatch's workgroup calls: 1 for all of it. May be above 1,
-    /// because both times are measured. `None` if the times of hits are not known.
+    /// The inclusive time as a part of the time of the dispatch's workgroup calls: 1 for all of it.
+    /// May be above 1, because both times are measured. `None` if the times of hits are not known.
     pub share: Option<f64>,
 }
 
-/// The dispatch that a node is in.
+/// Returns the dispatch that a node is in.
 pub fn dispatch_of<'a>(
     dispatches: &'a Dispatches,
     tree: &LoopTree,
@@ -181,7 +182,7 @@ pub fn dispatch_of<'a>(
     dispatches.get(&tree.id)?.get(&tree.entry(node)?.function)
 }
 
-/// How a node relates to its dispatch. `inclusive_ns` is its inclusive time.
+/// Computes the relation of a node to its dispatch. `inclusive_ns` is the node's inclusive time.
 pub fn inside(
     profile: &Profile,
     dispatch: &Dispatch,
@@ -189,8 +190,8 @@ pub fn inside(
     node: &LoopNode,
     inclusive_ns: Option<f64>,
 ) -> Inside {
-    // If the function itself was counted, it is known how often it ran, also where calls of the
-    // dispatch are missing or came from a copy of the module without instrumented loops.
+    // If hits of the function itself were counted, its number of runs is known even if calls of the
+    // dispatch are missing, or came from a copy of the module without instrumented loops.
     let entered = root(tree, node).filter(|_| is_function(tree, node)).map(|root| root.all.hits);
     let entered = entered.filter(|hits| *hits > 0).map(|hits| hits as f64);
     let workgroups = dispatch.workgroups as f64;
@@ -202,7 +203,7 @@ pub fn inside(
     }
 }
 
-/// The outermost node around a node.
+/// Returns the outermost node around a node.
 fn root<'a>(tree: &'a LoopTree, node: &'a LoopNode) -> Option<&'a LoopNode> {
     let mut at = node;
     while let Some(parent) = at.parent {

@@ -1,8 +1,9 @@
-//! How long all hits of a loop took, although only some were timed, and the interval of that time.
+//! Estimates how long all hits of a loop took if only some were timed, with an interval.
 //!
 //! **Sampled hits.** A thread times the first hits of an id, and from then on hits at random
-//! distances. When the first random one begins, it notes what had ended so far. So the hits of a
-//! thread are two strata (Cochran, *Sampling Techniques*, 3rd edition, chapter 5):
+//! distances. When the first random hit begins, the thread notes the number of hits that have ended
+//! so far. So the hits of a thread are two strata (Cochran, *Sampling Techniques*, 3rd edition,
+//! chapter 5):
 //!
 //! ```text
 //!   first stratum      n₁ = first_ended hits, all of them timed: their time S₁ is exact
@@ -14,15 +15,15 @@
 //!   95 % interval      T ± t(0.975; m − 1) · √V
 //! ```
 //!
-//! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): where every hit was timed, V
-//! is 0 and T is exact. The formula is that of a simple random sample. Hits at random distances are one
-//! as long as the times do not follow a pattern with the distances, which are random for this
-//! reason; times that drift only make the interval wider than it needs to be.
+//! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): if every hit was timed, V
+//! is 0 and T is exact. The formula is that of a simple random sample. Hits at random distances are
+//! such a sample as long as the times do not follow a pattern with the distances; the distances are
+//! random for this reason. Times that drift only make the interval wider than necessary.
 //!
-//! **Rare slow hits.** If a few of the hits that were drawn are much longer than the others, the
-//! interval of a normal distribution is too short: it is more likely that the sample has too few of
-//! them than too many. So the end that is farther away is that of Hall (see [`Sum::interval`]) with
-//! the largest skewness that these hits can have:
+//! **Rare slow hits.** If a few of the random hits are much longer than the others, the interval of
+//! a normal distribution is too short: a sample has too few of the slow hits more often than too
+//! many. So the end of the interval that is farther away is that of Hall (see [`Sum::interval`])
+//! with the largest skewness that these hits can have:
 //!
 //! ```text
 //!   Q₀ = Q − S²/m          the squares of the distances from the mean
@@ -30,30 +31,31 @@
 //!   third moment of T  ≤  (N/m)³ · Q₀ · e       because Σ|x − x̄|³ ≤ e · Σ(x − x̄)²
 //! ```
 //!
-//! Slow hits of which the sample has none are in no formula. `numbers` says where an interval is right
-//! nevertheless, and states no other intervals.
+//! No formula can account for slow hits of which the sample has none. `numbers` decides for which
+//! rows an interval is right nevertheless, and states no other intervals.
 //!
-//! A timed hit that did not end (an exception, `longjmp`, a loop that still runs) is one of the m with a time
-//! of 0: T is the time of the hits that ended, and the time of the others is not in it.
+//! A timed hit that did not end (an exception, `longjmp`, a loop that still runs) is one of the m
+//! hits, with a time of 0: T is the time of the hits that ended, and does not contain the time of
+//! the others.
 //!
-//! With fewer than two random hits there is no s². The strata are then one sample: n₁ = 0,
-//! N = hits, m = begun. That is also what the formula says before the first random hit, when
-//! nothing has been noted yet.
+//! With fewer than two random hits, s² does not exist. Then the strata become one sample: n₁ = 0, N
+//! = hits, m = begun. The formula gives the same result before the first random hit, when nothing
+//! has been noted yet.
 //!
-//! **Sums.** Threads and registrations are sampled independently of one another: totals and
-//! variances add up. The degrees of freedom of a sum are those of Welch and Satterthwaite,
-//! (ΣVᵢ)² / Σ(Vᵢ²/νᵢ), as they are for a difference. *Self time* is the inclusive time minus those
-//! of the loops directly inside: its variance is the sum of theirs. Where it comes out
-//! negative, `numbers` decides what is shown.
+//! **Sums.** Threads and registrations are sampled independently of one another, so totals and
+//! variances add up. The degrees of freedom of a sum are those of Welch and Satterthwaite, (ΣVᵢ)² /
+//! Σ(Vᵢ²/νᵢ), and it is the same for a difference. *Self time* is the inclusive time minus the
+//! inclusive times of the loops directly inside: its variance is the sum of their variances. If the
+//! self time comes out negative, `numbers` decides what is shown.
 //!
-//! **A mean** is T over the estimated number of hits that ended, which is `hits` if all timed ones did;
-//! its margin is that of T over the same number. **A share** c/p has, to first order (the
-//! delta method), the variance (V(c) + (c/p)² V(p)) / p². The time of a loop is part of its
-//! parent's, so that the two vary together and the true interval is narrower.
+//! **A mean** is T divided by the estimated number of hits that ended, which is `hits` if all timed
+//! ones did; its margin is the margin of T divided by the same number. **A share** c/p has, to
+//! first order (the delta method), the variance (V(c) + (c/p)² V(p)) / p². The time of a loop is
+//! part of its parent's, so the two vary together and the true interval is narrower.
 //!
-//! **Compensation.** [`HitCost`] has the cost of an empty hit. A timed hit measures the part `inside` of that
-//! cost itself; the rest, and all of the cost of a hit that is only counted, is part of the time of the loop
-//! around it:
+//! **Compensation.** [`HitCost`] contains the cost of an empty hit. A timed hit measures the part
+//! `inside` of that cost itself. The rest, and the whole cost of a hit that is only counted, is
+//! part of the time of the loop around it:
 //!
 //! ```text
 //!   inclusive   T − inside · hits − Σ over everything inside: timed · begun + counted · (hits − begun)
@@ -61,13 +63,14 @@
 //!   self        the compensated inclusive time minus those of the loops directly inside
 //! ```
 //!
-//! The cost is that of empty hits in a row. In a program it differs, for two reasons, which both widen
-//! the interval. The processor overlaps measuring with what is measured, and in hot loops hides all of it:
-//! the raw times of a matrix multiplication whose innermost loop took 214 ns were those of the plain
-//! program. So the interval always reaches to the raw value. And the cost itself differs between
-//! processes by up to 35 % ([`COST_UNCERTAINTY`]); its three parts are measured independently, so this
-//! is added in quadrature. The cost of
-//! functions that a loop calls is not subtracted, because a side table does not say who calls whom.
+//! The cost is that of empty hits in a row. In a program it differs, for two reasons, which both
+//! widen the interval. First, the processor overlaps the measuring code with the program's own, and
+//! in hot loops this hides the whole cost: the raw times of a matrix multiplication whose innermost
+//! loop took 214 ns were those of the program without instrumentation. So the interval always
+//! reaches to the raw value. Second, the cost itself differs between processes by up to 35 %
+//! ([`COST_UNCERTAINTY`]). Its three parts are measured independently, so this is added in
+//! quadrature. The cost of functions that a loop calls is not subtracted, because a side table does
+//! not contain the calls.
 
 use profile::loops::{HitCost, LoopRow};
 
@@ -78,26 +81,26 @@ use crate::interval::student::t95;
 /// The largest relative difference that was seen between the costs of an empty hit in two processes: 29 % to
 /// 35 %.
 pub const COST_UNCERTAINTY: f64 = 0.35;
-/// A loop whose mean hit takes less than this many times the cost of timing it is only good for samples: the
-/// change by timing is as large as its time.
+/// If the mean hit of a loop takes less than this many times the cost of timing it, its times are
+/// only good as samples: timing changes them too much.
 pub const SAMPLED_ONLY: f64 = 10.0;
 
 /// A number and its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
-    /// Half of its 95 % interval; 0 for what is exact. `None`: not known, because there are too few
-    /// samples.
+    /// Half of the 95 % interval; 0 for an exact number. `None` if there are too few samples to
+    /// know it.
     pub margin: Option<f64>,
 }
 
 impl Estimate {
-    /// The estimate in another unit, or per hit.
+    /// Scales the estimate, for another unit or for the value per hit.
     pub fn scaled(self, factor: f64) -> Self {
         Self { value: self.value * factor, margin: self.margin.map(|m| m * factor.abs()) }
     }
 
-    /// This part of `whole`, which must be above 0.
+    /// Returns this estimate as a part of `whole`, which must be above 0.
     pub fn share_of(self, whole: Self) -> Option<Self> {
         if whole.value.is_nan() || whole.value <= 0.0 {
             return None;
@@ -110,12 +113,12 @@ impl Estimate {
 }
 
 impl Sum {
-    /// The number and its interval.
+    /// Returns the number with its interval.
     pub fn estimate(&self) -> Estimate {
         self.compensated(&Overhead::default())
     }
 
-    /// The number and its interval, without the time that measuring has added.
+    /// Returns the number with its interval, without the time that measuring has added.
     pub fn compensated(&self, overhead: &Overhead) -> Estimate {
         let sampling = match self.variance > 0.0 {
             true => {
@@ -137,7 +140,8 @@ impl Sum {
     }
 }
 
-/// The time that measuring added to another time, in ticks: each part of [`HitCost`] as often as it occurs.
+/// The time that measuring added to another time, in ticks: each part of [`HitCost`] times its
+/// number of occurrences.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Overhead {
     inside: f64,
@@ -147,13 +151,13 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// The time that hits measure although nothing is inside of them.
+    /// Computes the part of the measuring time that this many hits contain in their own times.
     pub fn of_own(cost: &HitCost, hits: f64) -> Self {
         Self { inside: cost.inside * hits, ..Self::default() }
     }
 
-    /// The time that hits add to the loop or function around them: this many timed ones, only counted ones,
-    /// and hits with readings of counters.
+    /// Computes the time that hits add to the loop or function around them, from the numbers of
+    /// timed hits, of only counted hits, and of hits with readings of counters.
     pub fn of_inner(cost: &HitCost, timed: f64, counted: f64, read: f64) -> Self {
         Self {
             inside: 0.0,
@@ -163,7 +167,7 @@ impl Overhead {
         }
     }
 
-    /// The sum of this overhead and another one.
+    /// Returns the sum of two overheads.
     pub fn plus(self, other: &Self) -> Self {
         Self {
             inside: self.inside + other.inside,
@@ -173,8 +177,8 @@ impl Overhead {
         }
     }
 
-    /// One overhead without another one. Parts of the same kind are subtracted from one another, and so are
-    /// their errors.
+    /// Returns the difference of two overheads. Parts of the same kind are subtracted from one
+    /// another, and so are their errors.
     pub fn minus(self, other: &Self) -> Self {
         Self {
             inside: self.inside - other.inside,
@@ -199,20 +203,20 @@ impl Overhead {
 pub struct Total {
     /// The time of the hits that ended.
     pub time: Sum,
-    /// The number of these hits; an estimate where not all hits were timed.
+    /// The number of hits that ended; an estimate if not all hits were timed.
     pub ended: f64,
 }
 
-/// Why a row has no time.
+/// The reason why a row has no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTime {
     /// Nothing was timed.
     NotTimed,
-    /// The numbers of the entry contradict each other.
+    /// The numbers of the row contradict each other.
     Damaged,
 }
 
-/// The time of all hits of a row.
+/// Computes the time of all hits of a row.
 ///
 /// # Errors
 /// No hit was timed, or the row is damaged.
@@ -224,14 +228,15 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     {
         return Err(NoTime::Damaged);
     }
-    // A row that was read while its thread went on may have more that ended than began, and more
-    // that began than there are hits: each number is later than the one before it.
+    // If a row was read while its thread went on, it may have more ended hits than begun ones, and
+    // more begun ones than hits, because the numbers were read one after the other.
     let begun = row.begun.max(row.ended);
     let hits = row.hits.max(begun);
     match mode {
         Mode::Count | Mode::Other(_) => return Err(NoTime::NotTimed),
-        // The first hit of a thread is always timed. One that was killed in between has counted it
-        // and not yet begun it: it did not end, as others that were begun.
+        // The first hit of a thread is always timed. A thread that was killed in between may have
+        // counted it without beginning it. That hit did not end, like others that began and did not
+        // end.
         _ if begun == 0 && hits > u64::from(mode != Mode::Log) => return Err(NoTime::NotTimed),
         _ if begun == 0 => return Ok(Total { time: Sum::default(), ended: 0.0 }),
         Mode::Timed => {
@@ -249,7 +254,7 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     let (sum, squares) = (row.ticks - first_ticks, row.squares - first_squares);
     let (n, m) = (population as f64, samples as f64);
     let ended = first_ended as f64 + n * ((row.ended - first_ended) as f64 / m);
-    // In this order, so that it is exactly `sum` where every hit was timed.
+    // The order of operations makes the value exactly `sum` if every hit was timed.
     let value = first_ticks as f64 + sum as f64 * (n / m);
     let mut time = Sum::exact(value);
     if population > samples {
@@ -267,18 +272,19 @@ pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
             }
             None => time.unknown = true,
         }
-        // Mode log has the first hits, and nobody knows whether others are like them.
+        // Mode log has only the first hits, and it is not known whether the others are like them.
         time.unknown |= mode == Mode::Log;
         time.sampled = true;
     }
     Ok(Total { time, ended })
 }
 
-/// The variance s² of this many values with this sum and sum of squares. `None` for fewer than two,
-/// and for a sum of squares that no such values have.
+/// Returns the variance s² of `n` values with this sum and sum of squares. `None` for fewer than
+/// two values, and for a sum of squares that no such values can have.
 pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
     let divisor = n.checked_sub(1).filter(|n| *n > 0)? as f64;
-    // n·Q − S² as integers, as long as they are below 2¹²⁸: both are large and nearly the same.
+    // n·Q − S² is computed with integers as long as they are below 2¹²⁸, because both terms are
+    // large and nearly equal.
     let centred = match (n.checked_mul(squares), sum.checked_mul(sum)) {
         (Some(of_squares), Some(of_sum)) => of_squares.checked_sub(of_sum)? as f64,
         _ => {
@@ -293,7 +299,7 @@ pub(super) fn spread(n: u128, sum: u128, squares: u128) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// Hits with these times: `first` of them before the random ones.
+    /// Makes a row of hits with these times: `first` of them before the random ones.
     fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
         let squares = |all: &[u64]| all.iter().map(|t| u128::from(*t).pow(2)).sum::<u128>();
         let timed = (first.len() + random.len()) as u64;
@@ -321,16 +327,17 @@ mod tests {
         assert_eq!(of(&row), Estimate { value: 112.0, margin: Some(0.0) });
         assert_eq!(total(&row, Mode::Timed).expect("a time").time.estimate(), of(&row));
         assert_eq!(total(&row, Mode::Count), Err(NoTime::NotTimed));
-        // Killed between counting its first hit and beginning it.
+        // A thread that was killed between counting its first hit and beginning it.
         let killed = LoopRow { hits: 1, ..LoopRow::default() };
         assert_eq!(of(&killed), Estimate { value: 0.0, margin: Some(0.0) });
     }
 
-    /// On paper: the first two took 1,000 and 800. Of the other ten, three took 10, 12 and 14: mean 12,
-    /// s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33, whose
-    /// root is 9.6609; t(0.975; 2) = 4.3027. The longest hit is not known: e = √8 = 2.8284, the third moment is
-    /// at most (10/3)³ · 0.7 · 8 · 2.8284 = 586.61, and the skewness 586.61/9.6609³ = 0.65058. Hall:
-    /// 3/0.65058 · (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) = 10.292 times 9.6609: ± 99.429.
+    /// Computed on paper: the first two took 1,000 and 800. Of the other ten, three took 10, 12 and
+    /// 14: mean 12, s² = (4 + 0 + 4)/2 = 4. T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 =
+    /// 93.33, whose root is 9.6609; t(0.975; 2) = 4.3027. The longest hit is not known: e = √8 =
+    /// 2.8284, the third moment is at most (10/3)³ · 0.7 · 8 · 2.8284 = 586.61, and the skewness
+    /// 586.61/9.6609³ = 0.65058. Hall: 3/0.65058 · (1 − ∛(1 − 0.65058 · (4.3027 + 0.10843))) =
+    /// 10.292 times 9.6609: ± 99.429.
     #[test]
     fn two_strata_on_paper() {
         let found = of(&row(12, &[1_000, 800], &[10, 12, 14]));
@@ -350,12 +357,12 @@ mod tests {
         let known = LoopRow { child_ticks: 40, ..row(10, &[30, 40], &[20]) };
         let found = of(&known).margin.expect("a margin") / 48.305;
         assert!((found - 13.074).abs() < 0.001, "{found}");
-        // One sample of several hits: nobody knows how far off.
+        // One sample with a single hit: the margin is not known.
         assert_eq!(of(&row(4, &[30], &[])), Estimate { value: 120.0, margin: None });
     }
 
-    /// Two of four random hits were left by an exception: half of the 20 hits after the first one ended,
-    /// which took 8 each.
+    /// Two of four random hits were left by an exception: so half of the 20 hits after the first
+    /// one are taken to have ended, and to have taken 8 each.
     #[test]
     fn a_hit_that_did_not_end_has_no_time() {
         let mut row = row(21, &[100], &[8, 8]);
@@ -374,9 +381,9 @@ mod tests {
         ] {
             assert_eq!(total(&bad, Mode::Sampled), Err(NoTime::Damaged));
         }
-        // Read while the thread went on: fewer hits than were timed.
+        // The row was read while the thread went on: it has fewer hits than were timed.
         assert_eq!(of(&LoopRow { hits: 3, ..good.clone() }).value, 1_836.0);
-        // A sum of squares below that of equal values.
+        // A sum of squares that is smaller than that of equal values.
         let torn = LoopRow { squares: good.first_squares, ..good };
         assert_eq!(of(&torn).margin, None);
     }
@@ -393,8 +400,8 @@ mod tests {
         assert!((huge / 2f64.powi(64) - 1.0).abs() < 1e-6, "{huge}");
     }
 
-    /// An overhead of 3·10 + 4·5 + 0 = 50 is subtracted from 60: as much may be hidden, and it may be
-    /// wrong by 0.35 · √(30² + 20²) = 12.619. √(50² + 12.619²) = 51.568.
+    /// An overhead of 3·10 + 4·5 + 0 = 50 is subtracted from 60. The overlap may have hidden all of
+    /// the 50, and it may be wrong by 0.35 · √(30² + 20²) = 12.619. √(50² + 12.619²) = 51.568.
     #[test]
     fn compensation_adds_doubt() {
         let cost = HitCost { inside: 10.0, timed: 5.0, counted: 1.0, reading: 0.0 };

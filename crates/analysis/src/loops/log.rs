@@ -1,15 +1,16 @@
 //! Mode log: matches the starts and ends of hits.
 //!
-//! Each thread has a stack for each module, because only the order of events of one thread and module is
-//! known. An end belongs to the innermost start of the same id that is still open; hits that began after that
-//! start and have not ended were left by an exception or `longjmp`. An end without a start (its start was not
+//! Each thread has a stack for each module, because only the order of events of one thread and
+//! module is known. An end belongs to the innermost start of the same id that is still open; hits
+//! that began after that start and have not ended were left by an exception or `longjmp`. An end
+//! without a recorded start is counted and otherwise left out.
 //! written down) is counted and otherwise left out.
 
 use std::collections::HashMap;
 
 use profile::loops::{LoopEvent, LoopModule, LoopRow};
 
-/// A hit that was written down.
+/// A hit that was recorded one by one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedHit {
     /// Index in the modules.
@@ -17,9 +18,9 @@ pub struct LoggedHit {
     /// The kernel's number of the thread.
     pub tid: u32,
     pub id: u32,
-    /// When the hit began, in ticks.
+    /// Start of the hit, in ticks.
     pub begin: u64,
-    /// When the hit ended; `None` if it did not.
+    /// End of the hit; `None` if it did not end.
     pub end: Option<u64>,
     /// Return address of the handler's call at the start, as in [`LoopEvent::address`].
     pub begin_address: u64,
@@ -27,8 +28,8 @@ pub struct LoggedHit {
     pub end_address: Option<u64>,
 }
 
-/// All hits in the order in which they began, thread by thread as the events have them; and how
-/// many ends have no start.
+/// Returns all hits, and the number of ends without a start. The hits are in the order of their
+/// starts in `events`.
 pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u64) {
     let mut open: HashMap<(usize, u32), Vec<usize>> = HashMap::new();
     let (mut hits, mut lonely) = (Vec::new(), 0);
@@ -53,7 +54,7 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
         match open.iter().rposition(|at| hits[*at].id == event.id) {
             Some(place) => {
                 let hit: &mut LoggedHit = &mut hits[open[place]];
-                // A clock that goes back is not believed.
+                // If the clock went back, the hit gets no end.
                 hit.end = (event.ticks >= hit.begin).then_some(event.ticks);
                 hit.end_address = Some(event.address);
                 open.truncate(place);
@@ -64,7 +65,7 @@ pub fn hits(modules: &[LoopModule], events: &[LoopEvent]) -> (Vec<LoggedHit>, u6
     (hits, lonely)
 }
 
-/// The sums of the hits that were written down.
+/// The sums of the hits that were recorded one by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Logged {
     sums: HashMap<(usize, u32, u32), LoopRow>,
@@ -86,7 +87,8 @@ impl Logged {
         Self { sums }
     }
 
-    /// The row with the sums of its hits that were written down. Without any record it has no time.
+    /// Returns the row with the sums of its recorded hits. Without any recorded hit, it has no
+    /// time.
     pub(super) fn row(&self, row: &LoopRow) -> LoopRow {
         let none = LoopRow::default();
         let sum = self.sums.get(&(row.module, row.tid, row.id)).unwrap_or(&none);
@@ -100,10 +102,10 @@ impl Logged {
     }
 }
 
-/// Where an id begins and ends in the machine code: the lowest return address of a start, and the
-/// highest of an end. Copies of a loop (unrolling, inlining) share an id and have addresses of their
-/// own. Addresses of different objects are not comparable: only the first registration of each
-/// module is looked at.
+/// Returns the addresses in the machine code at which each id begins and ends: the lowest return
+/// address of a start, and the highest of an end. Copies of a loop (unrolling, inlining) share an
+/// id and have addresses of their own. Addresses of different objects are not comparable, so
+/// `module` selects one registration.
 pub fn places(hits: &[LoggedHit], module: usize) -> HashMap<u32, (u64, Option<u64>)> {
     let mut places: HashMap<u32, (u64, Option<u64>)> = HashMap::new();
     for hit in hits.iter().filter(|hit| hit.module == module) {

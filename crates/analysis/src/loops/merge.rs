@@ -20,7 +20,7 @@ pub(super) struct Group {
     registrations: Vec<usize>,
 }
 
-/// Registrations by identity and mode, in the order of the first ones.
+/// Groups registrations by identity and mode, in the order of the first ones.
 pub(super) fn groups(modules: &[LoopModule]) -> Vec<Group> {
     let mut places: HashMap<([u8; 16], u32), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn by_module<'a>(data: &LoopData<'a>) -> Vec<Vec<&'a LoopRow>> {
     rows
 }
 
-/// The tree of one module.
+/// Builds the tree of one module.
 pub(super) fn tree(
     data: &LoopData<'_>,
     rows: &[Vec<&LoopRow>],
@@ -123,7 +123,7 @@ fn nodes(
     nodes
 }
 
-/// The largest over the mean.
+/// Returns the largest value divided by the mean.
 fn imbalance(values: &[f64]) -> Option<f64> {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let most = values.iter().copied().fold(f64::MIN, f64::max);
@@ -152,7 +152,7 @@ impl<'a> Sums<'a> {
             self.beyond += 1;
             return;
         }
-        // In mode log a row has counts only, and the times are in the records.
+        // In mode log a row has only counts, and the times are in the recorded hits.
         let filled = match self.mode {
             Mode::Log => logged.row(row),
             _ => row.clone(),
@@ -166,7 +166,7 @@ impl<'a> Sums<'a> {
         self.all.entry(row.id).or_insert_with(Cell::empty).add(&cell);
     }
 
-    /// The sums of the counters of a row, by the profile's counters.
+    /// Returns the sums of the counters of a row, by index of the counter in the profile.
     fn counters_of(&self, module: &LoopModule, row: &LoopRow) -> Vec<Option<CounterSum>> {
         let mut sums = Vec::new();
         let places = self.counters.get(module.process).map_or(&[][..], Vec::as_slice);
@@ -219,7 +219,7 @@ impl<'a> Sums<'a> {
 }
 
 impl Cell {
-    /// The sums that rows are added to.
+    /// Returns the neutral element, to which rows are added.
     fn empty() -> Self {
         Self { time: Some(Sum::default()), cost_known: true, ..Self::default() }
     }

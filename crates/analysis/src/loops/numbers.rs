@@ -1,21 +1,22 @@
-//! The numbers of each row of a tree: inclusive time, self time, mean and share.
+//! Computes the numbers of each row of a tree: inclusive time, self time, mean and share.
 //!
-//! They are computed for all threads together and for each thread, from the innermost loops outwards. So for
-//! each loop, two numbers are known before its own self time is computed: what its hits add to the loop
-//! around it, and what its direct children took. `estimate` has the formulas.
+//! They are computed for all threads together and for each thread, from the innermost loops
+//! outwards. So for each loop, two numbers are known before its own self time is computed: the time
+//! that its hits add to the loop around it, and the time of its direct children. `estimate` has the
+//! formulas.
 //!
-//! **Slow hits that no sample has.** In mode sampled, some hits are drawn at random. There may be hits of a
-//! slow kind of which none was drawn, and their length is not known. So an interval is only stated where such
-//! hits cannot make it wrong:
+//! **Slow hits that no sample contains.** In mode sampled, random hits are timed. There may be slow
+//! hits of which none was timed, and their length is not known. So an interval is only stated if
+//! such hits cannot make it wrong, which is so in two cases:
 //!
 //! - Every hit was timed.
-//! - The loop or function around the row leaves no room for slow hits. All hits of the row are inside of it, so
-//!   they take no longer than their own estimate and its self time together (the *room*). Where the room is
-//!   not longer than the estimate, the interval reaches to its end. Then the self time may be as little as 0,
-//!   and its interval says so.
+//! - The loop or function around the row leaves no room for slow hits. All hits of the row are
+//!   inside of it, so they take no longer than their own estimate and its self time together (the
+//!   *room*). If the room is not longer than the estimate, the interval reaches to its end. Then
+//!   the self time around the row may be as little as 0, and its interval says so.
 //!
-//! So a function around which nothing is instrumented, and of which not all hits were timed, has no interval:
-//! nothing limits the hits that were not timed.
+//! So a function without anything instrumented around it, and of which not all hits were timed, has
+//! no interval, because nothing limits the hits that were not timed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -29,54 +30,55 @@ use crate::interval::Sum;
 /// The counts and times of a function or a loop. Times are in ticks.
 #[derive(Clone, Debug, Default)]
 pub struct Numbers {
-    /// Times entered.
+    /// Number of times that the function or loop was entered.
     pub hits: u128,
-    /// Timed hits that began. In mode log, those whose start was written down.
+    /// Number of timed hits that began. In mode log, number of hits whose start was recorded.
     pub begun: u128,
-    /// Timed hits that ended.
+    /// Number of timed hits that ended.
     pub ended: u128,
-    /// The measured time of these hits, without any correction.
+    /// The measured time of the hits in `ended`, without any correction.
     pub ticks: u128,
     /// The part of `ticks` that was spent in loops directly inside. Mode timed only.
     pub child_ticks: Option<u128>,
-    /// The standard deviation of the times of these hits; missing for fewer than two.
+    /// The standard deviation of the times of the hits in `ended`; missing for fewer than two.
     pub deviation: Option<f64>,
-    /// Iterations of the hits in `iterated`; missing where these are none.
+    /// Iterations of the hits in `iterated`; missing if there are no such hits.
     pub iterations: Option<u128>,
-    /// Hits whose iterations are known.
+    /// Number of hits whose iterations are known.
     pub iterated: u128,
-    /// Iterations of all hits, estimated from those that were counted where these are not all. Missing where
-    /// no counted hit speaks for those that were not (see [`super::trips`]), and without any.
+    /// Iterations of all hits, estimated if only some hits were counted. Missing if there is no
+    /// estimate for the hits that were not counted (see [`super::trips`]), or if no hit was
+    /// counted.
     pub estimated_iterations: Option<f64>,
     /// The numbers of iterations of single hits, for the hits in `iterated`.
     pub trips: Option<Trips>,
-    /// The sums that the profile's counters added in timed hits. A counter that was not read, or that is
-    /// beyond the end, has no sum.
+    /// The sum that each of the profile's counters added in timed hits. A counter that was not read
+    /// has no sum: it is `None`, or beyond the end.
     pub counters: Vec<Option<CounterSum>>,
     /// Times as they were measured, for all hits. Missing in mode count.
     pub raw: Option<Times>,
-    /// Times without the time that measuring has added. Missing where the cost of a hit is not known.
+    /// Times without the time that measuring has added. Missing if the cost of a hit is not known.
     pub compensated: Option<Times>,
-    /// The mean hit takes less than ten times what timing it costs: its times are only good as
-    /// samples, and self times around it are doubtful.
+    /// Whether the mean hit takes less than ten times the cost of timing it. Then its times are
+    /// only good as samples, and self times around it are doubtful.
     pub sampled_only: bool,
-    /// Subtracting the time that measuring has added would have made a time in this function negative, or a
-    /// loop shorter than the loops inside of it. So it was not subtracted.
+    /// Whether the time that measuring has added was not subtracted, because that would have made a
+    /// time in this function negative, or a loop shorter than the loops inside of it.
     pub refused: bool,
 }
 
 impl Numbers {
-    /// The sum of a counter of the profile.
+    /// Returns the sum of a counter of the profile.
     pub fn counter(&self, index: usize) -> Option<CounterSum> {
         *self.counters.get(index)?
     }
 
-    /// Timed hits that began and did not end.
+    /// Returns the number of timed hits that began and did not end.
     pub fn unended(&self) -> u128 {
         self.begun.saturating_sub(self.ended)
     }
 
-    /// Compensated times where there are some, unless raw ones are asked for.
+    /// Returns compensated times if there are some, unless raw ones are asked for.
     pub fn times(&self, raw: bool) -> Option<&Times> {
         self.compensated.as_ref().filter(|_| !raw).or(self.raw.as_ref())
     }
@@ -86,12 +88,12 @@ impl Numbers {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSum {
     pub total: u128,
-    /// The number of these hits; at least 1.
+    /// The number of hits for which the counter was read; at least 1.
     pub hits: u128,
 }
 
 impl CounterSum {
-    /// The mean of the sum over these hits.
+    /// Returns the mean of the sum over these hits.
     pub fn per_hit(&self) -> f64 {
         self.total as f64 / self.hits as f64
     }
@@ -102,53 +104,55 @@ impl CounterSum {
 pub struct Times {
     /// The time from start to end, with everything inside.
     pub inclusive: Estimate,
-    /// The time without the instrumented loops directly inside. Never negative. Missing without a side table,
-    /// where the time of a loop inside is missing, and where not all hits ended: loops inside may have
-    /// ended in those.
+    /// The time without the instrumented loops directly inside. Never negative. Missing without a
+    /// side table, if the time of a loop inside is missing, or if not all hits ended, because loops
+    /// inside may have ended in those hits.
     pub own: Option<Estimate>,
-    /// The mean time of a hit that ended. Missing if none did.
+    /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
-    /// The part of the inclusive time of the function or loop around this one. Missing at the top, where that is not above
-    /// 0, and where not all hits of what is around it ended.
+    /// The part that this row has in the inclusive time of the function or loop around it. Missing
+    /// at the top, if the inclusive time is not above 0, or if not all hits of the function or loop
+    /// around it ended.
     pub share: Option<Estimate>,
 }
 
-/// The sums of rows, before anything is computed from them.
+/// The sums of rows, from which the numbers are computed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     pub numbers: Numbers,
     pub trips: TripSum,
-    /// The squares of the times in `numbers.ticks`.
+    /// The sum of the squares of the times in `numbers.ticks`.
     pub squares: u128,
-    /// The time of the children, with its doubts; `None` if that of one child is missing.
+    /// The time of all hits with its variance; `None` if the time of one of the added rows is
+    /// missing.
     pub time: Option<Sum>,
-    /// How many hits ended.
+    /// The number of hits that ended, estimated if not all hits were timed.
     pub ended: f64,
-    /// The time that the hits measured although nothing was inside.
+    /// The part of the measuring time that the hits contain in their own times.
     pub own: Overhead,
     /// The time that the hits add to the loop or function around them.
     pub inner: Overhead,
     /// Whether the cost of all hits is known.
     pub cost_known: bool,
-    /// The cost of timing one hit, in ticks; the largest of the registrations.
+    /// The cost of timing one hit, in ticks; the largest one over the registrations.
     pub probe: f64,
 }
 
 /// The sums of the loops inside of a loop.
 #[derive(Clone, Copy, Default)]
 struct Inside {
-    /// The time that all hits beneath it add to it.
+    /// The time that all hits inside, direct and indirect ones, add to the loop.
     added: Overhead,
-    /// The time that is subtracted from its direct children.
+    /// The time that is subtracted from the loop's direct children.
     subtracted: Overhead,
-    /// The time of the row's direct children.
+    /// The time of the loop's direct children.
     time: Sum,
     time_missing: bool,
     cost_missing: bool,
 }
 
-/// Computes the numbers of all rows that are there. `parents` has the id around each id; `None` without a
-/// side table.
+/// Computes the numbers of all rows that exist. `parents` has the id around each id; `None` without
+/// a side table.
 pub(super) fn of_scope(
     mut cells: BTreeMap<u32, Cell>,
     parents: Option<&[Option<u32>]>,
@@ -163,7 +167,8 @@ pub(super) fn of_scope(
         .collect();
     let ids: Vec<u32> = cells.keys().rev().copied().collect();
     for id in ids {
-        // A thread may lack the loop around a loop: then the loop belongs to the next one around that.
+        // A thread may have no row for the loop around a loop. Then the loop belongs to the next
+        // one outwards.
         let mut around = parent_of(id);
         while let Some(next) = around.filter(|next| !cells.contains_key(next)) {
             around = parent_of(next);
@@ -203,7 +208,8 @@ pub(super) fn of_scope(
     all
 }
 
-/// The time that the loops directly inside of each row took together: as measured, and compensated.
+/// For each row, the time that the loops directly inside took together: as measured, and
+/// compensated.
 type Wholes = HashMap<u32, [f64; 2]>;
 
 fn inner(
@@ -221,10 +227,11 @@ fn inner(
     inner
 }
 
-/// Makes hold what must be true: no time is negative, and the loops inside of a loop take no longer than
-/// the loop. A correction that breaks this is not used, in the whole tree of that function: then there are
-/// only times as they were measured. Where these break it (the outer hits did not all end, or others were
-/// drawn than inside), the self time is missing, or 0 if it may be 0. Returns what is inside of each row.
+/// Enforces what must be true: no time is negative, and the loops inside of a loop take no longer
+/// than the loop. If a correction breaks this, it is removed from the whole tree of that function,
+/// so that only times as they were measured remain. If these break it as well (the outer hits did
+/// not all end, or other hits were timed than inside), the self time is missing, or 0 if the
+/// interval allows 0. Returns the times inside of each row.
 fn hold(
     all: &mut BTreeMap<u32, Numbers>,
     mode: Mode,
@@ -237,8 +244,9 @@ fn hold(
         }
         id
     };
-    // Measured times may break the rule as well, because other hits were drawn than inside. Then the
-    // correction is not to blame. Neither is it where the interval of a sample contains a possible time.
+    // Measured times may break the rule as well, because other hits were timed outside than inside.
+    // Then the correction is not to blame. Neither is it if the interval of a sample contains a
+    // possible time.
     let breaks = |times: Option<Times>, within: f64| {
         times.is_some_and(|times| {
             let whole = times.inclusive.value;
@@ -262,7 +270,7 @@ fn hold(
         }
     }
     for numbers in all.values_mut() {
-        // Mode timed knows what the loops inside took in those hits that ended.
+        // In mode timed, the time of the loops inside is known for exactly those hits that ended.
         let is_partial = numbers.unended() > 0 && numbers.child_ticks.is_none();
         for times in [&mut numbers.raw, &mut numbers.compensated].into_iter().flatten() {
             times.own = times.own.filter(|_| !is_partial).and_then(not_negative);
@@ -271,14 +279,15 @@ fn hold(
     inside
 }
 
-/// Widens or removes the intervals of rows of which not all hits were timed, as the beginning of this file
-/// says. `sampled` are these rows.
+/// Widens or removes the intervals of rows of which not all hits were timed (those in `sampled`),
+/// as the beginning of this file explains.
 fn allow_for_unseen(
     all: &mut BTreeMap<u32, Numbers>,
     sampled: &BTreeSet<u32>,
     around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
 ) {
-    // What is around a row has a smaller id, so its interval is final when the row's turn comes.
+    // The function or loop around a row has a smaller id, so its interval is final when the row's
+    // turn comes.
     let ids: Vec<(u32, Option<u32>)> = all.keys().map(|id| (*id, around(*id, all))).collect();
     for (id, around) in ids {
         let of_around = around.and_then(|around| all.get(&around));
@@ -311,7 +320,7 @@ fn allow_for_unseen(
             let room = room.filter(|room| *room <= time.value);
             let margin = time.margin.zip(room).map(|(margin, room)| margin.max(room));
             time.margin = margin;
-            // The self time of the row is what is left of this.
+            // The self time of the row is a part of this time.
             if let Some(own) = &mut times.own {
                 own.margin = own.margin.zip(margin).map(|(own, of_whole)| own.max(of_whole));
             }
@@ -334,15 +343,15 @@ fn allow_for_unseen(
     }
 }
 
-/// A row of which not all hits were timed, and for whose time no interval is known, takes no longer than
-/// what is around it, if all hits of that ended: where its few timed hits say more, they were slower
-/// than the others, and all its times are smaller in the same proportion.
+/// Limits the times of rows in `sampled` without a known interval. Such a row takes no longer than
+/// the function or loop around it, if all hits of that ended. If its few timed hits give a longer
+/// time, they were slower than the others, and all its times are reduced in proportion.
 fn fit(
     all: &mut BTreeMap<u32, Numbers>,
     sampled: &BTreeSet<u32>,
     around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
 ) {
-    // What is around a row has a smaller id, so it fits already.
+    // The function or loop around a row has a smaller id, so it is limited already.
     for id in sampled {
         let Some(outer) = around(*id, all).and_then(|outer| all.get(&outer)) else { continue };
         if outer.unended() > 0 {
@@ -366,10 +375,11 @@ fn fit(
     }
 }
 
-/// Differences of sums of up to 2⁵³ ticks are not exact.
+/// Sums of more than 2⁵³ ticks are not exact, and neither are their differences.
 const ROUNDING: f64 = 1e-9;
 
-/// A time that cannot be negative: 0 where its interval has it, and missing where that is all negative.
+/// Limits a time that cannot be negative: a negative value becomes 0 if the interval contains 0,
+/// and is removed otherwise.
 fn not_negative(time: Estimate) -> Option<Estimate> {
     match (time.value < 0.0, time.margin) {
         (false, _) => Some(time),
@@ -389,7 +399,7 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     }
     let own = match numbers.child_ticks {
         _ if !tree => None,
-        // Exactly: what was measured inside the same hits.
+        // Exact: the time inside was measured in the same hits.
         Some(children) if mode == Mode::Timed => {
             Some(Sum::exact(numbers.ticks as f64 - children as f64))
         }
@@ -423,8 +433,9 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     });
 }
 
-/// Puts each row into relation with what is around it. Where the rows inside took longer than that, because
-/// not all of its hits ended, they have no shares; where that can be chance, the whole is what they took.
+/// Computes each row's share of the function or loop around it. If the rows inside took longer than
+/// that, because not all of its hits ended, they have no shares. If the difference can be chance,
+/// the shares are of the time of the rows inside.
 fn shares(
     all: &mut BTreeMap<u32, Numbers>,
     inside: &Wholes,
@@ -458,20 +469,21 @@ fn shares(
     }
 }
 
-/// The iterations of all hits: the counted iterations if those of every hit were counted, else the number
-/// that the text states. Hits that were left in the middle ran less often than the text states.
+/// Returns the iterations of all hits: the counted iterations if every hit was counted, or else
+/// from the number that the module's text states. Hits that were left in the middle ran less often
+/// than the text states.
 pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
     let each = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
     counted.or_else(|| numbers.hits.checked_mul(each?.into()))
 }
 
-/// An estimate of the iterations of all hits, where only some hits' iterations were counted.
+/// Returns an estimate of the iterations of all hits, if only some hits were counted.
 pub fn estimated_iterations(numbers: &Numbers) -> Option<u128> {
     numbers.estimated_iterations.map(|all| all.round() as u128)
 }
 
-/// The mean of the hits whose iterations were counted, or the number that the text states.
+/// Returns the mean iterations of the counted hits, or the number that the module's text states.
 pub fn iterations_per_hit(entry: Option<&Entry>, numbers: &Numbers) -> Option<f64> {
     let counted = numbers.iterations.map(|n| n as f64 / numbers.iterated as f64);
     counted.or_else(|| Some(entry?.trip_count? as f64))
@@ -496,8 +508,8 @@ mod tests {
         of_scope(cells, Some(parents), Mode::Timed)
     }
 
-    /// Both loops inside were timed seldom. The outer one's three hits stand for a time that is longer than
-    /// the function's, and the inner one for one that is longer still.
+    /// Of both loops inside, few hits were timed. The time estimated from the outer loop's three
+    /// hits is longer than the function's, and that of the inner loop is even longer.
     #[test]
     fn few_timed_hits_take_no_longer_than_what_is_around_them() {
         let seldom = |hits, ticks: f64| Cell {
@@ -524,8 +536,8 @@ mod tests {
         assert_eq!((inner.inclusive.value, inner.share), (100.0, None));
     }
 
-    /// Ten hits of the outer loop, of which two ended and took 50 ticks; the loop inside ended in eight
-    /// others, too.
+    /// Two of ten hits of the outer loop ended and took 50 ticks; the loop inside also ended in
+    /// eight others.
     #[test]
     fn what_is_inside_of_hits_that_did_not_end_is_no_part_of_those_that_did() {
         let rows = rows(vec![cell(10, 10, 2, 50), cell(10, 10, 10, 400)], &[None, Some(0)]);
@@ -534,8 +546,8 @@ mod tests {
         assert_eq!(rows[&1].raw.unwrap().share, None);
     }
 
-    /// The loop inside took 90 of 100 ticks. Compensated as 60 of 40, it would be 150 % of what is around
-    /// it; so in this tree nothing is subtracted, and in the other one it is.
+    /// The loop inside took 90 of 100 ticks. With a compensation to 60 of 40, it would be 150 % of
+    /// the function around it. So in this tree nothing is subtracted, and in the other one it is.
     #[test]
     fn a_correction_that_breaks_what_must_be_true_is_not_used() {
         let with = |mut cell: Cell, inside: f64| {
@@ -555,9 +567,10 @@ mod tests {
         assert_eq!(rows[&2].compensated.unwrap().inclusive.value, 90.0);
     }
 
-    /// An exact row of 100 ticks with a loop of which some hits were drawn. It is estimated at 90 ± 2: all
-    /// 100 may be its own, so the interval reaches there, and so does that of its self time. Estimated at 30,
-    /// nothing limits what was not timed.
+    /// An exact row of 100 ticks with a loop of which some hits were timed. If the loop is
+    /// estimated at 90 ± 2, all 100 may be its own, so its interval reaches there, and the interval
+    /// of the row's self time reaches 0. If it is estimated at 30, nothing limits the hits that
+    /// were not timed.
     #[test]
     fn what_was_not_timed_takes_no_longer_than_what_is_around_it() {
         let of = |estimated: f64| {
@@ -574,7 +587,8 @@ mod tests {
         assert_eq!(of(30.0), [None, None, Some(70.0)]);
     }
 
-    /// Of the times of other hits than those of the loop around it, 104 ± 10 of 100 ± 10 ticks.
+    /// A loop was estimated at 104 ± 10 ticks, inside of one at 100 ± 10 ticks of which other hits
+    /// were timed.
     #[test]
     fn chance_makes_no_self_time_negative_and_no_share_larger_than_all() {
         let sampled = |ticks: u128| Cell {

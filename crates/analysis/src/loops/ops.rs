@@ -1,10 +1,10 @@
-//! From loops to the ops around them: dispatches, and ops of a virtual machine that runs compiled modules.
+//! Finds the ops around loops: dispatches, and ops of a virtual machine that runs compiled modules.
 //!
-//! TVM's virtual machine calls an op by the name of its function in the module (`fused_matmul_add`). The code
-//! of that function is in several functions of the compiled text: one for its arguments, one for its body
-//! (`fused_matmul_add_compute_`), and one for each parallel loop, which also runs on other threads. The
-//! schedule in the side table gives the op of each loop, so no name of a compiled function has to be taken
-//! apart.
+//! TVM's virtual machine calls an op by the name of its function in the module
+//! (`fused_matmul_add`). The code of that op is in several functions of the compiled text: one for
+//! its arguments, one for its body (`fused_matmul_add_compute_`), and one for each parallel loop,
+//! which also runs on other threads. The schedule in the side table gives the op of each loop, so
+//! names of compiled functions need not be parsed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,13 +15,13 @@ use profile::{OpId, Profile, Role};
 use super::dispatches::Dispatches;
 use super::{LoopNode, LoopTable, LoopTree};
 
-/// The ops around functions of modules: by identity of the module and name of the function. An op whose loops
-/// ran in tasks on several threads is there with its tasks, and not itself.
+/// The ops around functions of modules: by identity of the module and name of the function. If the
+/// loops of a function ran in tasks on several threads, the tasks are listed and not the op itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpsAround(BTreeMap<[u8; 16], BTreeMap<String, Vec<OpId>>>);
 
 impl OpsAround {
-    /// Finds the ops around all functions.
+    /// Finds the ops around the functions of all modules.
     pub fn new(
         profile: &Profile,
         modules: &[LoopModule],
@@ -47,7 +47,7 @@ impl OpsAround {
         found
     }
 
-    /// Only the dispatches.
+    /// Takes only the dispatches.
     pub fn of_dispatches(dispatches: &Dispatches) -> Self {
         let functions = |functions: &BTreeMap<String, super::dispatches::Dispatch>| {
             functions.iter().map(|(name, dispatch)| (name.clone(), dispatch.ops.clone())).collect()
@@ -55,7 +55,7 @@ impl OpsAround {
         Self(dispatches.iter().map(|(id, all)| (*id, functions(all))).collect())
     }
 
-    /// The ops around a function or loop, in ascending order; empty if none is known.
+    /// Returns the ops around a function or loop, in ascending order; empty if none is known.
     pub fn of(&self, tree: &LoopTree, node: &LoopNode) -> &[OpId] {
         let of_module = self.0.get(&tree.id);
         let ops = of_module.and_then(|all| all.get(&tree.entry(node)?.function));
@@ -63,7 +63,8 @@ impl OpsAround {
     }
 }
 
-/// The functions of a compiled text, each with the name of the function that was scheduled.
+/// Returns the functions of a compiled text, each with the name of the scheduled function that it
+/// is part of.
 fn names(table: &SideTable) -> impl Iterator<Item = (&str, &str)> {
     let mut of: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for scheduled in &table.schedule {
@@ -78,13 +79,14 @@ fn names(table: &SideTable) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Whether a function is the body of a parallel loop, which TVM's code generator names like this.
+/// Whether a function is the body of a parallel loop, by the name that TVM's code generator gives
+/// it.
 fn is_parallel(function: &str) -> bool {
     function.contains("parallel_lambda")
 }
 
-/// What machines of these processes call with this name: ops, or their tasks, if there are any and they are
-/// `preferred`.
+/// Returns the ops with this name in these processes; or their tasks, if tasks are preferred and
+/// there are any.
 fn called(
     profile: &Profile,
     processes: &BTreeSet<usize>,

@@ -1,30 +1,31 @@
-//! How much data a loop can have moved, as bounds. Nothing here is a measurement: caches, line sizes
-//! and prefetches decide what really goes to memory.
+//! Computes bounds of the bytes that a loop can have moved. Nothing here is a measurement: caches,
+//! line sizes and prefetches decide how much really goes to memory.
 //!
-//! **Requested bytes.** The region of an id holds machine loops and code that is in none of them. Code
-//! outside of all machine loops runs at most once in each hit, because every cycle of a region is in
-//! one of its machine loops. If there is exactly one machine loop, with no loop inside, an iteration
-//! runs each of its instructions at most once. With `r` bytes that the loads and stores of the region
-//! name, `l` of which in the machine loop, `h` hits and `n` iterations of all hits, the instructions
-//! ask for
+//! **Requested bytes.** The region of an id consists of machine loops and of code outside of them.
+//! Code outside of all machine loops runs at most once in each hit, because every cycle of a region
+//! is in one of its machine loops. If there is exactly one machine loop, without a loop inside, an
+//! iteration runs each of its instructions at most once. If the loads and stores of the region name
+//! `r` bytes, `l` of them in the machine loop, and there are `h` hits with `n` iterations in all,
+//! the instructions ask for
 //!
 //! ```text
 //!   at most   B = n × l + h × (r − l)        bytes
 //!   exactly   n × l  in the machine loop, if nothing in it is conditional
 //! ```
 //!
-//! Iterations are those of the text. If a compiler unrolls the machine loop after the instrumentation,
-//! an iteration of the text is a part of one of the machine's, and the bound still holds. Functions
-//! that the code calls are not included, so a region with calls has no bound.
+//! Iterations are those of the text. If a compiler unrolls the machine loop after the
+//! instrumentation, an iteration of the text is a part of one of the machine loop, and the bound
+//! still holds. Functions that the code calls are not included, so a region with calls has no
+//! bound.
 //!
-//! **Footprint.** The tensors that an op is called with have `F` bytes in all. One call touches at most
-//! `F` different bytes of them. Moving each of these bytes once is the least that memory has to do if
-//! the op needs all of them and finds none in a cache.
+//! **Footprint.** The tensors that an op is called with have `F` bytes in all. One call touches at
+//! most these `F` different bytes. If the op needs all of them and finds none in a cache, memory
+//! must move each of them at least once.
 //!
-//! **Bandwidth.** With the inclusive time `t ± m` of all hits, `B / (t − m)` is at most what the
-//! instructions asked for in each second, and `h × F / (t − m)` at most what it would take to move every
-//! byte of the arguments once in each call. Where `t − m` is not above zero, there is no bound. A
-//! footprint far below what the machine's memory delivers says that memory is not what limits the op,
+//! **Bandwidth.** With the inclusive time `t ± m` of all hits, the instructions asked for at most
+//! `B / (t − m)` bytes in each second, and moving every byte of the arguments once in each call
+//! takes at most `h × F / (t − m)`. If `t − m` is not above zero, there is no bound. If the
+//! footprint is far below the bandwidth of the machine's memory, memory does not limit the op,
 //! unless it moves its arguments several times.
 
 use super::Estimate;
@@ -44,14 +45,14 @@ pub struct Requests {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bounds {
     pub bytes_at_most: u128,
-    /// Bytes, at least. `None`: some of the code is conditional.
+    /// The least number of bytes. `None` if some of the code is conditional.
     pub bytes_at_least: Option<u128>,
-    /// Bytes in a second, at most. `None`: the time is not known well enough.
+    /// The largest number of bytes per second. `None` if the time is not known well enough.
     pub rate_at_most: Option<f64>,
 }
 
-/// The bytes that the instructions of a loop asked for in `hits` hits with `iterations` iterations in all.
-/// `time` is the time of all hits in seconds.
+/// Computes bounds for the bytes that the instructions of a loop asked for in `hits` hits with
+/// `iterations` iterations in all. `time` is the time of all hits in seconds.
 pub fn requested(
     requests: Requests,
     hits: u128,
@@ -68,21 +69,21 @@ pub fn requested(
     })
 }
 
-/// The bytes that `calls` calls touch of arguments with this many bytes.
+/// Computes bounds for the bytes that `calls` calls touch of arguments with this many bytes.
 pub fn footprint(bytes: u64, calls: u128, time: Option<Estimate>) -> Option<Bounds> {
     let all = calls.checked_mul(bytes.into())?;
     Some(Bounds { bytes_at_most: all, bytes_at_least: None, rate_at_most: rate(all, time) })
 }
 
-/// Bytes in a second, for the shortest time that the interval allows.
+/// Returns the bytes per second for the shortest time that the interval allows.
 fn rate(bytes: u128, time: Option<Estimate>) -> Option<f64> {
     let time = time?;
     let least = time.value - time.margin?;
     (least > 0.0 && least.is_finite()).then(|| bytes as f64 / least)
 }
 
-/// Bytes of the tensors in the text of an op's arguments (`float32[1, 64], float32[64, 64]`): `None`
-/// if the shape or the type of one of them is not known, or there are none.
+/// Returns the bytes of the tensors in the text of an op's arguments (`float32[1, 64], float32[64,
+/// 64]`). `None` if the shape or the type of a tensor is not known, or if there are no tensors.
 pub fn bytes_of_arguments(arguments: &str) -> Option<u64> {
     let mut sum = 0_u64;
     let mut rest = arguments.trim();
@@ -102,7 +103,7 @@ pub fn bytes_of_arguments(arguments: &str) -> Option<u64> {
     Some(sum)
 }
 
-/// Bits of an element: `float32`, `int8`, `bool`, `float32x4`.
+/// Returns the bits of an element of a type: `float32`, `int8`, `bool`, `float32x4`.
 fn bits_of(kind: &str) -> Option<u64> {
     if kind == "bool" {
         return Some(8);
@@ -118,9 +119,9 @@ fn bits_of(kind: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// By hand: `s += a[k] * b[k]` in double loads 16 bytes in each iteration. 10 hits of 100
-    /// iterations: 16,000 bytes; and 8 bytes stored after each hit make 16,080. In 2 µs ± 0.4 µs that
-    /// is at most 16,080 / 1.6 µs = 10.05 GB/s.
+    /// Computed by hand: `s += a[k] * b[k]` in double loads 16 bytes in each iteration. 10 hits of
+    /// 100 iterations load 16,000 bytes, and the 8 bytes stored after each hit make 16,080. In 2 µs
+    /// ± 0.4 µs that is at most 16,080 / 1.6 µs = 10.05 GB/s.
     #[test]
     fn requested_bytes_of_a_dot_product() {
         let requests = Requests { region: 24, machine_loop: 16, is_straight: true };

@@ -1,4 +1,4 @@
-//! The side table of each module, and the order of its rows.
+//! Chooses the side table of each module, and orders its rows.
 
 use std::collections::HashMap;
 
@@ -7,10 +7,10 @@ use profile::loops::LoopModule;
 
 use super::identity;
 
-/// The place that the side table of a module is from.
+/// The source of a module's side table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TableChoice {
-    /// There is none: functions and loops have numbers only.
+    /// There is no side table: functions and loops have numbers only.
     #[default]
     Missing,
     /// The side table was embedded in the module.
@@ -21,7 +21,7 @@ pub enum TableChoice {
     Unusable(String),
 }
 
-/// Why a side table was not used.
+/// The reason why a side table was not used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnfitTable {
     /// No module of the profile has the table's identity.
@@ -39,9 +39,9 @@ pub enum UnfitTable {
     OtherIds {
         /// The identity of the table and the module.
         module: String,
-        /// How many entries the table has.
+        /// Number of entries in the table.
         entries: usize,
-        /// How many ids the module has.
+        /// Number of ids in the module.
         ids: u32,
     },
     /// Another table of the same identity describes the ids differently.
@@ -49,7 +49,7 @@ pub enum UnfitTable {
     Differs(Box<Difference>),
 }
 
-/// How two side tables of one identity differ.
+/// The first difference between two side tables of one identity.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "module {module} has two side tables that differ: id {id} is {one} in {first}, and {other} in \
@@ -58,27 +58,27 @@ pub enum UnfitTable {
 pub struct Difference {
     /// The identity of both tables.
     pub module: String,
-    /// The first id that differs.
+    /// The first id whose entries differ.
     pub id: usize,
-    /// The different part of the first table.
+    /// The part of the first table's entry that differs.
     pub one: String,
-    /// The different part of the second table.
+    /// The part of the second table's entry that differs.
     pub other: String,
-    /// The place that the first table is from.
+    /// The source of the first table.
     pub first: String,
-    /// The place that the second table is from.
+    /// The source of the second table.
     pub second: String,
 }
 
-/// How the modules of a profile are named in an error.
+/// Lists the modules of a profile for an error.
 fn listed(modules: &[String]) -> String {
     if modules.is_empty() { "no module".to_owned() } else { modules.join(", ") }
 }
 
-/// Whether a side table belongs to a module of the profile.
+/// Checks that a side table belongs to a module of the profile.
 ///
 /// # Errors
-/// The table belongs to no module, or the module has a table of its own that differs from it.
+/// The table belongs to no module, or the module has a table of its own that differs from this one.
 pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable> {
     let mut known: Vec<String> = Vec::new();
     for module in modules {
@@ -97,8 +97,9 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
     Err(UnfitTable::OtherModule { table: table.module.clone(), modules: known })
 }
 
-/// Whether all modules of one identity have the same side table. Modules that have different ones were made from
-/// different texts or by different versions, and adding them up would mix different loops.
+/// Checks that all modules of one identity have the same side table. Modules with different tables
+/// were made from different texts or by different versions, and adding them up would mix different
+/// loops.
 ///
 /// # Errors
 /// [`UnfitTable::Differs`].
@@ -123,12 +124,12 @@ fn embedded(module: &LoopModule) -> Option<SideTable> {
     (table.module == identity(&module.id)).then_some(table)
 }
 
-/// What an error calls the place of a module.
+/// Returns the name of a module's place in errors: its object file.
 fn place(module: &LoopModule) -> String {
     module.object.clone().unwrap_or_else(|| "code without a file".to_owned())
 }
 
-/// Whether two tables of one identity describe each id in the same way.
+/// Checks that two tables of one identity describe each id in the same way.
 fn same(
     first: &SideTable,
     of_first: &str,
@@ -167,7 +168,8 @@ fn of_module(table: &SideTable, module: &str, ids: u32) -> Result<(), UnfitTable
     }
 }
 
-/// The side table of a module: one of the files, else the first embedded one that can be used.
+/// Chooses the side table of a module: one of the files, or else the first embedded one that can be
+/// used.
 pub(super) fn choose_for<'a>(
     id: &[u8; 16],
     ids: u32,
@@ -202,12 +204,12 @@ pub(super) fn choose_for<'a>(
     (None, choice)
 }
 
-/// Ids in the order of a tree, each with the number of ids around it: parents before their children,
-/// siblings in ascending order. `parents` is indexed by id.
+/// Returns the ids in the order of a tree, each with the number of ids around it: parents before
+/// their children, siblings in ascending order. `parents` is indexed by id.
 pub(super) fn order(ids: &[u32], parents: &[Option<u32>]) -> Vec<(u32, u32)> {
     let mut children: Vec<Vec<u32>> = vec![Vec::new(); parents.len()];
     let mut stack = Vec::new();
-    // From the last to the first, so that the first one is on top of the stack.
+    // Ids are pushed in descending order, so that the first one is on top of the stack.
     for id in ids.iter().rev() {
         match parents.get(*id as usize).copied().flatten() {
             Some(parent) => children[parent as usize].push(*id),
@@ -277,10 +279,10 @@ mod tests {
                         id 0 is f:bb1 (lines 3 to 9) in a.so, and f:bb1 (lines 3 to 9, 7 iterations) \
                         in c.so";
         assert_eq!(why, expected);
-        // Without names, nothing is mixed up.
+        // Without names, different loops cannot be mixed up.
         let (chosen, choice) = choose_for(&[7; 16], 1, modules.iter(), &[]);
         assert_eq!((chosen, choice), (None, TableChoice::Unusable(why)));
-        // Likewise a file.
+        // The same is true of a file.
         assert_eq!(fits(&one, &modules[..1]), Ok(()));
         let differs = fits(&other, &modules[..1]).unwrap_err();
         assert!(matches!(differs, UnfitTable::Differs(ref why) if why.second == "the file"));

@@ -1,10 +1,10 @@
-//! The numbers of iterations of single hits of a loop: the smallest and the largest number, and how many hits
-//! had how many iterations. If only some hits were counted, the iterations of all hits are estimated.
+//! Collects the numbers of iterations of single hits of a loop: the smallest, the largest, and a
+//! distribution. If only some hits were counted, the iterations of all hits are estimated.
 //!
-//! **Sampled hits.** The iterations of timed hits are counted. Those of a thread are two strata, as their
-//! times are ([`super::estimate`]): the first hits, and random ones of the others. The first hits of a loop
-//! are often unlike the others (a solver that begins far from its solution), so the mean of the random hits
-//! is not used for the first ones:
+//! **Sampled hits.** The iterations of timed hits are counted. The counted hits of a thread are two
+//! strata, as for times ([`super::estimate`]): the first hits, and random ones of the others. The
+//! first hits of a loop are often unlike the others (a solver that begins far from its solution),
+//! so the mean of the random hits is not used for the first ones:
 //!
 //! ```text
 //!   first      I₁ iterations of n₁ hits, all of them counted
@@ -12,26 +12,27 @@
 //!   all hits   ΣI₁ + ΣN · ΣI₂/Σm        the sums are over threads and registrations
 //! ```
 //!
-//! Where a hit was left out and none of its kind was drawn (m = 0), nothing is said about all hits. Hits
-//! that did not end have unknown iterations, so then there is no estimate, either.
+//! If hits of the second stratum were left out and none was counted (m = 0), there is no estimate.
+//! The iterations of hits that did not end are not known, so there is no estimate in that case
+//! either.
 
 use profile::loops::LoopRow;
 
 use super::Mode;
 
-/// The iterations of single hits, of those that were counted (`Numbers::iterated`).
+/// The iterations of the single hits that were counted (`Numbers::iterated`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trips {
     /// The smallest number of iterations of a hit.
     pub least: u64,
-    /// The largest, at least `least`.
+    /// The largest number of iterations of a hit.
     pub most: u64,
-    /// Hits by the bits of their iterations: bucket `b` has those of [`bucket`]`(b)`. Empty if it was not
-    /// asked for, or is missing for some of the hits.
+    /// Number of hits by the bits of their iterations: bucket `b` has the hits of [`bucket`]`(b)`.
+    /// Empty if it was not asked for, or is missing for some of the hits.
     pub buckets: Vec<u128>,
 }
 
-/// The numbers of iterations of the hits in a bucket: the first and the last one.
+/// Returns the smallest and the largest number of iterations of the hits in a bucket.
 pub fn bucket(index: usize) -> (u64, u64) {
     match index {
         0 => (0, 0),
@@ -42,7 +43,7 @@ pub fn bucket(index: usize) -> (u64, u64) {
     }
 }
 
-/// The sums of rows.
+/// The sums over rows.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TripSum {
     /// `None` until a row with counted hits is added.
@@ -52,18 +53,18 @@ pub(super) struct TripSum {
     strata: Strata,
 }
 
-/// Iterations of all hits, as far as the hits were counted.
+/// The iterations of all hits, in two strata.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strata {
-    /// Iterations that are known.
+    /// Iterations that were counted for all hits of a stratum.
     exact: u128,
-    /// Hits of the second stratum.
+    /// Number of hits of the second stratum.
     others: u128,
-    /// The hits that were drawn, and their iterations.
+    /// Number of hits of the second stratum that were counted; below, their iterations.
     drawn: u128,
     iterations: u128,
-    /// It is not known which stratum the counted hits belong to, or hits were not counted for a reason other
-    /// than that they were not drawn.
+    /// Whether it is not known which stratum the counted hits belong to, or hits were not counted
+    /// for another reason than sampling.
     missing: bool,
 }
 
@@ -94,12 +95,13 @@ impl TripSum {
         mine.missing |= theirs.missing;
     }
 
-    /// The numbers of iterations of single hits; `None` if they are not known for all counted hits.
+    /// Returns the numbers of iterations of single hits; `None` if they are not known for all
+    /// counted hits.
     pub fn trips(&self) -> Option<Trips> {
         self.trips.clone().filter(|_| !self.missing)
     }
 
-    /// The iterations of all hits, exact or estimated.
+    /// Returns the iterations of all hits, exact or estimated.
     pub fn iterations(&self) -> Option<f64> {
         let Strata { exact, others, drawn, iterations, missing } = self.strata;
         let of_others = match (others, drawn) {
@@ -118,12 +120,13 @@ impl Strata {
         if row.iterated == row.hits {
             return exact;
         }
-        // Each hit that ended was counted, or none was: its loop has no counter.
+        // Every hit that ended must have been counted. If none was, the loop has no counter of
+        // iterations.
         if mode != Mode::Sampled || row.begun != row.ended || row.iterated != row.ended {
             return none;
         }
-        // When the first random hit began, the number of hits that had ended is noted: 0 means that no random
-        // hit began, or that all hits are random (`first=0`).
+        // The thread notes the number of ended hits when the first random hit begins. 0 means that
+        // no random hit began, or that all hits are random (`first=0`).
         let first = row.trips.as_ref().filter(|trips| trips.first <= row.iterations);
         let rest = |n: u64| row.hits.checked_sub(n).zip(row.iterated.checked_sub(n));
         let Some((first, (others, drawn))) = first.zip(rest(row.first_ended)) else { return none };
@@ -157,7 +160,8 @@ mod tests {
 
     use super::*;
 
-    /// A thread whose first hits had `first` iterations, and whose random ones, out of `hits`, `random`.
+    /// Makes a row of `hits` hits whose first hits had `first` iterations, and whose random ones
+    /// had `random`.
     fn row(hits: u64, first: &[u64], random: &[u64]) -> LoopRow {
         let all = || first.iter().chain(random).copied();
         let counted = (first.len() + random.len()) as u64;
@@ -186,8 +190,8 @@ mod tests {
         sum
     }
 
-    /// The first 4 hits ran 1,000 times each, and the 96 others 1 to 3 times: 4,000 + 96 · 2. The mean of all
-    /// counted hits (4,008 / 8) would have made 50,100 of it.
+    /// The first 4 hits ran 1,000 times each, and the 96 others 1 to 3 times: 4,000 + 96 · 2. The
+    /// mean of all counted hits (4,008 / 8) would have given 50,100.
     #[test]
     fn the_first_hits_say_nothing_about_the_others() {
         let sum = of(&[row(100, &[1000; 4], &[1, 2, 2, 3])], Mode::Sampled);
@@ -197,7 +201,8 @@ mod tests {
         assert_eq!((trips.buckets[1], trips.buckets[2], trips.buckets[10]), (1, 3, 4));
     }
 
-    /// Two threads: 10 + 20 first iterations, and 90 + 30 other hits, of which 2 + 1 were drawn, with 9.
+    /// Two threads: 10 + 20 first iterations, and 90 + 30 other hits, of which 2 + 1 were counted,
+    /// with 9 iterations.
     #[test]
     fn threads_add_up() {
         let sum = of(&[row(92, &[4, 6], &[2, 4]), row(31, &[20], &[3])], Mode::Sampled);
@@ -209,30 +214,30 @@ mod tests {
 
     #[test]
     fn what_nobody_has_seen_is_not_estimated() {
-        // 2 of 5 hits, and no random one yet.
+        // 2 of 5 hits were counted, and no random one yet.
         assert_eq!(
             of(&[LoopRow { first_ended: 2, ..row(5, &[7, 7], &[]) }], Mode::Sampled).iterations(),
             None
         );
-        // One did not end.
+        // One hit did not end.
         assert_eq!(
             of(&[LoopRow { begun: 4, ..row(9, &[7, 7], &[1]) }], Mode::Sampled).iterations(),
             None
         );
-        // An earlier version: who was first is not known.
+        // A row of an earlier version, in which it is not known which hits were first.
         let earlier = LoopRow { trips: None, ..row(9, &[7, 7], &[1]) };
         let sum = of(&[earlier, row(9, &[7, 7], &[1])], Mode::Sampled);
         assert_eq!((sum.iterations(), sum.trips()), (None, None));
-        // Every hit was counted: exact, in every mode and version.
+        // If every hit was counted, the sum is exact, in every mode and version.
         let all = LoopRow { trips: None, ..row(3, &[7, 7, 1], &[]) };
         for mode in [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log] {
             assert_eq!(of(std::slice::from_ref(&all), mode).iterations(), Some(15.0));
         }
-        // Some were left by an exception.
+        // A hit was left by an exception.
         assert_eq!(of(&[row(4, &[7, 7, 1], &[])], Mode::Count).iterations(), None);
     }
 
-    /// What a damaged file may say.
+    /// Values as in a damaged file.
     #[test]
     fn nonsense_is_missing() {
         let good = row(100, &[1000; 4], &[1, 2]);

@@ -1,5 +1,6 @@
-//! Mode log: the workgroup call of a dispatch of IREE in which a start or an end happened. A record
-//! has no workgroup, but its time is inside of that of the call, on the same thread.
+//! Mode log: finds the workgroup call of an IREE dispatch in which a start or an end happened. A
+//! recorded start or end has no workgroup, but its time is inside of the call's time, on the same
+//! thread.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,6 @@ use profile::{Clock, OpId, Profile};
 /// A workgroup call of a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workgroup {
-    /// The dispatch.
     pub op: OpId,
     /// The call's workgroup in x, y, z; `None` if the recorder did not see it.
     pub id: Option<[u32; 3]>,
@@ -27,7 +27,7 @@ struct Call {
 /// Process and thread.
 type Key = (usize, u32);
 
-/// The workgroup call of each event; `None` where no call was recorded at that time, or where the
+/// Returns the workgroup call of each event; `None` if no call was recorded at that time, or if the
 /// profile's calls were timed with another clock than its loops.
 pub fn workgroups(
     profile: &Profile,
@@ -38,7 +38,7 @@ pub fn workgroups(
         let module = modules.get(event.module).filter(|module| module.export.is_some())?;
         Some((module.process, event.tid))
     };
-    // The first and the last moment of each thread.
+    // The first and the last event of each thread.
     let mut spans: HashMap<Key, (u64, u64)> = HashMap::new();
     for event in events {
         let Some(key) = key(event) else { continue };
@@ -51,7 +51,7 @@ pub fn workgroups(
     let calls = calls(profile, &spans);
     let of = |event: &LoopEvent| {
         let calls = calls.get(&key(event)?)?;
-        // Of calls inside of each other the innermost one began last.
+        // If calls are nested, the innermost one began last.
         let after = calls.partition_point(|call| call.start <= event.ticks);
         let mut before = calls[..after].iter().rev().take(MOST_NESTED);
         before.find(|call| event.ticks <= call.end).map(|call| call.of)
@@ -59,10 +59,10 @@ pub fn workgroups(
     events.iter().map(of).collect()
 }
 
-/// Calls that began before an event and are looked at.
+/// At most this many calls that began before an event are compared with it.
 const MOST_NESTED: usize = 16;
 
-/// The calls of these threads in these spans, by when they began.
+/// Returns the calls of these threads in these spans, sorted by start.
 fn calls(profile: &Profile, spans: &HashMap<Key, (u64, u64)>) -> HashMap<Key, Vec<Call>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let add = |all: &mut HashMap<Key, Vec<Call>>, columns: &Columns| {

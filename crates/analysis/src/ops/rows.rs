@@ -1,4 +1,4 @@
-//! The table of ops: calls added up by op, arguments and device.
+//! Adds up calls by op, arguments and device, for the table of ops.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -15,7 +15,7 @@ use crate::table::compensate;
 /// The device of calls that run on no device.
 const HOST: &str = "cpu0";
 
-/// The kind of a row.
+/// The kind of calls that a row contains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OpRowKind {
     /// Calls of one op with these arguments on this device.
@@ -30,18 +30,18 @@ pub enum OpRowKind {
         /// Whether the row is a range that the program marked by name.
         range: bool,
     },
-    /// Book-keeping calls, all of one device.
+    /// Book-keeping calls of one device.
     Bookkeeping {
         /// The common part of the names of the row's calls: `vm.builtin.*`.
         names: String,
-        /// As above. `cpu0` for calls without tensors, in which the machine itself works.
+        /// The device; `cpu0` for calls without tensors, in which the machine itself works.
         device: String,
     },
     /// Gaps between the ops of runs.
     Between,
     /// The time of runs before their first op and after the last one.
     Entry,
-    /// Parallel regions in no op. This row has no time of its own.
+    /// Parallel regions that are in no op. This row has no time of its own.
     NoOp,
 }
 
@@ -51,7 +51,8 @@ pub enum OpRowKind {
 pub struct OpRow {
     /// The kind of the row.
     pub kind: OpRowKind,
-    /// The rank of the op's processes; `None` if the table does not tell ranks apart, or without one.
+    /// The rank of the op's processes; `None` if the table does not separate ranks, or for a
+    /// process without one.
     pub rank: Option<u32>,
     /// Whether the row's calls are outside of all runs, so that its time belongs to no run.
     pub outside: bool,
@@ -81,7 +82,7 @@ pub struct OpRow {
     pub regions: RegionSum,
 }
 
-/// A counter over the calls that have a value.
+/// The sum of a counter over the calls that have a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterSum {
     /// Sum of the values.
@@ -94,7 +95,8 @@ pub struct CounterSum {
 }
 
 impl CounterSum {
-    /// `empty` is the value of a call that does nothing; `None` if it was not calibrated.
+    /// Adds the value of a call. `empty` is the value of a call that does nothing; `None` if it was
+    /// not calibrated.
     fn add(&mut self, value: Option<u64>, empty: Option<Estimate>) {
         let Some(value) = value else { return };
         self.total += u128::from(value);
@@ -103,15 +105,15 @@ impl CounterSum {
         self.calibrated += u64::from(empty.is_some());
     }
 
-    /// The part of the sum that empty calls would have read, 0 to 1. `None` if nothing was counted,
-    /// or if that part is unknown for some call.
+    /// Returns the part of the sum that empty calls would have counted, 0 to 1. `None` if nothing
+    /// was counted, or if that part is unknown for some call.
     pub fn empty_share(&self) -> Option<f64> {
         let known = self.total > 0 && self.calibrated == self.calls;
         known.then(|| (self.empty.value / self.total as f64).clamp(0.0, 1.0))
     }
 
-    /// The sum without what empty calls read. If that is unknown for some call, nothing is
-    /// subtracted.
+    /// Returns the sum without the values of empty calls. If those are unknown for some call,
+    /// nothing is subtracted.
     pub fn compensated(&self) -> Estimate {
         let empty = (self.calibrated == self.calls).then_some(self.empty);
         let rest = compensate(Estimate::exact(self.total as f64), empty);
@@ -119,7 +121,7 @@ impl CounterSum {
     }
 }
 
-/// A value of a user's collector, over the calls that have it.
+/// A value of a user's collector, summed over the calls that have it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValueSum {
     pub calls: u64,
@@ -201,8 +203,8 @@ pub struct OpTable {
     /// Number of calls of book-keeping ops for which no counter was read although others have
     /// counters.
     pub uncounted: u64,
-    /// Time of the runs that are in no other run. The self times of all rows that are inside of
-    /// runs add up to it.
+    /// Time of the runs that are in no other run. It is the sum of the self times of all rows
+    /// inside of runs.
     pub wall: Estimate,
     /// Self time of ops in no run.
     pub outside: Estimate,
@@ -210,16 +212,16 @@ pub struct OpTable {
     pub ops: u64,
     /// Number of recorded calls of every kind: runs, ops, regions and tasks.
     pub probe_calls: u64,
-    /// The estimated cost of the probes of these calls, without [`Self::way_ns`]. `None` if it was
-    /// not calibrated in some process.
+    /// The estimated cost of the probes of these calls, without [`Self::way_ns`]. `None` if some
+    /// process was not calibrated.
     pub probe_ns: Option<f64>,
     /// An estimate of the time in which the machines called the instrument; see
     /// [`crate::ProbeCost::way`]. `None` if there are too few consecutive ops to tell.
     pub way_ns: Option<f64>,
-    /// The cost of everything that was recorded, whatever the filter, per process.
+    /// The cost of everything that was recorded, whatever the filter, by process.
     pub costs: Vec<ProbeCost>,
-    /// The rows of calls of ops: by op, rank (see [`OpRow::rank`]), and whether they are outside of
-    /// all runs.
+    /// The rows of calls of ops: by op, rank (see [`OpRow::rank`]), and whether the calls are
+    /// outside of all runs.
     places: HashMap<(OpId, Option<u32>, bool), usize>,
     /// Whether rows are of one rank each.
     by_rank: bool,
@@ -231,8 +233,8 @@ fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
 }
 
 impl OpTable {
-    /// The sum of a counter over the calls of a row, without what empty calls read. A thread is on a CPU for no
-    /// longer than its calls take.
+    /// Returns the sum of a counter over the calls of a row, without the values of empty calls. For
+    /// a clock, the sum is limited, because a thread is on a CPU for no longer than its calls take.
     pub fn counter(&self, profile: &Profile, row: &OpRow, counter: usize) -> Estimate {
         let Some(sum) = row.counters.get(counter) else { return Estimate::default() };
         let value = sum.compensated();
@@ -240,7 +242,7 @@ impl OpTable {
             return value;
         }
         let own = match row.kind {
-            // The row of a run has the values of the time between ops, too.
+            // The row of a run includes the values of the time between ops.
             OpRowKind::Entry => {
                 let of_runs = |other: &&OpRow| {
                     other.kind == OpRowKind::Between
@@ -255,7 +257,8 @@ impl OpTable {
         value.at_most(own.times(profile.timeline.ns_per_tick()))
     }
 
-    /// The index of the row in which a call was added up. `None` for a call of another filter.
+    /// Returns the index of the row to which a call was added. `None` for a call that the filter
+    /// left out.
     pub fn row_of(&self, profile: &Profile, op: &OpCall<'_>) -> Option<usize> {
         let rank = self.by_rank.then(|| rank_of(profile, op.process)).flatten();
         self.places.get(&(op.op, rank, op.run.is_none())).copied()
@@ -313,8 +316,8 @@ impl OpTable {
             let known = cost.filter(|cost| cost.calls == cost.of_calls);
             table.uncounted += uncounted[process];
             let timed = uncounted[process] + silent[process];
-            // A filter leaves some calls out, so the cost is in proportion. A profile of an earlier
-            // version has no calibration for calls that were only timed.
+            // If the filter leaves some calls out, the cost is reduced in proportion. A profile of
+            // an earlier version has no calibration for calls that were only timed.
             let ns = known.and_then(|cost| {
                 let uncounted = if timed > 0 { cost.uncounted_call_ns? } else { 0.0 };
                 let counted = cost.counted_call_ns() * (calls - timed) as f64;
@@ -332,7 +335,7 @@ impl OpTable {
     }
 }
 
-/// The columns of values, by name and kind. The numbers of a value may differ between processes.
+/// The columns of values, by name and kind. The number of a value may differ between processes.
 type ValueColumns = (Vec<(String, ValueKind)>, HashMap<(usize, u32), usize>);
 
 fn value_columns(profile: &Profile) -> ValueColumns {
@@ -359,16 +362,16 @@ struct Adder<'a> {
     by_kind: HashMap<(OpRowKind, Option<u32>, bool), usize>,
     /// Rows of the ops that may contain the next call, outermost first.
     around: Vec<usize>,
-    /// For each row, how many of its calls may contain the next call.
+    /// For each row, the number of its calls that may contain the next call.
     inside: Vec<u32>,
     calls: Vec<u64>,
-    /// Number of those calls that are calls of book-keeping ops that were only timed.
+    /// Number of calls of book-keeping ops that were only timed.
     uncounted: Vec<u64>,
-    /// Number of those calls that are parallel regions or tasks that were only timed.
+    /// Number of parallel regions or tasks that were only timed.
     silent: Vec<u64>,
-    /// By process, whether it has a host of which regions are only timed.
+    /// By process, whether it has a host whose regions are only timed.
     times_regions_only: Vec<bool>,
-    /// The readings of a call that does nothing, by process.
+    /// By process, the values of a call that does nothing.
     empty: Vec<Option<&'a EmptyCall>>,
     table: OpTable,
 }
@@ -429,8 +432,9 @@ impl Adder<'_> {
         row
     }
 
-    /// What the recorder added to the own count of a call with this many calls directly inside: the
-    /// reading of an empty call, and for each of those what is outside of its own reading.
+    /// Returns the count that the recorder added to the own count of a call with this many calls
+    /// directly inside: the count of an empty call, and, for each call inside, the part of its
+    /// bracket outside of its own readings.
     fn empty(&self, process: usize, counter: usize, inside: u32) -> Option<Estimate> {
         let empty = self.empty.get(process).copied().flatten()?;
         let own = empty.counters.get(counter).copied().flatten().map(|bracket| bracket.mean)?;
@@ -451,8 +455,8 @@ impl Adder<'_> {
     fn regions(&mut self, row: usize, process: usize, regions: &[Region]) {
         for region in regions {
             self.calls[process] += 1 + region.tasks.len() as u64;
-            // Of some hosts, regions and the task of the thread that launched one are counted with
-            // their op.
+            // For some hosts, regions and the task of the thread that launched a region are counted
+            // with their op.
             if self.counters > 0 && self.times_regions_only[process] {
                 let silent = |task: &&Task| task.counters.iter().all(Option::is_none);
                 self.silent[process] += 1 + region.tasks.iter().filter(silent).count() as u64;

@@ -1,5 +1,5 @@
-//! The first pass over the pages: collects the tasks of parallel regions by the number of their
-//! region.
+//! Makes the first pass over the pages: collects the tasks of parallel regions by the number of
+//! their region.
 
 use profile::columns::{KEY_CORRELATION, cpu_of};
 use profile::{Columns, PageDecoder, PageKey, Profile, Role, merge_losses};
@@ -62,7 +62,7 @@ pub(super) fn collect(profile: &Profile, brackets: Brackets) -> OpTrees<'_> {
         let mut of_process = Vec::new();
         for (t, thread) in process.threads.iter().enumerate() {
             let mut begins = Vec::new();
-            // Tasks that a later call may turn out to contain.
+            // Tasks that may turn out to be inside of a later call.
             let mut open: Vec<usize> = Vec::new();
             for page in 0..thread.headers().len() {
                 let columns = decoder.decode(PageKey { process: p, thread: t, page });
@@ -122,7 +122,8 @@ impl Tasks {
         })
     }
 
-    /// The region with this number, with its tasks. `base` has what the region's own call says.
+    /// Returns the region with this number, with its tasks. `base` is the region as its own call
+    /// describes it.
     pub fn region(&self, process: usize, number: Option<u64>, base: Region, cpus: u32) -> Region {
         let Some(number) = number else { return base };
         let key = (process as u32, number);
@@ -155,8 +156,8 @@ impl Tasks {
     }
 }
 
-/// Whether tasks waited for one another although they used fewer threads, or fewer CPUs, than are
-/// available for this many tasks. `cpus` is the number of logical processors; 0 if it is not known.
+/// Returns how tasks waited for one another, if they used fewer threads, or fewer CPUs, than are
+/// available for this many tasks. `cpus` is the number of logical processors; 0 if not known.
 fn serial(tasks: &[Task], cpus: u32) -> Option<Serial> {
     let room = match cpus {
         0 => tasks.len(),

@@ -1,5 +1,5 @@
-//! The second pass over the pages: the calls of each thread become trees, and each tree is shown as
-//! soon as it is complete.
+//! Makes the second pass over the pages: the calls of each thread become trees, and each tree is
+//! shown as soon as it is complete.
 
 use profile::Drawn;
 use profile::columns::{
@@ -46,7 +46,7 @@ impl Node {
 #[derive(Debug, Default)]
 struct Arena {
     nodes: Vec<Node>,
-    /// The counter values, for each call as many as the profile has counters.
+    /// The counter values: as many for each call as the profile has counters.
     values: Vec<u64>,
     children: Vec<usize>,
     users: Vec<(u32, u64)>,
@@ -65,7 +65,8 @@ impl Arena {
         self.last_end = 0;
     }
 
-    /// The time that the recorder added to a call with these children, as [`crate::forest`] explains.
+    /// Returns the time that the recorder added to a call with these children, as [`crate::forest`]
+    /// explains.
     fn taken(&self, trees: &OpTrees<'_>, class: Option<u32>, duration: u64, from: usize) -> u64 {
         let children = || self.children[from..].iter().map(|child| &self.nodes[*child]);
         let inner = children().map(Node::duration).fold(0, u64::saturating_add);
@@ -146,13 +147,14 @@ struct Shower<'a, 'p, V> {
     counters: usize,
     runs: u64,
     ops: u64,
-    /// Calls that are still to be shown, each with the run, the op and the number of ops that
-    /// contain it.
+    /// Calls that are still to be shown, each with the run and the op that contain it, and the
+    /// number of ops that contain it.
     next: Vec<(usize, Inside)>,
     inner: Vec<usize>,
     regions: Vec<Region>,
     walk: Vec<usize>,
-    /// Counters of the call that is being shown: all, its own, and those of its workers.
+    /// The counters of the call that is being shown; below, those without the calls inside, and
+    /// those of its workers.
     all: Vec<Option<u64>>,
     own: Vec<Option<u64>>,
     workers: Vec<Option<u64>>,
@@ -255,7 +257,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
     }
 
     /// Finds the ops and runs that are directly inside a call, ordered by start, and its regions.
-    /// If the call is itself a region, it is among them.
+    /// If the call is itself a region, it is one of these regions.
     fn look_inside(&mut self, arena: &Arena, at: usize) {
         self.inner.clear();
         self.regions.clear();
@@ -297,8 +299,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
 
     /// Computes the counters of a call, with and without those of the calls inside it. If a part is
     /// not known, the result is not known. The exception is a book-keeping op, which was not meant
-    /// to be counted: what it counts belongs to the call that contains it, except for the ops that
-    /// it calls.
+    /// to be counted: its counts belong to the call that contains it, except for those of the ops
+    /// that it calls.
     fn read_counters(&mut self, arena: &Arena, at: usize) {
         let values = |at: usize| {
             let (known, from) = (arena.nodes[at].known, at * self.counters);
@@ -329,8 +331,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
         op.is_some_and(|op| op.bookkeeping)
     }
 
-    /// What was taken of a call for itself and for what is in no op or run inside of it, in parts;
-    /// and the number of calls directly inside whose counters were read.
+    /// Returns the time in parts that was subtracted from a call for itself and for calls inside
+    /// that are in no op or run; and the number of calls directly inside whose counters were read.
     fn own_taken(&self, arena: &Arena, at: usize) -> (u64, u32) {
         let inner = || self.inner.iter().map(|child| &arena.nodes[*child]);
         let taken = inner().map(|child| child.taken).fold(0, u64::saturating_add);
@@ -361,8 +363,8 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
             None => node.duration(),
         };
         self.read_counters(arena, at);
-        // The run's own bracket is before its first op and after its last one, and what is outside of
-        // the ops' durations mostly between them.
+        // The run's own bracket is before its first op and after its last one. The parts of the
+        // ops' brackets that are outside of their durations are mostly between the ops.
         let (taken, read_inside) = self.own_taken(arena, at);
         let of_entry = self.trees.brackets.in_duration(node.class).min(taken);
         let of_between = (taken - of_entry).min(parts(between));
