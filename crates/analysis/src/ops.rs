@@ -10,11 +10,10 @@
 //!  pool thread       task        ├── 1 ───┤        belongs to the region, because both
 //!                                                  have the same region number
 //! ```
-//!
-//! A thread's calls are recorded when they end. So the calls inside a call are those that ended
-//! before it, begin after its start, and are not inside of another call yet. This takes one pass
-//! over the pages, with the calls of one run in memory. An earlier pass ([`OpTrees::new`]) collects
-//! the tasks of all threads, and for each page the earliest start of any call after it, which shows
+//! A thread's calls are recorded when they end. So the calls inside a call are those that began
+//! after its start, ended before it, and are in no other call yet. This takes one pass over the
+//! pages, with the calls of one run in memory. An earlier pass ([`OpTrees::new`]) collects the
+//! tasks of all threads, and for each page the earliest start of any call after it, which shows
 //! when a tree is complete.
 //!
 //! Each moment of a run belongs to exactly one of these: the run itself (before the first op and

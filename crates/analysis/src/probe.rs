@@ -18,12 +18,13 @@
 //! | module | what it does |
 //! |---|---|
 //! | `brackets` | the cost of one bracket |
-//! | `in_place` | what the recorded calls themselves tell |
-//! | `steps` | steps of a program in which ops were announced, and those in which they were not |
-//! | `announced` | PyTorch's way to an observer, and threads that wait meanwhile |
+//! | `in_place` | facts about the cost of probes that the recorded calls themselves show |
+//! | `steps` | compares steps of a program in which ops were announced with those in which they were not |
+//! | `announced` | the time in which PyTorch calls an observer, and the time of threads that wait meanwhile |
 //!
-//! A model was chosen, and not windows without probes: without a budget every call must be recorded,
-//! so such windows would lose calls. With one, there are such windows for PyTorch (`steps`).
+//! The cost comes from a model, and not from windows of time without probes: without a budget,
+//! every call must be recorded, so such windows would lose calls. With a budget, there are such
+//! windows for PyTorch (`steps`).
 
 use std::collections::BTreeMap;
 
@@ -48,21 +49,20 @@ pub use price::Price;
 /// With fewer values, a mean is not meaningful.
 const FEWEST: u64 = 30;
 
-/// What the dynamic linker may need to map the library and to relocate it, in ns. Nothing in the
-/// process can measure it. Measured: 0.4 to 1.1 ms.
+/// Time that the dynamic linker may need to map the library and to relocate it, in ns. Nothing in
+/// the process can measure it. Measured: 0.4 to 1.1 ms.
 const MAPPING_NS: Estimate = Estimate { value: 0.7e6, low: 0.3e6, high: 1.5e6 };
 
-/// The cost of a call that is only counted, in ns: a decision and an addition to a table. Too little
-/// to be timed in the program.
+/// The cost of a call that is only counted, in ns: a decision and an addition to a table. It is too
+/// short to be timed in the program.
 const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 
 /// The estimated cost of recording for one process, in ns of processor time, summed over its
 /// threads. In a run with the budget 0, all calls were only counted. Calls with a set of counters that
 /// was not calibrated are left out, because the cost with and without counters differs by a factor of
 /// thirty.
-///
-/// The interval of each part holds the true cost as far as the causes of its error are known. The
-/// causes are the same for all calls, so the ends of the parts' intervals are added.
+/// The interval of each part contains the true cost, as far as the causes of its error are known.
+/// The causes are the same for all calls, so the ends of the parts' intervals are added.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeCost {
     /// Process index.
@@ -72,46 +72,46 @@ pub struct ProbeCost {
     pub calls: u64,
     /// Number of all recorded calls.
     pub of_calls: u64,
-    /// How much one probe lengthens the program: the mean over those calls.
+    /// The mean time by which the probe of one of these calls lengthens the program.
     pub per_call_ns: f64,
-    /// How much one probe lengthens the program according to the calibration alone, without the extra time of readings in the
+    /// The same time according to the calibration alone, without the extra time of readings in the
     /// program.
     pub calibrated_per_call_ns: f64,
-    /// The cost of the brackets of all those calls.
+    /// The cost of the brackets of these calls.
     pub probes: Estimate,
-    /// How much longer the program's own code takes after counters were read; exactly 0 without
-    /// counters.
+    /// The additional time that the program's own code takes after counters were read; exactly 0
+    /// without counters.
     pub after: Estimate,
     /// Number of calls that were only counted, in a run with a budget; [`Self::calls`] leaves them
     /// out.
     pub only_counted: u64,
-    /// The cost of these calls.
+    /// The cost of the calls that were only counted.
     pub counting: Estimate,
-    /// Number of those calls for which no counter was read although their thread had counters.
+    /// Number of recorded calls for which no counter was read although their thread had counters.
     /// These are the book-keeping ops of a virtual machine.
     pub uncounted: u64,
     /// The cost of the probe of such a call. `None` if it was not calibrated.
     pub uncounted_call_ns: Option<f64>,
-    /// The time in which a host itself announces ops to the recorder. For a virtual machine of TVM, the
-    /// upper end includes the machine's step between two ops, because the two cannot be told apart. For
-    /// PyTorch, it was measured with ops that do nothing. `None` if there is no such host, or if too few
-    /// times are known.
+    /// The time in which a host itself announces ops to the recorder. For a virtual machine of TVM,
+    /// the upper end includes the machine's step between two ops, because the two times cannot be
+    /// separated. For PyTorch, it was measured with ops that do nothing. `None` if there is no such
+    /// host, or if too few times are known.
     pub way: Option<Estimate>,
-    /// Whether that follows from how much longer those steps of the program took in which ops were announced.
+    /// Whether `way` was computed from steps of the program: those in which ops were announced took
+    /// longer.
     pub way_by_steps: bool,
-    /// The processor time that threads of parallel regions used while they waited for a thread that was in
-    /// the recorder.
-    /// `None` if there are none, or if their processor time is not known. If some of their tasks were only
-    /// counted, its interval begins at 0.
+    /// The processor time that threads of parallel regions used while they waited for a thread that
+    /// was in the recorder. `None` if there are no such threads, or if their processor time is not
+    /// known. If some of their tasks were only counted, the interval begins at 0.
     pub waiting: Option<Estimate>,
-    /// Whether there are such threads, as far as the recorded and the counted calls tell.
+    /// Whether there are such threads, as far as the recorded and the counted calls show.
     pub waits: bool,
-    /// Hits of instrumented loops.
+    /// The hits of instrumented loops and their cost.
     pub hits: Hits,
-    /// The time that counters add to the context switches of threads that have counters; 0 without counters.
-    /// `None` if there are counters and it was not measured.
+    /// The time that counters add to the context switches of threads that have counters; 0 without
+    /// counters. `None` if there are counters and the time was not measured.
     pub switched: Option<Estimate>,
-    /// Number of those context switches.
+    /// Number of context switches of threads that have counters.
     pub switches: u64,
     /// The cost of flushing pages. It includes the last page of each thread if the process ended in
     /// an orderly way.
@@ -119,26 +119,26 @@ pub struct ProbeCost {
     /// The cost of attaching threads: opening counters, mapping pages, and calibrating.
     pub attach_ns: f64,
     /// The cost of the library before the first call: mapping it, its constructor, and loading the
-    /// run. `None` in profiles from before this was recorded.
+    /// run. `None` in profiles of earlier versions.
     pub start: Option<Estimate>,
-    /// Processor time of its threads, each between its first call and the last known moment.
-    /// Flushing and attaching are not included. `None` if it is not known for some thread with
-    /// calls.
+    /// Processor time of the process's threads, each between its first call and the last known
+    /// moment. Flushing and attaching are not included. `None` if it is not known for some thread
+    /// with calls.
     pub cpu_ns: Option<f64>,
-    /// Processor time of the whole process, with what recording cost. `None` if it did not end in
-    /// an orderly way, if a session recorded only a part of it, and in profiles from before this
-    /// was recorded.
+    /// Processor time of the whole process, including the cost of recording. `None` if the process
+    /// did not end in an orderly way, if a session recorded only a part of it, and in profiles of
+    /// earlier versions.
     pub process_ns: Option<f64>,
-    /// Time of its threads in dispatches.
+    /// Time of the process's threads in dispatches.
     pub dispatch_ns: Option<f64>,
-    /// The readings of an empty call, for the calibrated set of counters that most calls had. Empty if
-    /// [`Self::calls`] is 0.
+    /// The values of an empty call, for the calibrated set of counters that most calls had. Empty
+    /// if [`Self::calls`] is 0.
     pub empty_call: EmptyCall,
 }
 
 impl ProbeCost {
-    /// The mean cost of the probe of a call whose counters are read; of any call if there are no
-    /// such calls.
+    /// Returns the mean cost of the probe of a call whose counters are read; of any call if there
+    /// are no such calls.
     pub fn counted_call_ns(&self) -> f64 {
         let counted = self.calls - self.uncounted;
         match counted {
@@ -150,27 +150,29 @@ impl ProbeCost {
         }
     }
 
-    /// The cost of the calls: what grows with their number, and what fewer timed calls would avoid.
+    /// Returns the cost that grows with the number of calls, and that timing fewer calls would
+    /// avoid.
     pub fn of_calls(&self) -> Estimate {
         sum([self.among_calls(), Estimate::exact(self.flush_ns)])
     }
 
-    /// The part that lies in the processor time between the first call and the last known moment.
+    /// Returns the cost that is part of the processor time between the first call and the last
+    /// known moment.
     fn among_calls(&self) -> Estimate {
         let parts =
             [Some(self.probes), Some(self.counting), Some(self.after), self.way, self.switched];
         sum(parts.into_iter().flatten().chain(self.waiting).chain([self.hits.cost]))
     }
 
-    /// The sum of everything that is known, over all threads.
+    /// Returns the sum of all known costs, over all threads.
     pub fn total(&self) -> Estimate {
         let rest = Estimate::exact(self.flush_ns + self.attach_ns);
         sum([self.among_calls(), rest].into_iter().chain(self.start))
     }
 
-    /// Recording cannot cost more processor time than the process used. If the estimate says so, the
-    /// machine was slower during the calibration than during the calls; what was calibrated is then
-    /// lowered, each part in the same proportion, until it fits.
+    /// Limits the cost to the processor time that the process used. If the estimate exceeds it, the
+    /// machine was slower during the calibration than during the calls. Then the calibrated parts
+    /// are reduced, all in the same proportion, until the sum fits.
     fn within_what_was_used(mut self) -> Self {
         let (total, among) = (self.total().value, self.among_calls().value);
         let Some(all) = self.process_ns.filter(|all| total > *all && among > 0.0) else {
@@ -192,14 +194,14 @@ impl ProbeCost {
         self
     }
 
-    /// The processor time of the program, with what recording cost it.
+    /// Returns the processor time of the program, including the cost of recording.
     pub fn used_ns(&self) -> Option<f64> {
         self.process_ns.or(self.cpu_ns)
     }
 
-    /// The processor time of the program, without what recording cost it: that of the whole process,
-    /// or of its threads since their first calls if that of the process is not known. `None` if less
-    /// than a thousandth of the process's time is left.
+    /// Returns the processor time of the program, without the cost of recording. It is that of the
+    /// whole process, or of its threads since their first calls if that of the process is not
+    /// known. `None` if less than a thousandth of the process's time is left.
     pub fn program_ns(&self) -> Option<f64> {
         match self.process_ns {
             Some(ns) => Some(ns - self.total().value).filter(|left| *left > ns / 1000.0),
@@ -207,15 +209,16 @@ impl ProbeCost {
         }
     }
 
-    /// The processor time that the threads would have used without us. `None` if their processor
-    /// time is not known, or if the estimate exceeds it.
+    /// Returns the processor time that the threads would have used without recording. `None` if
+    /// their processor time is not known, or if the estimated cost exceeds it.
     pub fn alone_ns(&self) -> Option<f64> {
         let ours = self.among_calls().value;
         self.cpu_ns.map(|cpu| cpu - ours).filter(|alone| *alone > 0.0)
     }
 }
 
-/// The sum of values whose errors have the same causes: their ends are added.
+/// Returns the sum of values whose errors have the same causes: the ends of the intervals are
+/// added.
 pub fn sum(all: impl IntoIterator<Item = Estimate>) -> Estimate {
     all.into_iter().fold(Estimate::exact(0.0), |sum, one| Estimate {
         value: sum.value + one.value,
@@ -224,15 +227,15 @@ pub fn sum(all: impl IntoIterator<Item = Estimate>) -> Estimate {
     })
 }
 
-/// The cost in every process that recorded calls with a calibrated set of counters. `threads` has
-/// the times of all threads, if they are known.
+/// Returns the cost in every process that recorded calls with a calibrated set of counters.
+/// `threads` has the times of all threads, if they are known.
 pub(crate) fn costs(
     profile: &Profile,
     in_place: &InPlace,
     threads: &[ThreadTime],
 ) -> Vec<ProbeCost> {
     let processes = 0..profile.processes.len();
-    // Views say why loops cannot be read.
+    // If loops cannot be read, views report the reason.
     let loops = profile.loops().unwrap_or_default();
     let hits = |process| hits::hits(&loops, process);
     processes
@@ -285,8 +288,8 @@ fn cost(
         .filter(|of| of.process == process)
         .map(|of| of.seen().saturating_sub(of.timed))
         .fold(0, u64::saturating_add);
-    // With the budget 0, there are only counted calls, and there is nothing to be calibrated for them. Hits
-    // have a calibration of their own.
+    // With the budget 0, there are only counted calls, for which nothing needs to be calibrated.
+    // Hits have a calibration of their own.
     if calls == 0 && hits.is_empty() && (of_calls > 0 || only_counted == 0) {
         return None;
     }
@@ -299,7 +302,7 @@ fn cost(
         empty_call.placed(profile, place)
     });
     let probes = ticks.times(line.ns_per_tick());
-    // Calls that no stub has counted are in the recorder's own account.
+    // Calls that no stub has counted are in the recorder's own account of its cost.
     let told = of.spent.iter().map(|spent| spent.told_calls).fold(0, u64::saturating_add);
     let told_ns: f64 = of.spent.iter().map(|spent| spent.told_ns as f64).sum();
     let told_ns = Estimate { value: told_ns, low: 0.5 * told_ns, high: 1.5 * told_ns };
@@ -351,8 +354,9 @@ fn cost(
     Some(cost.within_what_was_used())
 }
 
-/// The time in which a host announces ops. If the program does not run between two ops, a virtual machine calls the instrument
-/// twice and makes its own step; `outside` is the part of a bracket that lies there, in ticks.
+/// Returns the time in which a host announces ops. If the program does not run between two ops, the
+/// time between them is that of a virtual machine, which calls the instrument twice and makes its
+/// own step; `outside` is the part of a bracket that is in this time, in ticks.
 fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> Option<Estimate> {
     let mut hosts = profile.processes.get(process)?.seen_hosts();
     if hosts.any(|host| host.program_between_ops) {
@@ -367,8 +371,9 @@ fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> O
 /// instrument. Measured with TVM 0.27 and tiny ops.
 const OF_GAP: f64 = 0.8;
 
-/// The processor time that a thread used to flush pages: from the end of one page to the start of
-/// the next. If that is not known, the time that flushing took, which includes waiting.
+/// Returns the processor time that a thread used to flush pages: from the end of one page to the
+/// start of the next. If that is not known, returns the time that flushing took, which includes
+/// waiting.
 fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     let headers: Vec<&PageHeader> = thread.headers().collect();
     let used = headers.windows(2).map(|pair| {
@@ -381,8 +386,8 @@ fn flushing_ns(thread: &Thread, line: &Timeline) -> f64 {
     })
 }
 
-/// The context switches of threads while they had kernel counters open, and the time that these
-/// counters added.
+/// Returns the number of context switches of threads while they had kernel counters open, and the
+/// time that these counters added.
 fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
     let of = &profile.processes[process];
     let groups = profile.groups.all();
@@ -411,8 +416,8 @@ fn switches(profile: &Profile, process: usize) -> (u64, Option<Estimate>) {
     match any {
         false => (0, Some(Estimate::exact(0.0))),
         true => {
-            // With a budget, counters are open only around the calls that are drawn for them. How
-            // many switches fell into these calls is not known, but it is a small part.
+            // With a budget, counters are open only around the calls that were chosen for them. The
+            // number of switches during these calls is not known, but it is a small part.
             let is_whole = profile.manifest.budget.is_none();
             let range = |[low, value, high]: [f64; 3]| Estimate {
                 value: if is_whole { value } else { 0.0 },

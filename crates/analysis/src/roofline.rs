@@ -1,4 +1,5 @@
-//! Ops under the roofs of their machine: how fast they worked, and how fast the machine could have.
+//! Places ops under the roofs of their machine: how fast they worked, and how fast the machine
+//! could have.
 //!
 //! A call that does `flop` operations and moves `bytes` bytes takes at least
 //!
@@ -6,10 +7,11 @@
 //!  least = max(flop / peak, bytes / bandwidth)
 //! ```
 //!
-//! where *peak* and *bandwidth* are those of as many cores as threads worked on it, and the bandwidth is
-//! that of the nearest level of memory that holds all its bytes. An op is *compute* bound if the first is
-//! larger, and *memory* bound otherwise. `least / duration` is its part of the roof; in the usual picture,
-//! with operations per second over operations per byte, this is its height as a part of the roof above it.
+//! where *peak* and *bandwidth* are those of as many cores as threads worked on the call, and the
+//! bandwidth is that of the nearest level of memory that has room for all its bytes. An op is
+//! *compute* bound if the first term is larger, and *memory* bound otherwise. `least / duration` is
+//! its part of the roof; in the usual picture, with operations per second over operations per byte,
+//! this is the op's height as a part of the roof above it.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -29,37 +31,36 @@ use crate::work::{Number, Rules, Work};
 pub struct Roofs {
     /// Number of cores that were measured together.
     pub cores: u32,
-    /// Operations per second.
+    /// The most operations per second, by kind of number and number of cores.
     pub peaks: Vec<Peak>,
-    /// Bytes per second.
+    /// The most bytes per second, by level and number of cores.
     pub bandwidths: Vec<Bandwidth>,
     /// Caches, from the nearest to the farthest.
     pub caches: Vec<Cache>,
 }
 
-/// The most operations per second.
+/// The most operations per second that were measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Peak {
     /// Bits of the floating-point numbers.
     pub number: u32,
-    /// How many cores did the operations.
+    /// Number of cores that did the operations.
     pub cores: u32,
     /// Operations per second, all cores together.
     pub rate: f64,
 }
 
-/// The most bytes per second.
+/// The most bytes per second that were measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bandwidth {
-    /// A cache, or memory.
     pub level: Level,
-    /// How many cores moved the bytes.
+    /// Number of cores that moved the bytes.
     pub cores: u32,
     /// Bytes per second, all cores together.
     pub rate: f64,
 }
 
-/// Where bytes are: the number of a cache, or `None` for memory.
+/// A level of memory: the number of a cache, or `None` for main memory.
 pub type Level = Option<u32>;
 
 /// A level of caches.
@@ -67,13 +68,13 @@ pub type Level = Option<u32>;
 pub struct Cache {
     pub level: u32,
     pub bytes: f64,
-    /// Number of cores that share one.
+    /// Number of cores that share one cache of this level.
     pub shared_by: u32,
     pub instances: u32,
 }
 
-/// The rate of `threads` threads on a machine with `cores` cores, from the rates of one core and of all: the
-/// rate of one for each core that they use, but at most that of all.
+/// Returns the rate of `threads` threads on a machine with `cores` cores, from the rates of one
+/// core and of all: the rate of one core for each core that they use, but at most that of all.
 fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) -> Option<f64> {
     let (mut one, mut all) = (None, None);
     for (of, rate) in values.filter(|(_, rate)| *rate > 0.0) {
@@ -90,21 +91,21 @@ fn of_cores(values: impl Iterator<Item = (u32, f64)>, threads: u32, cores: u32) 
 }
 
 impl Roofs {
-    /// The most operations with such numbers per second of this many threads. `None` if it was not
-    /// measured.
+    /// Returns the most operations per second of this many threads with such numbers. `None` if it
+    /// was not measured.
     pub fn peak(&self, number: Number, threads: u32) -> Option<f64> {
         let of = self.peaks.iter().filter(|peak| number.is_float && peak.number == number.bits);
         of_cores(of.map(|peak| (peak.cores, peak.rate)), threads, self.cores)
     }
 
-    /// The most bytes per second of this many threads.
+    /// Returns the most bytes per second of this many threads.
     pub fn bandwidth(&self, level: Level, threads: u32) -> Option<f64> {
         let of = self.bandwidths.iter().filter(|bandwidth| bandwidth.level == level);
         of_cores(of.map(|bandwidth| (bandwidth.cores, bandwidth.rate)), threads, self.cores)
     }
 
-    /// The nearest level with room for these bytes, in the caches of this many cores, as far as its
-    /// bandwidth was measured.
+    /// Returns the nearest cache level with room for these bytes in the caches of this many cores,
+    /// among the levels whose bandwidth was measured.
     pub fn level(&self, bytes: f64, threads: u32) -> Level {
         let holds = |cache: &&Cache| {
             let used = threads.min(self.cores).max(1).div_ceil(cache.shared_by.max(1));
@@ -116,7 +117,7 @@ impl Roofs {
 }
 
 model::named! {
-    /// The limit that keeps an op from being faster than its roof.
+    /// The limit that holds an op back.
     pub enum Holds {
         /// Moving the op's bytes takes longer than its operations.
         Memory = "memory",
@@ -128,38 +129,39 @@ model::named! {
 /// The roof above an op.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Roof {
-    /// Which of the two roofs holds the op back.
+    /// The roof that holds the op back.
     pub holds: Holds,
-    /// The level whose bandwidth is that roof, or would be.
+    /// The level from which the op's bytes come. If memory holds the op back, its bandwidth is the
+    /// roof.
     pub level: Level,
-    /// How long one call takes at least, in ns.
+    /// The least time of one call, in ns.
     pub least_ns: f64,
-    /// This as a part of how long it took. More than 1 means that the op is faster than what was
-    /// measured, or that the rule for its work is wrong.
+    /// `least_ns` as a part of the time that a call took. More than 1 means that the op is faster
+    /// than the measured roofs allow, or that the rule for its work is wrong.
     pub part: f64,
 }
 
-/// An op, or a dispatch.
+/// An op, or a dispatch, with its work and its roof.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placed {
     /// The op's name.
     pub name: String,
     /// The op's arguments, as far as they were recorded.
     pub arguments: String,
-    /// Number of calls, or of dispatches; only the outermost.
+    /// Number of outermost calls, or of dispatches.
     pub calls: u64,
     pub dispatches: Option<u64>,
-    /// The time of all of them. For dispatches, from the start of the first workgroup to the end of the
-    /// last.
+    /// The time of all these calls, in ns. For dispatches, each counts from the start of the first
+    /// workgroup to the end of the last one.
     pub ns: f64,
-    /// The number of threads that worked on each.
+    /// The number of threads that worked on each call.
     pub threads: u32,
     pub work: Work,
-    /// The roof above the row. `None`: its work, or the machine, is not known well enough.
+    /// The roof above the row. `None` if its work, or the machine, is not known well enough.
     pub roof: Option<Roof>,
 }
 
-/// What metrics of a [`Placed`] are made of.
+/// The operands of metrics of a [`Placed`]: its work.
 pub const WORK_COUNTERS: [Operand<'static>; 2] = [
     Operand { name: "flop", unit: Unit::Count, scale: 1.0, group: 0 },
     Operand { name: "bytes", unit: Unit::Bytes, scale: 1.0, group: 0 },
@@ -171,24 +173,24 @@ impl Placed {
         rate.is_finite().then_some(rate)
     }
 
-    /// Operations per second.
+    /// Returns the operations per second.
     pub fn flop_rate(&self) -> Option<f64> {
         self.per_second(self.work.flop)
     }
 
-    /// Bytes per second.
+    /// Returns the bytes per second.
     pub fn byte_rate(&self) -> Option<f64> {
         self.per_second(self.work.bytes)
     }
 
-    /// Operations per byte.
+    /// Returns the operations per byte.
     pub fn intensity(&self) -> Option<f64> {
         let intensity = self.work.flop? / self.work.bytes?;
         intensity.is_finite().then_some(intensity)
     }
 
-    /// The value of a metric that is bound to [`WORK_COUNTERS`]. `None`: it uses work that is not known,
-    /// or is not defined.
+    /// Returns the value of a metric that is bound to [`WORK_COUNTERS`]. `None` if it needs work
+    /// that is not known, or is not defined.
     pub fn metric(&self, metric: &Bound) -> Option<f64> {
         let calls = self.calls as f64;
         let sums = [self.work.flop, self.work.bytes].map(|each| each.map(|each| each * calls));
@@ -206,7 +208,7 @@ impl Placed {
     }
 }
 
-/// The roof above one call with this work that took so long.
+/// Returns the roof above one call with this work that took `ns`.
 pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
     let bytes = work.bytes?;
     let level = roofs.level(bytes, threads);
@@ -221,9 +223,9 @@ pub fn roof(work: &Work, threads: u32, ns: f64, roofs: &Roofs) -> Option<Roof> {
     part.is_finite().then_some(Roof { holds, level, least_ns, part })
 }
 
-/// Places everything whose work is known: dispatches of IREE, and ops with arguments. `recorded` are ops
-/// of recordings of PyTorch's profiler, which are used if no op was recorded with its arguments. Without
-/// `roofs`, no row has one. The most time comes first.
+/// Places everything whose work is known: dispatches of IREE, and ops with arguments. `recorded`
+/// are ops from recordings of PyTorch's profiler, which are used if no op was recorded with its
+/// arguments. Without `roofs`, no row has a roof. The row with the most time comes first.
 pub fn roofline(
     profile: &Profile,
     rules: &Rules,
@@ -244,16 +246,17 @@ pub fn roofline(
     rows
 }
 
-/// What the rows of [`roofline`] leave out.
+/// The ops that are in no row of [`roofline`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unplaced {
-    /// The part of all self times that the ops without a row have, 0 to 1.
+    /// The part of all self times that these ops have, 0 to 1.
     pub share: f64,
-    /// These ops, the one with the most time first: [`Key::Op`].
+    /// The ops, the one with the most time first: [`Key::Op`].
     pub ops: Vec<Key>,
 }
 
-/// The ops that have no row, because their work is not known. `summary` is one by op. `None` if all have one.
+/// Returns the ops that have no row, because their work is not known. `summary` must be by op.
+/// `None` if all ops have a row.
 pub fn unplaced(profile: &Profile, summary: &Summary, placed: &[Placed]) -> Option<Unplaced> {
     let known: HashSet<&str> = placed.iter().map(|row| row.name.as_str()).collect();
     let is_known = |key: Key| match key {
@@ -274,9 +277,9 @@ pub fn unplaced(profile: &Profile, summary: &Summary, placed: &[Placed]) -> Opti
     (share > 0.0).then_some(Unplaced { share, ops })
 }
 
-/// A row for each function of IREE whose dispatches do a known amount of work.
+/// Returns a row for each function of IREE whose dispatches do a known amount of work.
 fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
-    /// Sums over sites.
+    /// Sums over the sites of a function.
     #[derive(Default)]
     struct Sum {
         dispatches: u64,
@@ -285,7 +288,7 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         /// Wall time times the threads that could have worked.
         room: f64,
     }
-    // Most names say nothing of the work, and then no call has to be read.
+    // Most names do not tell the work. If none does, no call has to be read.
     let is_known = |op: &Op| op.role == Role::Workgroup && rules.of(&op.name, "").is_some();
     if !profile.ops.all().iter().any(is_known) {
         return Vec::new();
@@ -318,7 +321,7 @@ fn dispatches(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     sums.into_iter().filter(|(_, sum)| sum.wall > 0.0).filter_map(placed).collect()
 }
 
-/// A row for each op with certain arguments, whose calls do a known amount of work.
+/// Returns a row for each op with certain arguments, whose calls do a known amount of work.
 fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     // With a budget, the time of calls that were only counted is not known.
     if profile.is_sampled() || !profile.ops.all().iter().any(|op| op.role == Role::Op) {
@@ -326,7 +329,7 @@ fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
     }
     let trees = OpTrees::new(profile, is_contradicted(profile));
     let table = OpTable::new(&trees, &OpFilter::default(), true, false);
-    /// Sums over rows that differ in what is around the calls.
+    /// Sums over rows of the same name and arguments.
     #[derive(Default)]
     struct Sum {
         calls: u64,
@@ -372,7 +375,8 @@ fn ops(profile: &Profile, rules: &Rules) -> Vec<Placed> {
         .collect()
 }
 
-/// An op of a recording of PyTorch's profiler, which does not say how large its numbers are.
+/// Converts an op of a recording of PyTorch's profiler, which does not say how large its numbers
+/// are.
 fn of_recording(row: &ShapeRow) -> Option<Placed> {
     let flop = row.flops? as f64 / row.calls.max(1) as f64;
     (row.total_ns > 0).then(|| Placed {
@@ -392,8 +396,8 @@ fn of_recording(row: &ShapeRow) -> Option<Placed> {
 mod tests {
     use super::*;
 
-    /// 100 GFLOP/s and 10 GB/s of one core, 400 and 20 of four; a cache of 1 MB for each core with
-    /// 50 GB/s.
+    /// Roofs for calculations on paper: 100 GFLOP/s and 10 GB/s of one core, 400 and 20 of four; a
+    /// cache of 1 MB for each core with 50 GB/s.
     fn paper() -> Roofs {
         let peak = |cores, rate| Peak { number: 32, cores, rate };
         let bandwidth = |level, cores, rate| Bandwidth { level, cores, rate };
@@ -442,9 +446,9 @@ mod tests {
         let memory = of(Some(1e6), Some(1e6), 1, 80e3).unwrap();
         assert_eq!((memory.holds, memory.level), (Holds::Memory, Some(2)));
         assert_eq!((memory.least_ns, memory.part), (20e3, 0.25));
-        // A copy.
+        // A copy, which does no operations.
         assert_eq!(of(None, Some(20e6), 4, 2e6).unwrap().part, 0.5);
-        // Not known: bytes, or the peak of such numbers.
+        // The bytes, or the peak of such numbers, are not known.
         assert_eq!(of(Some(1e6), None, 1, 1e6), None);
         let doubles = Work { flop: Some(1.0), bytes: Some(1.0), number: None };
         assert_eq!(roof(&doubles, 1, 1.0, &roofs), None);

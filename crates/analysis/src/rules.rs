@@ -1,10 +1,10 @@
-//! What often holds a program back, and whether it does here: each rule with its evidence and with the
-//! part of the wall time that is at stake, which is the most that could be gained.
+//! Checks for causes that often hold a program back. Each rule that holds comes with its evidence
+//! and with the part of the wall time at stake, which is the most that could be gained.
 //!
-//! A rule is silent if less than its threshold is at stake, or if what it needs was not recorded. Rules
-//! about dispatches are silent where other programs took the CPU from a thread ([`CROWDED`]), and those
-//! about dispatches of IREE look at sites ([`crate::sites()`]). Each site's idle time of workers counts
-//! for one rule only:
+//! A rule does not fire if less than its threshold is at stake, or if the data that it needs were
+//! not recorded. Rules about dispatches do not fire if other programs took the CPU from a thread
+//! ([`CROWDED`]), and those about dispatches of IREE use sites ([`crate::sites()`]). Each site's
+//! idle time of workers counts for one rule only:
 //!
 //! ```text
 //!  several workgroups, and one worker has much more of them ──► imbalance
@@ -22,66 +22,73 @@ use crate::sites::{Site, Sites};
 use crate::summary::Summary;
 use crate::table::{By, Key, Row, devices};
 
-/// From this part of the wall time on, a rule about dispatches, memory or counters is worth saying.
+/// A rule about dispatches, memory or counters fires from this part of the wall time on.
 pub const WORTH: f64 = 0.1;
-/// The part of the wall time between dispatches that is "most".
+/// "Most" of the wall time between dispatches means at least this part.
 pub const MOST: f64 = 0.5;
-/// The part that waiting for data must take.
+/// The least part of the wall time that waiting for data must take.
 pub const LOADING: f64 = 0.05;
-/// The part that calls of `.item()` must take without the gaps around them, and how many there must be.
+/// The least part of the wall time that calls of `.item()` must take, without the gaps around them.
 pub const ITEMS: f64 = 0.01;
-/// See [`ITEMS`].
+/// The least number of calls of `.item()`.
 pub const ITEM_CALLS: u64 = 1_000;
-/// How much longer the busiest worker must take than if all had the same.
+/// The busiest worker must take at least this many times as long as if all workers had the same
+/// work.
 pub const IMBALANCE: f64 = 1.3;
-/// Workgroups that take less than this, in ns, are small.
+/// Workgroups that take less than this, in ns, count as small.
 pub const SMALL_NS: f64 = 2_000.0;
-/// The part of the cycles that must be stalls for memory.
+/// The least part of the cycles that must be stalls for memory.
 pub const STALLED: f64 = 0.5;
-/// What a page fault takes at least, in ns. From measurements of others on Linux on x86-64 (0.25 µs for
-/// a page that only has to be cleared, much more in virtual machines); it is not measured here.
+/// The least time that a page fault takes, in ns. From measurements of others on Linux on x86-64
+/// (0.25 µs for a page that only has to be cleared, much more in virtual machines); it is not
+/// measured here.
 pub const FAULT_NS: f64 = 250.0;
 
-/// The part of an op's own time that page faults must take at least, because a fault can take several times
-/// [`FAULT_NS`],
+/// The least part of an op's own time that page faults must take. It is small, because a fault can
+/// take several times [`FAULT_NS`].
 pub const FAULTS: f64 = 0.05;
-/// the part of the wall time that such an op must take,
+/// The least part of the wall time that such an op must take.
 pub const FAULTS_OP: f64 = 0.02;
-/// and the part of its calls, first ones apart, that must have some.
+/// The least part of its calls that must have page faults; first calls do not count.
 pub const FAULTS_CALLS: f64 = 0.01;
 
-/// From this part of a thread's time in calls that other programs took on, wall times say more about
-/// them than about this one.
+/// If other programs took at least this part of a thread's time in calls, wall times say more about
+/// those programs than about this one.
 pub const CROWDED: f64 = 0.2;
 
-/// What holds a program back, with the evidence. Times are in ns; `efficiency` and `stalled` are parts from
-/// 0 to 1; `counter` is the place of a counter of the run; numbers that need not be whole are means.
+/// A cause that holds a program back, with the evidence. Times are in ns; `efficiency` and
+/// `stalled` are parts from 0 to 1; `counter` is the index of a counter of the run; numbers that
+/// need not be whole are means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are named after what the variants and this comment say")]
 pub enum Rule {
-    /// Most of the time is between dispatches: how many there are, and the mean gap in ns.
+    /// Most of the time is between dispatches: the number of dispatches, and the means of a gap and
+    /// of a dispatch.
     Between { dispatches: u64, mean_gap_ns: f64, mean_ns: f64 },
-    /// Most of the time is between runs of the model: how many runs, the mean time before one, and what
-    /// one takes, in ns.
+    /// Most of the time is between runs of the model: the number of runs, and the means of the time
+    /// before a run and of a run.
     BetweenRuns { runs: u64, mean_gap_ns: f64, mean_ns: f64 },
     /// Workers are idle in the dispatches of a site, although each could have a workgroup.
     WorkersWait { site: OpId, efficiency: f64 },
     /// A site's dispatches have fewer workgroups than there are workers.
     FewWorkgroups { site: OpId, workgroups: f64, workers: usize },
-    /// A site's workgroups take so little time that giving them out costs as much: their mean in ns.
+    /// A site's workgroups take so little time that handing them out costs as much: `mean_ns` is
+    /// their mean time.
     SmallWorkgroups { site: OpId, mean_ns: f64, efficiency: f64 },
     /// In a site's dispatches, one worker does much more than the others.
     Imbalance { site: OpId, imbalance: f64 },
-    /// The processor waits for memory in most cycles of an op: the counter of such cycles, and their part.
+    /// The processor waits for memory in most cycles of an op: the counter of such cycles, and
+    /// their part.
     MemoryBound { op: Key, counter: usize, stalled: f64 },
-    /// An op touches fresh memory again and again, and not only in first calls: the mean of the counter of page
-    /// faults in a call, the part of the calls that have any, and the part of the op's own time (`of_cpu`: of its processor
-    /// time) that they take at least.
+    /// An op touches fresh memory again and again, and not only in first calls: the mean of the
+    /// counter of page faults in a call, the part of the calls that have page faults, and the least
+    /// part of the op's own time that they take (of its processor time, if `of_cpu`).
     FreshMemory { op: Key, counter: usize, mean: f64, calls: f64, part: f64, of_cpu: bool },
-    /// The program waits for its data loader: how often.
+    /// The program waits for its data loader: the number of times, and their mean.
     DataLoader { op: Key, calls: u64, mean_ns: f64 },
-    /// `.item()` is called thousands of times; the gaps right before and after its calls take `around_ns` in all.
-    /// They are at stake as well, as far as they are known: what Python does for the call is in them.
+    /// `.item()` is called thousands of times; the gaps right before and after its calls take
+    /// `around_ns` in all. These gaps are at stake as well, as far as they are known, because they
+    /// contain the work of Python for the call.
     Items { op: Key, calls: u64, mean_ns: f64, around_ns: f64 },
 }
 
@@ -94,8 +101,8 @@ pub struct Fired {
     pub share: f64,
 }
 
-/// The rules that hold, the one with the most at stake first. `sites` are those of the profile, if it has
-/// any; `summary` is one by op without a filter.
+/// Returns the rules that hold, the one with the most at stake first. `sites` are those of the
+/// profile, if it has any; `summary` must be by op without a filter.
 pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec<Fired> {
     let wall = wall_ns(profile, summary);
     if wall <= 0.0 || summary.sampled.is_some() {
@@ -105,7 +112,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     let ns_per_tick = profile.timeline.ns_per_tick();
     let taken = |of: &Preempted<'_>| of.in_calls_ns >= CROWDED * of.thread.dispatch_ns;
     let crowded = summary.preempted(profile).iter().any(taken);
-    // Gaps and idle workers are then those of threads that had no CPU.
+    // In a crowded run, gaps and idle workers are those of threads that had no CPU.
     if let Some(sites) = sites.filter(|_| !crowded) {
         between(sites, wall, ns_per_tick, &mut found);
         workers(sites, wall, ns_per_tick, &mut found);
@@ -124,8 +131,8 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     found
 }
 
-/// How long the program ran, as far as it is known: of each process, the thread that lived longest; with
-/// several passes, of one.
+/// Returns how long the program ran, as far as it is known: the lifetime of the thread that lived
+/// longest, added up over processes; of several passes, the mean.
 fn wall_ns(profile: &Profile, summary: &Summary) -> f64 {
     let on_device = devices(profile);
     let mut of_process = vec![0f64; profile.processes.len()];
@@ -160,12 +167,13 @@ fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
         },
         None => rule,
     };
-    // Of the passes, gaps are sums and times are means.
+    // If there are several passes, gaps are sums and times are means.
     let idle = (wall - sites.busy * ns_per_tick).min(gap * ns_per_tick);
     fire(rule, idle, wall, MOST, found);
 }
 
-/// For each rule, the sites it holds for add up, and the one with the most at stake is named.
+/// For each rule, adds up the time at stake over all sites for which it holds, and names the site
+/// with the most at stake.
 fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     let mut at_stake: [(f64, f64, Option<Rule>); 4] = [(0.0, 0.0, None); 4];
     for site in &sites.rows {
@@ -183,7 +191,8 @@ fn workers(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
     }
 }
 
-/// Which rule holds for a site, and what is at stake in ticks of wall time.
+/// Returns the index of the rule that holds for a site, the rule, and the ticks of wall time at
+/// stake.
 fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
     let (op, efficiency) = (site.op, site.efficiency);
     if efficiency <= 0.0 || site.wall <= 0.0 || site.dispatches == 0 || site.workgroups == 0 {
@@ -192,7 +201,7 @@ fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
     let threads = (site.sum / (efficiency * site.wall)).round() as usize;
     let workgroups = site.workgroups as f64 / site.dispatches as f64;
     let mean_ns = site.sum * ns_per_tick / site.workgroups as f64;
-    // With as many workers as there are, it would take that part of the time.
+    // If all workers were busy all the time, the site would take this much less time.
     let idle = site.wall * (1.0 - efficiency);
     if threads < 2 {
         return None;
@@ -210,7 +219,7 @@ fn of_site(site: &Site, ns_per_tick: f64) -> Option<(usize, Rule, f64)> {
     })
 }
 
-/// Rules about ops that hosts name.
+/// Checks the rules about ops that are known by their names.
 fn named(
     profile: &Profile,
     row: &Row,
@@ -236,7 +245,7 @@ fn named(
     }
 }
 
-/// The name of a counter without its modifiers.
+/// Returns the name of a counter without its modifiers.
 fn plain(name: &str) -> &str {
     name.split(':').next().unwrap_or(name)
 }
@@ -262,17 +271,17 @@ fn memory_bound(profile: &Profile, row: &Row, own_ns: f64, wall: f64, found: &mu
     }
 }
 
-/// Ops with page faults in later calls than the first ones, if they take much of the wall time or of the op's own
-/// time. A mean of all calls, because calls of an op with large arguments may be few. `wall` is of all passes
-/// together, as sums of counters are.
+/// Finds ops with page faults in calls after the first ones, if the faults take much of the wall
+/// time or of the op's own time. The mean is over all calls, because calls of an op with large
+/// arguments may be few. `wall` is of all passes together, because sums of counters are, too.
 fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec<Fired>) {
     let counters = &profile.manifest.counters;
     let is_faults = |name: &str| matches!(plain(name), "page-faults" | "faults" | "minor-faults");
     let Some(counter) = counters.iter().position(|c| is_faults(&c.name)) else { return };
     let clock = (0..counters.len()).find(|at| is_clock_of_threads(profile, *at));
     let value = |row: &Row, at: usize| row.counters.get(at).copied().flatten();
-    // What is inside of a call is counted with it, so its time is that of the whole call. The second one: whether it is
-    // processor time.
+    // Returns the time of an op's calls, and whether it is processor time. The counts of calls
+    // inside are part of a call's counts, so the time is that of the whole call.
     let own = |row: &Row, calls: u64| match clock.and_then(|at| value(row, at)) {
         Some(on_cpu) if on_cpu.calls == calls => (on_cpu.value.value, true),
         _ => {
@@ -290,7 +299,7 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
         let ns = faults * FAULT_NS;
         ns >= WORTH * wall || (own > 0.0 && ns >= FAULTS * own && op_ns >= FAULTS_OP * wall)
     };
-    // Most ops have too few faults to be worth a look at their calls.
+    // Most ops have too few page faults to be worth a look at their calls.
     let many = |row: &&Row| {
         let of = value(row, counter);
         of.is_some_and(|of| of.calls >= 10 && is_much(of.value.value, row, of.calls))
@@ -308,7 +317,7 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
         if calls < FAULTS_CALLS || later.with_some < 2 || !is_much(faults, row, of.calls) {
             continue;
         }
-        // They cannot have taken longer than the op itself.
+        // Page faults cannot have taken longer than the op itself.
         let (own, of_cpu) = own(row, of.calls);
         let ns = (faults * FAULT_NS).min(own);
         let part = if own > 0.0 { ns / own } else { 0.0 };

@@ -1,4 +1,6 @@
-//! Runs under a budget (`run --budget`), in which all calls were counted and only some were timed.
+//! Estimates runs with a budget (`run --budget`), in which all calls were counted and only some
+//! were timed. A call is *drawn* if it was chosen at random to be timed; the first calls of an op
+//! are timed without a draw.
 //!
 //! ```text
 //!  Profile ─ pages of each thread, in order ─► Unit: strata per thread and export ─┐
@@ -8,16 +10,17 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`strata`] | the sum over all calls of one thread and op, with its interval |
-//! | [`pool`] | adds up strata, and decides what so many drawn calls say |
-//! | `weights` | for how many calls each timed call stands |
+//! | [`pool`] | adds up strata, and decides whether the drawn calls suffice for an estimate and an interval |
+//! | `weights` | the number of calls that each timed call stands for |
 //! | `by_step` | numbers of calls that were counted in some steps of the program only |
-//! | `collect` | reads a profile, and adds up what belongs to a row |
-//! | [`tail`] | rare slow calls, which the samples of all ops tell about together |
+//! | `collect` | reads a profile, and adds up the calls of each row |
+//! | [`tail`] | rare slow calls, whose number follows from the samples of all ops together |
 //! | [`quantile`] | quantiles of values with weights |
 //! | `values` | estimates of rows and of a run |
 //!
-//! Numbers of calls are exact, unless a host announced its calls in some steps of the program only. Sums,
-//! means and shares are estimates with an interval. What the timed calls have no way to know is missing: see docs/sampling.md.
+//! Numbers of calls are exact, unless a host announced its calls only in some steps of the program.
+//! Sums, means and shares are estimates with an interval. Numbers that cannot be estimated from the
+//! timed calls are missing: see docs/sampling.md.
 
 mod by_step;
 mod collect;
@@ -41,30 +44,30 @@ pub use strata::Strata;
 pub use values::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub(crate) use weights::{SCALE, Weights};
 
-/// Takes over the estimates into the fields that every view knows.
+/// Copies the estimates into the fields of a row that every view reads.
 pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: bool) {
     let timed = sampled.timed.max(1) as f64;
     let complete = sampled.calls == Some(sampled.timed);
     if let Some(calls) = sampled.calls.filter(|_| !complete) {
-        // What the brackets would have taken of all calls.
+        // The time that would have been subtracted if all calls had been timed.
         let each = calls as f64 / timed;
         if let Some(taken) = &mut row.taken {
             (taken.total, taken.own) = (taken.total.times(each), taken.own.times(each));
         }
         if let Some(total) = sampled.total {
             row.total = widened(total, row.taken.map(|taken| taken.total));
-            // The own time is known only if no call is inside of these.
+            // The self time is known only if no call is inside of these.
             row.own = row.total;
         }
         row.calls = calls;
         row.inner = 0;
     }
     if !complete {
-        // Only timed calls say which workgroup they were.
+        // The workgroup is known only of timed calls.
         row.dispatches = None;
     }
-    // The sample says nothing about CPUs, and nothing about calls none of which was drawn. Counters may have been
-    // read in too few calls although all were timed.
+    // The sample says nothing about CPUs, and nothing about ops and threads without a drawn call.
+    // Counters may have been read in too few calls even if all calls were timed.
     let known = |i: usize| sampled.counters.get(i).is_some_and(Option::is_some);
     let counters = row.counters.iter_mut().enumerate();
     counters.filter(|(i, _)| !known(*i)).for_each(|(_, counter)| *counter = None);
@@ -91,11 +94,12 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
     row.sampled = Some(Box::new(sampled));
 }
 
-/// An estimate from a sample, from which brackets were taken: with both kinds of uncertainty.
+/// Returns an estimate from a sample from whose values the cost of brackets was subtracted, with
+/// both kinds of uncertainty.
 pub(crate) fn widened(total: Estimated, taken: Option<Estimate>) -> Estimate {
     let of_sample = total.interval.unwrap_or(Estimate::exact(total.value));
     let taken = taken.unwrap_or_default();
-    // What was taken is already missing from the value.
+    // The value contains this subtraction already, so only its uncertainty is added.
     of_sample.minus(Estimate {
         value: 0.0,
         low: taken.low - taken.value,

@@ -1,5 +1,5 @@
-//! Threads of a program that called nothing that was recorded. They have no pages; what is known of
-//! them is the processor time that the process read when it ended.
+//! Finds threads of a program that called nothing that was recorded. They have no pages; only their
+//! processor time is known, which the process read when it ended.
 
 use std::collections::HashSet;
 
@@ -7,24 +7,24 @@ use profile::{Profile, Thread};
 
 use crate::threads::ThreadTime;
 
-/// Less than this, in ns, is not told of threads that ended before the process: the sums that it is
-/// the rest of are not read at the same moment.
+/// For threads that ended before the process, processor time below this, in ns, is not reported: it
+/// is the difference of numbers that were not read at the same moment.
 const LEAST_NS: f64 = 1e6;
 
-/// One thread without calls, or all that had ended before their process.
+/// One thread without calls, or all such threads that had ended before their process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SilentThread {
     /// Process index.
     pub process: usize,
-    /// The kernel's id and the name. `None`: all threads of the process that had ended before it and
-    /// that had called nothing.
+    /// The kernel's id and the name of the thread. `None` stands for all threads without calls that
+    /// had ended before the process.
     pub thread: Option<(u32, String)>,
     /// Processor time in ns, from the thread's start to the end of the process or session.
     pub cpu_ns: f64,
 }
 
-/// The threads of processes that have calls, those with the most processor time first in each
-/// process. A process that did not end in an orderly way has none.
+/// Returns the threads without calls of the processes that have calls. In each process, those with
+/// the most processor time come first. A process that did not end in an orderly way has none.
 pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThread> {
     let mut all = Vec::new();
     let mut processes: Vec<usize> = threads.iter().map(|thread| thread.process).collect();
@@ -32,8 +32,8 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     for process in processes {
         let of = &profile.processes[process];
         let Some(at_end) = &of.thread_times else { continue };
-        // The recordings of plugins in the same process are parts of their own.
-        // A process of another machine or run may have the same ids.
+        // The recordings of plugins in the same process are parts of their own, so all parts of the
+        // process are searched. A process of another machine or run may have the same ids.
         let key = |p: &profile::Process| (p.member, p.pass, p.id.of_process());
         let same = profile.processes.iter().filter(|p| key(p) == key(of));
         let called: HashSet<u32> = same.flat_map(|p| &p.threads).map(|t| t.tid).collect();
@@ -61,8 +61,8 @@ pub(crate) fn silent(profile: &Profile, threads: &[ThreadTime]) -> Vec<SilentThr
     all
 }
 
-/// The processor time of a thread that has ended, from its start on. `None` if its last page did not
-/// end, or is of an older version.
+/// Returns the processor time of a thread that has ended, from its start on. `None` if its last
+/// page has no end, or is of an older version.
 fn life_ns(thread: &Thread) -> Option<f64> {
     Some(thread.headers().next_back()?.usage_end?.cpu_ns as f64)
 }

@@ -1,5 +1,5 @@
-//! Dispatches of IREE, put together from their workgroups, and the sites of the program that launch
-//! them.
+//! Puts dispatches of IREE together from their workgroups, and finds the sites of the program that
+//! launch them.
 //!
 //! ```text
 //!  worker 0   ├ 0 ┤├ 2 ┤├──── 4 ────┤      ├ 0 ┤├ 1 ┤
@@ -7,18 +7,18 @@
 //!             ├──── dispatch 0 ─────┤ gap   ├ dispatch 1 ┤
 //! ```
 //!
-//! Which workgroups make up a dispatch is found as for timelines and exports
+//! Workgroups are assigned to dispatches in the same way as for timelines and exports
 //! ([`profile::dispatch`]), so a dispatch is the same one there.
 //!
 //! **Sites.** A model makes the same dispatches in each of its runs. The shortest sequence of
 //! functions whose repetition makes up the end of a process's dispatches is one iteration, and each
-//! place in it is a site. Dispatches before the first iteration have sites without a
-//! position, one for each function. Dispatches that may run at the same time can swap places; then
-//! no sequence repeats, and iterations are counted instead: their number is the greatest common
+//! position in it is a site. Dispatches before the first iteration have sites without a position,
+//! one for each function. Dispatches that may run at the same time can swap positions; then no
+//! sequence repeats, and iterations are counted instead: their number is the greatest common
 //! divisor of the functions' numbers of dispatches.
 //!
-//! The calls of a thread are read page by page, so what is in memory is one page of each thread, and
-//! 68 bytes for each dispatch.
+//! The calls of a thread are read page by page, so memory holds one page of each thread, and 68
+//! bytes for each dispatch.
 
 mod assemble;
 mod period;
@@ -38,19 +38,19 @@ use period::positions;
 /// One site: a place in the program that launches dispatches of one function. Times are in ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Site {
-    /// The function.
     pub op: OpId,
-    /// The site's place among the dispatches of one iteration, from 0. `None` for dispatches before
-    /// the first iteration, and if the program does not repeat itself.
+    /// The site's index among the dispatches of one iteration. `None` for dispatches before the
+    /// first iteration, and if the program does not repeat itself.
     pub position: Option<u32>,
-    /// The number of dispatches of one iteration, if it has a position.
+    /// The number of dispatches of one iteration, if the site has a position.
     pub of: Option<u32>,
     pub dispatches: u64,
     /// Number of the workgroups of these dispatches.
     pub workgroups: u64,
-    /// Number of threads that ran workgroups, of its process that has the most.
+    /// Number of threads that ran workgroups, in the process that has the most.
     pub workers: usize,
-    /// Number of dispatches of which workgroups are missing. Their times are those of the others.
+    /// Number of dispatches with missing workgroups. Their times are those of the recorded
+    /// workgroups.
     pub incomplete: u64,
     /// Sum of the times from the start of a dispatch's first workgroup to the end of its last one,
     /// as recorded.
@@ -59,31 +59,31 @@ pub struct Site {
     pub mean: f64,
     /// The shortest and the longest of these times.
     pub range: [f64; 2],
-    /// 10th percentile and median over the dispatches of the sum of the durations of their workgroups,
-    /// without what the recorder added.
+    /// 10th percentile and median over the dispatches. The time of a dispatch is the sum of the
+    /// durations of its workgroups, without the time that the recorder added.
     pub dispatch: DispatchTimes,
-    /// Sum of the durations of all workgroups, without what the recorder added: the same as the total
-    /// of the function's calls, if all of them are of this site.
+    /// Sum of the durations of all workgroups, without the time that the recorder added. It is the
+    /// total of the function's calls, if all of them are of this site.
     pub sum: f64,
-    /// The part of the time of all workers for which they were in workgroups: `sum` divided by `wall`
-    /// and by the number of threads of the process that ran workgroups. 0 to 1.
+    /// The part of the time of all workers for which they were in workgroups: `sum` divided by
+    /// `wall` and by the number of threads of the process that ran workgroups. From 0 to 1.
     pub efficiency: f64,
-    /// The time of the busiest worker of each dispatch, divided by what each would have if the work
-    /// were equally divided. 1 is balanced; with one workgroup, nothing else is possible.
+    /// The time of the busiest worker of each dispatch, divided by the time that each worker would
+    /// have if the work were equally divided. 1 is balanced; with one workgroup, the work cannot be
+    /// divided.
     pub imbalance: f64,
-    /// Sum of the times before its dispatches in which the process was in no dispatch, and the number
-    /// of dispatches that are not the first one of their process.
+    /// Sum of the times before the site's dispatches in which the process was in no dispatch.
     pub gap: f64,
-    /// See `gap`.
+    /// Number of the site's dispatches that are not the first one of their process.
     pub gaps: u64,
 }
 
 /// The time of one dispatch: the sum of the durations of its workgroups, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DispatchTimes {
-    /// The 10th percentile.
+    /// The 10th percentile over the dispatches.
     pub p10: f64,
-    /// The median.
+    /// The median over the dispatches.
     pub p50: f64,
 }
 
@@ -95,7 +95,7 @@ impl DispatchTimes {
 }
 
 impl Site {
-    /// Turns the sums over this many passes into the mean of them.
+    /// Converts the sums over this many passes to their mean.
     fn be_mean_of(&mut self, passes: u64) {
         let of = |count: u64| count.saturating_add(passes / 2) / passes;
         self.dispatches = of(self.dispatches);
@@ -105,7 +105,8 @@ impl Site {
         self.sum /= passes as f64;
     }
 
-    /// The mean gap before a dispatch, in ticks; `None` if the only one is the first of its process.
+    /// Returns the mean gap before a dispatch, in ticks; `None` if the only dispatch is the first
+    /// of its process.
     pub fn mean_gap(&self) -> Option<f64> {
         (self.gaps > 0).then(|| self.gap / self.gaps as f64)
     }
@@ -114,20 +115,21 @@ impl Site {
 /// The sites of a profile.
 #[derive(Clone, Debug, Default)]
 pub struct Sites {
-    /// The sites in the order of the program: first those without a position.
+    /// The sites in the order of the program; those without a position come first.
     pub rows: Vec<Site>,
-    /// The time in some dispatch, in ticks, all processes together. Dispatches at the same time
-    /// count once.
+    /// The time in which any dispatch was running, in ticks, added up over processes. Dispatches at
+    /// the same time count once.
     pub busy: f64,
     pub dispatches: u64,
-    /// The time of one dispatch of each row of a table by op, at whichever site.
+    /// The time of one dispatch for each row of a table by op, over all of the function's sites.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
-    /// How much of the time more threads could do something about.
+    /// The parts of the time that more threads could shorten, and those that they could not.
     pub room: Room,
 }
 
-/// How the time from the first dispatch to the end of the last one is divided, all processes together, as
-/// recorded. Where dispatches overlap, the time belongs to the one that began first. Times are in ticks.
+/// The parts of the time from the first dispatch to the end of the last one, added up over
+/// processes, as recorded. If dispatches overlap, the time belongs to the one that began first.
+/// Times are in ticks.
 ///
 /// ```text
 ///  2 workers    ├ a ┤     ├ b ┤├── c ──┤
@@ -135,7 +137,7 @@ pub struct Sites {
 ///               alone  –  few   many
 /// ```
 ///
-/// It does not say what more threads would gain: they share caches and memory with those that there are.
+/// The parts do not show how much more threads would gain, because threads share caches and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Room {
     /// The time from the first dispatch to the end of the last one.
@@ -149,14 +151,14 @@ pub struct Room {
     pub few: f64,
     /// The part in dispatches with more workgroups than workers.
     pub many: f64,
-    /// The number of workers, of the process that has the most.
+    /// The number of workers, in the process that has the most.
     pub workers: usize,
-    /// The part of all workers' time in dispatches in which they were in workgroups, 0 to 1.
+    /// The part of all workers' time in dispatches for which they were in workgroups, 0 to 1.
     pub efficiency: f64,
 }
 
 impl Room {
-    /// Adds a dispatch, of which so much time belongs to no earlier one.
+    /// Adds a dispatch, of which `ticks` belong to no earlier dispatch.
     fn add(&mut self, dispatch: &Dispatch, threads: usize, ticks: f64) {
         let part = match dispatch.of {
             0 | 1 => &mut self.alone,
@@ -176,13 +178,13 @@ impl Room {
 }
 
 impl Sites {
-    /// A site's part of the wall times of all sites, from 0 to 1.
+    /// Returns a site's part of the wall times of all sites, from 0 to 1.
     pub fn share(&self, site: &Site) -> Option<f64> {
         let all: f64 = self.rows.iter().map(|site| site.wall).sum();
         (all > 0.0).then(|| site.wall / all)
     }
 
-    /// What one run of the model takes. `None` if the program does not repeat itself, or if its
+    /// Computes the mean run of the model. `None` if the program does not repeat itself, or if its
     /// processes repeat different dispatches.
     pub fn run(&self) -> Option<ModelRun> {
         let placed = || self.rows.iter().filter(|site| site.position.is_some());
@@ -210,32 +212,33 @@ impl Sites {
 pub struct ModelRun {
     pub runs: u64,
     pub dispatches: u32,
-    /// The time in which some dispatch ran.
+    /// The time in which any dispatch was running.
     pub busy: f64,
-    /// The time in which none did, between the first one and the last one.
+    /// The time between the first and the last dispatch in which none was running.
     pub between: f64,
-    /// The time from the last dispatch of the run before, or of what came before the first run, to
-    /// the first dispatch of the run.
+    /// The time before the first dispatch of the run, since the last dispatch of the previous run,
+    /// or since the last dispatch before the first run.
     pub before: f64,
 }
 
-/// Finds the sites. `None` if the profile has no workgroups that are known, or if only some calls
-/// were recorded (a run with a budget). With `raw`, nothing is subtracted, and neither is it if the
-/// corrected values contradict the recorded ones, as in a [`Summary`](crate::Summary). Of several passes,
-/// sums and numbers are the mean.
+/// Finds the sites. `None` if the profile has no known workgroups, or if only some calls were
+/// recorded (a run with a budget). With `raw`, nothing is subtracted for the recorder. Nothing is
+/// subtracted either if the corrected values contradict the recorded ones, as in a
+/// [`Summary`](crate::Summary). If there are several passes, sums and numbers are their mean.
 pub fn sites(profile: &Profile, raw: bool) -> Option<Sites> {
     let is_raw = raw || profile.is_sampled() || is_contradicted(profile);
     sites_as(profile, is_raw)
 }
 
-/// Finds the sites where it is known whether the corrected values contradict the recorded ones: `raw` is
-/// [`Summary::raw`](crate::Summary::raw) of the same profile. Reads all calls once less.
+/// Finds the sites if it is known already whether corrected values contradict the recorded ones:
+/// `raw` is [`Summary::raw`](crate::Summary::raw) of the same profile. This saves reading all calls
+/// once.
 pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let brackets = Brackets::new(profile, raw);
     let mut found = Sites::default();
-    // The time of workgroups, and that of all workers in dispatches.
+    // The time of workgroups, and the time of all workers in dispatches.
     let (mut work, mut room) = (0.0, 0.0);
-    // By the functions of one iteration, which processes of the same program share.
+    // The keys are the functions of one iteration, which processes of the same program share.
     let mut sums: BTreeMap<Vec<OpId>, Places> = BTreeMap::new();
     for process in 0..profile.processes.len() {
         let assembled = assemble(profile, process, &brackets)?;
@@ -288,25 +291,23 @@ pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     (!found.rows.is_empty()).then_some(found)
 }
 
-/// One dispatch: when it was, in ticks, and what was recorded of it.
+/// One dispatch, with its times in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dispatched {
-    /// Index of the dispatch's process.
     pub process: usize,
-    /// The dispatch's function.
     pub op: OpId,
     /// The number that the dispatch has in exports and timelines.
     pub number: u64,
-    /// When the dispatch's first workgroup began.
+    /// Start of the dispatch's first workgroup.
     pub begin: u64,
-    /// When the dispatch's last one ended.
+    /// End of the dispatch's last workgroup.
     pub end: u64,
-    /// The number of all the dispatch's workgroups.
+    /// The number of all workgroups of the dispatch, including those that were not recorded.
     pub of: u64,
 }
 
-/// All dispatches, process by process in the order in which they began. `None` if only some calls were
-/// recorded.
+/// Returns all dispatches, process by process in the order in which they began. `None` if only some
+/// calls were recorded.
 pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
     let brackets = Brackets::new(profile, true);
     let mut all = Vec::new();
@@ -320,7 +321,7 @@ pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
     Some(all)
 }
 
-/// The sites of one iteration, by their places and functions.
+/// The sites of one iteration, by position and function.
 type Places = BTreeMap<(Option<u32>, OpId), Sum>;
 
 /// A site while it is added up. Times of workgroups are in [`crate::amounts::PARTS`] of a tick.
@@ -334,9 +335,9 @@ struct Sum {
     least: Option<u64>,
     most: u64,
     sum: u128,
-    /// The sums of the durations of single dispatches.
+    /// The sum of the workgroups' durations for each dispatch.
     sums: Durations,
-    /// Wall time × threads.
+    /// Sum over the dispatches of wall time times number of threads.
     room: u128,
     busiest: u128,
     equal: f64,

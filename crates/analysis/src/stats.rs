@@ -1,4 +1,5 @@
-//! The distribution of each variable of an op's calls, and the correlation of its variables.
+//! Computes the distribution of each variable of an op's calls, and the correlations of its
+//! variables.
 //!
 //! ```text
 //!  Profile ─ walk ──► collect: values per op and thread ─► Samples: one column per variable
@@ -8,28 +9,29 @@
 //!                                                             └─► pairs ──────────► Pair
 //! ```
 //!
-//! The calls are the outermost ones of each op, and their durations are without what the recorder
-//! added to them (`forest`), as in every other view. Counters can only be corrected as sums,
-//! so their values are as they were read; [`Scope::brackets`] says what to subtract on average.
+//! The calls are the outermost ones of each op, and their durations are without the time that the
+//! recorder added (`forest`), as in every other view. Counters can only be corrected as sums, so
+//! their values are as they were read; [`Scope::brackets`] has the mean that should be subtracted.
 //!
 //! The variables of a call are its duration in ticks, each counter of the run, and each requested
 //! metric. A counter has a value if it was read and was counting all the time; otherwise the value
-//! is missing. A metric is missing if one of its counters is, or if it is not defined. Every
-//! variable is described over the calls in which it has a value, and every pair over the calls in
-//! which both have one.
+//! is missing. A metric is missing if one of its counters is missing, or if it is not defined.
+//! Every variable is described over the calls in which it has a value, and every pair over the
+//! calls in which both have one.
 //!
-//! **Buckets.** Sort the `n` values of a variable. Bucket `b` of `B` covers the sorted positions
-//! from `n·b/B` to before `n·(b+1)/B`, in integer arithmetic; its mean is that of the values there.
-//! With fewer values than buckets, some buckets are empty: they have no mean and no calls.
+//! **Buckets.** The `n` values of a variable are sorted. Bucket `b` of `B` covers the sorted
+//! positions from `n·b/B` to before `n·(b+1)/B`, in integer arithmetic; its mean is the mean of the
+//! values there. With fewer values than buckets, some buckets are empty: they have no mean and no
+//! calls.
 //!
 //! **Ties.** Equal values can lie in several buckets. In the table of a pair, all of them count for
 //! the lowest bucket that contains this value, which is the bucket of the first sorted position
-//! that they take. So equal calls are never told apart, and a value counts for a bucket whose mean
+//! that they take. So equal calls are never separated, and a value counts for a bucket whose mean
 //! includes it.
 //!
 //! **Numbers.** Sums of values are exact. Squares and products are sums in `f64` of differences
-//! from the mean. The values are first taken relative to the smallest one, so that large values
-//! with small differences lose nothing. Ranks and their products are integers. The values of a
+//! from the mean. The smallest value is subtracted from all values first, so that large values with
+//! small differences keep their precision. Ranks and their products are integers. The values of a
 //! metric are floats; they are mapped to a grid of 2⁵² steps between the smallest and the largest
 //! value of the op, which keeps their order and moves none by more than half a step. A variable
 //! with only one value has no correlation with anything: `None`, not NaN.
@@ -69,15 +71,15 @@ use work::{Workspace, parallel};
 
 /// The largest number of buckets: bucket numbers have two hexadecimal digits.
 pub const MOST_BUCKETS: usize = 256;
-/// The largest number of calls of one op: doubled ranks have 32 bits.
+/// The largest number of calls of one op, because doubled ranks have 32 bits.
 pub const MOST_CALLS: u64 = (1 << 31) - 1;
-/// Scopes with fewer calls than this are given to workers as a whole; in larger ones, the variables
-/// are distributed.
+/// A scope with fewer calls than this is given to one worker as a whole; in larger ones, each
+/// worker takes some of the variables.
 const SMALL: usize = 1 << 16;
 /// The most memory for collected values, in bytes.
 const MOST_MEMORY: usize = 640 << 20;
 
-/// Which calls to describe, and how.
+/// Options of [`stats`](stats()).
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Only calls of ops whose name matches (`*`, `?`).
@@ -86,22 +88,22 @@ pub struct Options {
     pub thread: Option<String>,
     /// Whether to describe the calls of each rank of a distributed job, and not those of each thread.
     pub by_rank: bool,
-    /// Leave out calls that begin within this time after the start of their thread's first recorded
-    /// call, which may be of any op.
+    /// Time in ns after the start of each thread's first recorded call, which may be of any op.
+    /// Calls that begin within this time are left out.
     pub skip_ns: u64,
     /// Number of buckets, 1 to [`MOST_BUCKETS`]; other values are clamped.
     pub buckets: usize,
-    /// Whether to compute the tables of pairs.
+    /// Whether to compute the tables of pairs, which have the calls by buckets.
     pub tables: bool,
-    /// Metrics to describe besides the counters, bound to those of the profile.
+    /// Metrics to describe besides the counters, bound to the profile's counters.
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has.
     pub workers: usize,
-    /// Whether to describe durations as they were recorded.
+    /// Whether durations are left as they were recorded.
     pub raw: bool,
-    /// The most memory for collected values, in bytes; `None` for 640 MiB. If they need more, ops are
-    /// described in several batches, each after a pass of its own over the pages. An op that needs more
-    /// is a batch of its own. The result does not depend on it.
+    /// The most memory for collected values, in bytes; `None` for 640 MiB. If the values need more,
+    /// ops are described in several batches, each after a pass of its own over the pages. An op
+    /// that needs more alone is a batch of its own. The result does not depend on this limit.
     pub memory: Option<usize>,
 }
 
@@ -128,10 +130,10 @@ pub struct Stats {
     pub buckets: usize,
     /// The metrics among the variables.
     pub metrics: Vec<Bound>,
-    /// The ops that have such calls, the one with the largest sum of durations first.
+    /// The ops that have described calls, the one with the largest sum of durations first.
     pub ops: Vec<OpStats>,
     /// Whether durations are as they were recorded: because that was requested, or because the
-    /// corrected ones contradict the recording, which is then among the losses.
+    /// corrected ones contradict each other. The contradiction is then among the losses.
     pub raw: bool,
     /// The cost of the probes in each process that was calibrated.
     pub probes: Vec<ProbeCost>,
@@ -144,25 +146,25 @@ pub struct Stats {
 pub struct OpStats {
     /// The op: [`Key::Op`] or [`Key::Unknown`].
     pub key: Key,
-    /// Sum of the durations of the described calls, in ticks. In a run with a budget, of these calls
-    /// times their weights.
+    /// Sum of the durations of the described calls, in ticks. In a run with a budget, each duration
+    /// is multiplied by its weight.
     pub total_ticks: f64,
-    /// Only in a run with a budget: the estimated sum of the durations of all calls, as in a
-    /// [`Summary`](crate::Summary). `None` if it is not known.
+    /// In a run with a budget, the estimated sum of the durations of all calls, as in a
+    /// [`Summary`](crate::Summary). `None` without a budget, or if it is not known.
     pub estimated: Option<Estimated>,
-    /// All threads together.
+    /// The calls of all threads together.
     pub all: Scope,
-    /// Each thread that made such calls, sorted by process and number. Empty with
-    /// [`Options::by_rank`].
+    /// The calls of each thread, sorted by process and number. Empty with [`Options::by_rank`].
     pub threads: Vec<ThreadStats>,
-    /// Only with [`Options::by_rank`]: each rank that made such calls, sorted.
+    /// The calls of each rank, sorted. Empty without [`Options::by_rank`].
     pub ranks: Vec<(u32, Scope)>,
 }
 
 impl OpStats {
-    /// Whether its calls are described by rank: see [`Options::by_rank`]. Then it may have no rank.
+    /// Whether the op's calls are described by rank: see [`Options::by_rank`]. Even then, the op
+    /// may have no rank.
     pub fn is_by_rank(&self) -> bool {
-        // Otherwise, each op has the thread of its calls.
+        // If ops are not described by rank, each op has the threads of its calls.
         self.threads.is_empty()
     }
 }
@@ -181,36 +183,36 @@ pub struct ThreadStats {
 /// The statistics of a set of calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scope {
-    /// Number of calls: those that no other call of the op is around.
+    /// Number of calls that are not inside of another call of the op.
     pub calls: u64,
-    /// Number of calls inside of these that are not described.
+    /// Number of calls of the op inside of these, which are not described.
     pub inner: u64,
     /// Number of calls that ended at each location, by `node << 12 | cpu`.
     pub locations: BTreeMap<u32, u64>,
     /// The duration in ticks, then each counter of the run, then each metric.
     pub variables: Vec<Variable>,
-    /// Each pair of variables: for each variable, all earlier ones.
+    /// The pairs of variables: each variable with all earlier ones.
     pub pairs: Vec<Pair>,
-    /// Only in a run with a budget, whose calls have weights: the number of calls of equal weight
-    /// that would say as much.
+    /// In a run with a budget, whose calls have weights: the number of calls of equal weight that
+    /// would be as informative.
     pub effective: Option<f64>,
-    /// Only in a run with a budget: what the sample says about all calls, of which `calls` were timed. `None`
-    /// if it is not known, which is so if calls were chosen by time.
+    /// In a run with a budget: the estimates for all calls, of which `calls` were timed. `None` if
+    /// they are not known, as when calls were chosen by time.
     pub sampled: Option<Box<SampledRow>>,
-    /// What the recorder added to a value on average, and by how much that scatters: to the duration
-    /// in ticks, from whose values it was taken already, and to each counter, from which it was not.
-    /// `None` if it was not calibrated. Metrics have no entry.
+    /// The mean and the standard deviation of the amount that the recorder added to a value: to the
+    /// duration in ticks, from whose values it was already subtracted, and to each counter, from
+    /// whose values it was not. `None` if the brackets were not calibrated. Metrics have no entry.
     pub brackets: Vec<Option<Bracket>>,
 }
 
 impl Scope {
-    /// The number of all calls of a run with a budget, if it is known.
+    /// Returns the number of all calls of a run with a budget, if it is known.
     pub fn counted(&self) -> Option<u64> {
         self.sampled.as_ref()?.calls
     }
 
-    /// The mean of a variable over all calls, as an estimate from those that were timed. `None` without a
-    /// budget, for metrics, and where nothing is known. Durations are in ticks.
+    /// Estimates the mean of a variable over all calls from the timed ones. `None` without a
+    /// budget, for metrics, and if nothing is known. Durations are in ticks.
     pub fn estimated_mean(&self, variable: usize) -> Option<Estimated> {
         let sampled = self.sampled.as_deref()?;
         match variable.checked_sub(1) {
@@ -219,8 +221,8 @@ impl Scope {
         }
     }
 
-    /// Whether the values of a variable scatter mostly as those of empty calls do: the bracket's
-    /// scatter is at least half of theirs, which is a quarter of the variance.
+    /// Whether the values of a variable scatter mostly because of the recorder: the bracket's
+    /// standard deviation is at least half of theirs, which is a quarter of the variance.
     pub fn is_noise(&self, variable: usize) -> bool {
         let bracket = self.brackets.get(variable).copied().flatten();
         let deviation = self.variables.get(variable).and_then(|v| v.standard_deviation);
@@ -234,7 +236,7 @@ impl Scope {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variable {
     pub calls: u64,
-    /// `None` without calls.
+    /// The mean of the values. `None` without calls.
     pub mean: Option<f64>,
     /// The standard deviation of a sample: the squares are divided by `calls - 1` (numpy's
     /// `ddof=1`). `None` with fewer than two calls.
@@ -252,9 +254,9 @@ pub struct Variable {
 /// A value of a variable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Ticks or a counter's value, exact.
+    /// An exact number of ticks or of a counter.
     Whole(u64),
-    /// A metric's value, in its unit, or a part of a tick.
+    /// A value of a metric, in its unit, or a time with a part of a tick.
     Real(f64),
 }
 
@@ -271,19 +273,20 @@ impl Number {
 /// The correlation of two variables, over the calls in which both have a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pair {
-    /// Index of the variable whose probabilities the table holds. It is the earlier one.
+    /// Index of the earlier variable. The table contains probabilities of its buckets.
     pub of: usize,
-    /// Index of the variable that is the condition.
+    /// Index of the later variable, which is the condition of these probabilities.
     pub given: usize,
     /// Number of calls in which both have a value.
     pub calls: u64,
     /// Pearson's correlation; `None` if one variable is constant in these calls.
     pub pearson: Option<f64>,
-    /// Spearman's correlation, of the ranks. Equal values have the mean of the ranks they span.
+    /// Spearman's correlation, which is that of the ranks. Equal values have the mean of the ranks
+    /// that they span.
     pub spearman: Option<f64>,
-    /// Calls by buckets; `None` if it was not requested.
+    /// The calls by buckets; `None` if it was not requested.
     pub table: Option<Table>,
-    /// Like [`Scope::effective`], for the calls with both values.
+    /// Like [`Scope::effective`], for the calls in which both have a value.
     pub effective: Option<f64>,
 }
 
@@ -302,14 +305,14 @@ pub struct Cell {
     /// Bucket of [`Pair::of`]: the row.
     pub of: u8,
     pub calls: u32,
-    /// Sum of the calls' weights, which are 1 without a budget.
+    /// Sum of the calls' weights; without a budget, each weight is 1.
     pub weight: f64,
 }
 
 impl Table {
-    /// The probability of each bucket of `of` (rows) given each bucket of `given` (columns):
-    /// `buckets` × `buckets`, row by row. Each column sums to one; in a column without calls, all
-    /// are `None`.
+    /// Returns the probability of each bucket of `of` (rows) given each bucket of `given`
+    /// (columns): `buckets` × `buckets`, row by row. Each column sums to one; in a column without
+    /// calls, all are `None`.
     pub fn probabilities(&self, buckets: usize) -> Vec<Vec<Option<f64>>> {
         let mut rows = vec![vec![None; buckets]; buckets];
         for column in self.cells.chunk_by(|a, b| a.given == b.given) {
@@ -332,9 +335,7 @@ impl Table {
 /// An op has more than [`MOST_CALLS`] calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyCalls {
-    /// The op.
     pub key: Key,
-    /// The number of calls of the op.
     pub calls: u64,
 }
 
@@ -351,7 +352,7 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     if options.raw || !checks::may_contradict(exhausted) {
         return Ok(stats);
     }
-    // What contradicts the recording does not depend on which calls are described.
+    // Whether values contradict each other does not depend on the choice of calls to describe.
     let contradictions = contradictions(profile, options.workers).len() as u64;
     if contradictions == 0 {
         return Ok(stats);
@@ -362,7 +363,8 @@ pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls
     Ok(stats)
 }
 
-/// The statistics, and the number of all calls from which more was to be subtracted than there is.
+/// Computes the statistics, and the number of all calls from which more was to be subtracted than
+/// there is.
 fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCalls> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -430,8 +432,8 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
         let mut scopes = vec![Scope::default(); parts.len()];
         let mut all = Scope::default();
         let mut jobs = Vec::new();
-        // If one thread or rank made all calls, it equals the total, so it is described only once. What
-        // has no rank is a part of the total only.
+        // If one thread or rank made all calls, it equals the total, so it is described only once.
+        // Calls without a rank are only part of the total.
         let several = parts.len() > 1;
         let is_shown = |part: &Part| !several || part.who != Who::Rank(None);
         if several {
@@ -476,7 +478,7 @@ fn once(profile: &Profile, options: &Options) -> Result<(Stats, u64), TooManyCal
     }
     ops.sort_by_key(|(total, op)| (std::cmp::Reverse(*total), op.key));
     let mut ops: Vec<OpStats> = ops.into_iter().map(|(_, op)| op).collect();
-    // If calls are chosen by time, it is not known how many there were.
+    // If calls are chosen by time, the number of chosen calls that were only counted is not known.
     if let Some(sample) = sample.filter(|_| options.skip_ns == 0) {
         estimated::add(profile, &choice, &sample, options.by_rank, &mut ops);
     }
@@ -490,7 +492,7 @@ fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
     profile.processes.get(process)?.job.map(|job| job.rank)
 }
 
-/// Durations are described in parts of a tick.
+/// Converts a duration from parts of a tick to ticks.
 fn in_ticks(duration: &mut Variable) {
     let ticks = |parts: f64| parts / PARTS as f64;
     let number = |number: Option<Number>| match number? {

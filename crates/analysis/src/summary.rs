@@ -1,4 +1,4 @@
-//! One pass over a profile, which computes everything that a report shows of it.
+//! Computes everything that a report shows in one pass over a profile.
 
 use std::collections::HashMap;
 
@@ -21,27 +21,26 @@ use crate::walk::{Walked, walk_several};
 /// The options of a summary.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The kind of the rows.
     pub by: By,
-    /// Only calls of ops whose name matches (`*`, `?`).
+    /// If set, only calls of ops whose name matches (`*`, `?`) are shown.
     pub filter: Option<String>,
-    /// Only activities whose kind matches: by its name in the trace (`cuda_runtime`), or by the
-    /// generic name of the kind (`runtime`).
+    /// If set, only activities whose kind matches are shown: by its name in the trace
+    /// (`cuda_runtime`), or by the generic name of the kind (`runtime`).
     pub kind: Option<String>,
-    /// Only activities on a device whose number or name matches.
+    /// If set, only activities on a device whose number or name matches are shown.
     pub device: Option<String>,
-    /// Only activities on a stream whose number or name matches.
+    /// If set, only activities on a stream whose number or name matches are shown.
     pub stream: Option<String>,
     /// Metrics to compute for each row, bound to the counters of the profile.
     pub metrics: Vec<Bound>,
     /// Number of worker threads; 0 for as many as the machine has.
     pub workers: usize,
-    /// Whether to show values as they were recorded, without subtracting what brackets took.
+    /// Whether to show values as they were recorded, without subtracting the cost of brackets.
     pub raw: bool,
     /// Number of nested calls that a worker sorts at a time; `None` for 262,144. The result does
     /// not depend on it.
     pub round: Option<usize>,
-    /// Whether to find what is between the calls of threads. Ignores the filters.
+    /// Whether to find the gaps between the calls of threads. The filters do not apply to them.
     pub gaps: bool,
 }
 
@@ -50,70 +49,73 @@ pub struct Options {
 pub struct Summary {
     /// The rows of the table, in no particular order.
     pub rows: Vec<Row>,
-    /// Number of all recorded calls. This and the following totals ignore the filter.
+    /// Number of all recorded calls. The filter does not apply to this and the following totals.
     pub calls: u64,
-    /// Number of all dispatches. `None` if it is unknown for some call which workgroup it was.
+    /// Number of all dispatches. `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
-    /// Time in something recorded, in ticks: the sum of the self times of all calls, which is what
-    /// percentages refer to. In a run with a budget, an estimate; `None` if it is not known.
+    /// Time in recorded calls, in ticks: the sum of the self times of all calls, to which
+    /// percentages refer. In a run with a budget, an estimate; `None` if it is not known.
     pub total: Option<Estimate>,
-    /// The part of that time that brackets took; `None` if they were not calibrated for all calls.
+    /// The part of `total` that brackets took; `None` if they were not calibrated for all calls.
     pub taken: Option<Estimate>,
     /// Whether some call is inside of another one.
     pub nested: bool,
     /// Whether values are as they were recorded: nothing was subtracted.
     pub raw: bool,
-    /// Calls that ended after a call of their thread in which they had begun; see
+    /// Number of calls that ended after a call of their thread in which they had begun; see
     /// [`crate::innermost::Innermost::overlapping`].
     pub overlapping: u64,
     /// Calls that belong to no thread. They have rows by op, and are included in nothing else here.
     pub apart: Apart,
-    /// Each thread that has calls. Ignores the filter.
+    /// The times of each thread that has calls. The filter does not apply.
     pub threads: Vec<ThreadTime>,
-    /// What is between the threads' calls, if that was asked for. `None` in a run with a budget, in which calls
-    /// that were only counted are in the gaps, and for several passes. Ignores the filter.
+    /// The gaps between the threads' calls, if they were asked for. `None` in a run with a budget,
+    /// in which calls that were only counted are in the gaps, and for several passes. The filter
+    /// does not apply.
     pub gaps: Option<Gaps>,
-    /// Threads of the same processes that called nothing that was recorded.
+    /// Threads of the same processes without recorded calls.
     pub silent: Vec<SilentThread>,
-    /// Each process that has calls with a calibrated set of counters.
+    /// The cost of recording in each process that has calls with a calibrated set of counters.
     pub probes: Vec<ProbeCost>,
     /// Whether some calls have a set of counters that their process did not calibrate.
     pub uncalibrated_probes: bool,
     /// Losses of each process: its own, those of its files, and those inside its pages.
     pub process_losses: Vec<Vec<LossCount>>,
-    /// What must be true of the values and is not. Each violation is counted as a loss. If the
-    /// correction can have caused one of them, all values are as they were recorded.
+    /// The contradictions in the values. Each is counted as a loss. If the correction can have
+    /// caused one of them, all values are as they were recorded.
     pub violations: Vec<Violation>,
     /// All losses together, including those of the run as a whole.
     pub losses: Vec<LossCount>,
-    /// Only in a run with a budget: what the sample says about all calls. The sums above are then
-    /// estimates, and the numbers of calls are exact.
+    /// In a run with a budget: the estimates for all calls. The sums above are then estimates, and
+    /// the numbers of calls are exact.
     pub sampled: Option<SampledRun>,
 }
 
 impl Summary {
-    /// What has calls, by number. Ignores the filter.
+    /// Counts the processes, threads and devices that have calls. The filter does not apply.
     pub fn places(&self, profile: &Profile) -> Counts {
         let timed = self.threads.iter().map(|time| (time.process, time.thread));
-        // Calls that were only counted do not say when they began or ended.
+        // The begin and end of calls that were only counted are not known, so their threads may be
+        // missing in `threads`.
         let counted = self.sampled.iter().flat_map(|run| &run.threads).map(|(at, _)| *at);
         Counts::of(profile, timed.chain(counted))
     }
 }
 
 /// Reads every page of `profile` once and adds it up. Pages with nested calls are read twice. If
-/// the corrected values contradict each other, it returns those that were recorded, and says so. Whether
-/// they contradict what was recorded is decided by all ops of the profile, so that reports with other
+/// the corrected values contradict each other, the result has the recorded values, and its `raw` is
+/// set. All ops of the profile decide whether there is a contradiction, so that reports with other
 /// rows and other filters show the same values.
 pub fn summarize(profile: &Profile, options: &Options) -> Summary {
     summarize_each(profile, std::slice::from_ref(options)).remove(0)
 }
 
-/// Several summaries of one profile, for which every page is read once, and pages with nested calls once
-/// more for each summary. `raw`, `workers`, `round` and `gaps` are those of the first one.
+/// Makes several summaries of one profile, for which every page is read once, and pages with nested
+/// calls once more for each summary. `raw`, `workers`, `round` and `gaps` of the first one apply to
+/// all.
 pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
     let summaries = match profile.is_sampled() {
-        // The sample is read for the rows of one summary.
+        // The sample is read for the rows of a single summary.
         true => each.iter().flat_map(|one| once(profile, std::slice::from_ref(one))).collect(),
         false => once(profile, each),
     };
@@ -146,24 +148,25 @@ pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
     checked.collect()
 }
 
-/// The ops of the whole profile whose corrected values contradict what was recorded.
+/// Finds the ops of the whole profile whose corrected values are contradictory.
 pub(crate) fn contradictions(profile: &Profile, workers: usize) -> Vec<Violation> {
     let (all, _) = one(profile, &Options { workers, ..Options::default() });
     checks::exhausted_ops(&all.rows)
 }
 
 /// Whether views show the values of this profile as they were recorded, because the corrected ones
-/// contradict them. Reads all calls.
+/// are contradictory. Reads all calls.
 pub fn is_contradicted(profile: &Profile) -> bool {
     !contradictions(profile, 0).is_empty()
 }
 
-/// The cost of recording in each process, as in [`Summary::probes`]. Reads all calls.
+/// Returns the cost of recording in each process, as in [`Summary::probes`]. Reads all calls.
 pub(crate) fn costs_of(profile: &Profile) -> Vec<ProbeCost> {
     one(profile, &Options::default()).0.probes
 }
 
-/// The summary, and the number of all calls of whose own time nothing is left.
+/// Makes one summary. Also returns the number of all calls whose self time was used up by the
+/// correction.
 fn one(profile: &Profile, options: &Options) -> (Summary, u64) {
     once(profile, std::slice::from_ref(options)).remove(0)
 }
@@ -179,8 +182,8 @@ fn places_of<'a>(profile: &Profile, options: &'a Options) -> Places<'a> {
     Places::new(profile, &selection)
 }
 
-/// Makes several summaries in one pass over the calls; the first of `each` says how calls are read. In a run with a budget,
-/// there is one.
+/// Makes several summaries in one pass over the calls; the first of `each` decides how calls are
+/// read. In a run with a budget, `each` has one element.
 fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     let Some(options) = each.first() else { return Vec::new() };
     let workers = match options.workers {
@@ -208,7 +211,7 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     }
     let busy = by_thread(&clusters, &busy);
     let mut threads = times.finish(profile, &homes, &clusters, &busy);
-    // What belongs to a thread does not depend on the rows.
+    // The times of a thread do not depend on the rows, so those of the first table are used.
     let of_threads = all.first().map(|sums| &sums.of_threads);
     for thread in &mut threads {
         let place = (thread.process, thread.thread);
@@ -267,7 +270,7 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
     finished.collect()
 }
 
-/// Replaces what timed calls say about threads by estimates for all calls.
+/// Replaces the numbers of threads, which come from timed calls, by estimates for all calls.
 fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTime]) {
     for thread in threads {
         let place = (thread.process, thread.thread);
@@ -278,7 +281,7 @@ fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTi
         if thread.calls == of_thread.timed {
             continue;
         }
-        // When the other calls began and ended is not known.
+        // The begin and end of the other calls are not known.
         thread.off_cpu = None;
         thread.dispatch_known = of_thread.total.is_some();
         if let Some(total) = of_thread.total {
@@ -334,7 +337,7 @@ fn estimate(
     summary.sampled = Some(run);
 }
 
-/// For each thread with clusters, how long it was in some call of them.
+/// Returns, for each thread with clusters, the time in which any call of them was running.
 fn by_thread(clusters: &[Vec<PageSpan>], busy: &[u64]) -> HashMap<(usize, usize), u64> {
     let mut threads = HashMap::new();
     for (cluster, ticks) in clusters.iter().zip(busy) {

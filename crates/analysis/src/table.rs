@@ -1,4 +1,5 @@
-//! The table of a report: calls added up by op, thread, CPU, process, or what activities have.
+//! Defines the table of a report: calls added up by op, thread, CPU or process, or by properties of
+//! activities.
 
 mod fill;
 mod finish;
@@ -17,10 +18,10 @@ pub(crate) use fill::Table;
 pub use places::Counts;
 pub(crate) use places::{Places, Selection, devices};
 
-/// The thing that a row of the table stands for.
+/// The kind of thing that a row of the table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum By {
-    /// One exported function; [`profile::ops`] says when two functions are the same.
+    /// One exported function; [`profile::ops`] defines when two functions are the same.
     #[default]
     Op,
     /// One exported function in one process.
@@ -32,9 +33,9 @@ pub enum By {
     Rank,
     /// One kind of activities, by its name in the trace (`cuda_runtime`).
     Kind,
-    /// One device, or all that is not on a device.
+    /// One device, or everything that is not on a device.
     Device,
-    /// One stream of a device, or all that is not on a device.
+    /// One stream of a device, or everything that is not on a device.
     Stream,
 }
 
@@ -57,9 +58,10 @@ pub enum Key {
     Rank(usize),
     /// A kind of activities: the first op that is of the kind.
     Kind(OpId),
-    /// Process index of a device; `None`: not on a device.
+    /// Process index of a device; `None` for everything that is not on a device.
     Device(Option<usize>),
-    /// Process index of a device and thread index of a stream; `None`: not on a device.
+    /// Process index of a device and thread index of a stream; `None` for everything that is not on
+    /// a device.
     Stream(Option<(usize, usize)>),
 }
 
@@ -72,12 +74,11 @@ impl Key {
     }
 }
 
-/// One row. Times are in ticks, without what the recorder added to them, unless the summary is one
-/// of recorded values. All values but `own`, `dispatches`, `threads` and `cpus` are of the row's
-/// outermost calls: those that no other call of the row is around.
+/// One row. Times are in ticks, without the time that the recorder added, unless the summary is one
+/// of recorded values. All values except `own`, `dispatches`, `threads` and `cpus` are of the row's
+/// outermost calls: those that are not inside of another call of the row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The thing that the row stands for.
     pub key: Key,
     /// The first call of each thread.
     pub first: FirstCalls,
@@ -85,7 +86,7 @@ pub struct Row {
     pub calls: u64,
     /// Number of calls inside of other calls of the row.
     pub inner: u64,
-    /// Number of all these calls of whose own time nothing is left after the correction.
+    /// Number of calls, outermost or inner, whose self time was used up by the correction.
     pub exhausted: u64,
     /// Number of calls with workgroup id 0,0,0, which is one per dispatch. `None` if the
     /// workgroup of some call is unknown, or if some call belongs to a virtual machine.
@@ -95,11 +96,11 @@ pub struct Row {
     /// Sum of the self times: the durations minus the time that belongs to calls which began later
     /// on the same thread ([`crate::innermost`]).
     pub own: Estimate,
-    /// What the brackets took of these two sums; `None` if they were not calibrated for all of the
-    /// calls.
+    /// The time of brackets that was subtracted from `total` and `own`; `None` if the brackets were
+    /// not calibrated for all of the calls.
     pub taken: Option<Taken>,
-    /// The part of the recorded durations that empty calls would have taken, 0 to 1. `None` if that
-    /// was not calibrated.
+    /// The part of the recorded durations that empty calls would have taken, 0 to 1. `None` if
+    /// empty calls were not calibrated.
     pub empty_share: Option<f64>,
     /// Shortest duration.
     pub min: f64,
@@ -113,33 +114,34 @@ pub struct Row {
     pub p99: f64,
     /// One entry for each counter of the run; `None` if no call of this row has a usable value.
     pub counters: Vec<Option<CounterTotal>>,
-    /// Each requested metric.
+    /// The value of each requested metric.
     pub metrics: MetricValues,
     /// The part of each pass that recorded something. Empty in a profile without passes. A pass
-    /// that was not run is missing here, not 0.
+    /// that was not run has no entry.
     pub passes: Vec<PassTotal>,
     /// Threads that made these calls: process index and thread index.
     pub threads: BTreeSet<(usize, usize)>,
     /// CPUs on which the calls ended.
     pub cpus: BTreeSet<u32>,
-    /// Only in a run with a budget: what the sample says. The other fields then have the same values
-    /// without their intervals. `min_ticks`, `max_ticks`, `first` and `cpus` are of the timed calls
-    /// only, and nothing but `calls` and `threads` is known if [`SampledRow::timed`] is 0.
+    /// In a run with a budget: the estimates for all calls. The other fields then have the same
+    /// values without their intervals. `min`, `max`, `first` and `cpus` are of the timed calls
+    /// only, and if [`SampledRow::timed`] is 0, only `calls` and `threads` are known.
     pub sampled: Option<Box<SampledRow>>,
 }
 
-/// The time that brackets took of the times of a row, in ticks.
+/// The time of brackets that was subtracted from the times of a row, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Taken {
-    /// Of the total: the durations of empty calls, and all of the brackets of calls inside.
+    /// The time subtracted from the total: the durations of empty calls, and the whole brackets of
+    /// calls inside.
     pub total: Estimate,
-    /// Of the self times: the durations of empty calls, and the part of the brackets of the calls
-    /// directly inside that is outside of their durations.
+    /// The time subtracted from the self times: the durations of empty calls, and the part of the
+    /// brackets of the calls directly inside that is outside of these calls' durations.
     pub own: Estimate,
 }
 
-/// Subtracts the time or the counts of brackets from a sum as it was recorded. It is a step of its
-/// own, after sums of sampled calls were scaled up. If the brackets were not calibrated, nothing is
+/// Subtracts the time or the counts of brackets from a sum as it was recorded. This happens after
+/// sums of sampled calls were scaled up. If the brackets were not calibrated, nothing is
 /// subtracted.
 pub fn compensate(recorded: Estimate, brackets: Option<Estimate>) -> Estimate {
     brackets.map_or(recorded, |brackets| recorded.minus(brackets))
@@ -156,26 +158,26 @@ pub struct PassTotal {
     pub total_ticks: f64,
 }
 
-/// A counter over the calls that have a value of it ([`profile::columns::Columns::value`]). In
-/// these calls it was read and counting all the time, or, in a run with estimates, part of the
-/// time.
+/// The sum of a counter over the calls that have a value of it
+/// ([`profile::columns::Columns::value`]). In these calls the counter was read and was counting all
+/// the time, or, in a run with estimates, part of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CounterTotal {
     /// Sum of the values as they were read, including estimates.
     pub total: u128,
-    /// The sum without what the brackets read, unless the summary is one of recorded values.
+    /// The sum without the counts of brackets, unless the summary is one of recorded values.
     pub value: Estimate,
     pub calls: u64,
-    /// Number of those calls that have an estimate. In a run without estimates, this and the
+    /// Number of calls whose value is an estimate. In a run without estimates, this and the
     /// following two fields are 0.
     pub estimated: u64,
-    /// Time for which the counter's group was enabled, in ns, summed over all calls in which it was read,
-    /// including calls in which it never counted.
+    /// Time in ns for which the counter's group was enabled, summed over all calls in which the
+    /// group was read, including calls in which it never counted.
     pub enabled_ns: u128,
-    /// The part of that time in which it counted, in ns.
+    /// The part of `enabled_ns` in which the group counted.
     pub running_ns: u128,
-    /// What the brackets read in the calls that have a value; `None` if they were not calibrated for
-    /// all of these calls. It is included in `total`.
+    /// The counts of the brackets in the calls that have a value; `None` if the brackets were not
+    /// calibrated for all of these calls. They are included in `total`.
     pub brackets: Option<Estimate>,
     /// In a run with a budget: the interval of the sum, which was estimated from the calls in which
     /// the counter was read. `None` if it is not known, and in other runs.
@@ -183,24 +185,24 @@ pub struct CounterTotal {
 }
 
 impl CounterTotal {
-    /// The mean over the calls that have a value.
+    /// Returns the mean over the calls that have a value.
     pub fn mean(&self) -> Estimate {
         self.value.times(1.0 / self.calls.max(1) as f64)
     }
 
-    /// The part of the time in which it counted, 0 to 1; `None` without estimates.
+    /// Returns the part of the time in which the counter counted, 0 to 1; `None` without estimates.
     pub fn covered(&self) -> Option<f64> {
         (self.enabled_ns > 0).then(|| self.running_ns as f64 / self.enabled_ns as f64)
     }
 
-    /// The part of the readings that comes from empty brackets, 0 to 1; `None` if that was not
-    /// calibrated.
+    /// Returns the part of the sum that comes from empty brackets, 0 to 1; `None` if the brackets
+    /// were not calibrated.
     pub fn empty_share(&self) -> Option<f64> {
         metrics::empty_share(self.total as f64, self.brackets)
     }
 
-    /// Computes the value that is shown: without what the brackets read, unless `raw`. What cannot be
-    /// negative is not: the brackets have not read more than there was.
+    /// Computes the value that is shown: the sum without the counts of brackets, or with them if
+    /// `raw`. It is not negative, because brackets cannot have counted more than there was.
     pub(crate) fn set_value(&mut self, raw: bool) {
         let recorded = self.sampled.unwrap_or(Estimate::exact(self.total as f64));
         let rest = compensate(recorded, self.brackets.filter(|_| !raw));
@@ -230,12 +232,13 @@ impl Row {
         self.passes.windows(2).all(|pair| same(&pair[0], &pair[1]))
     }
 
-    /// Whether the durations of the row's calls are known: false if all of them were only counted.
+    /// Whether the durations of the row's calls are known. They are not if all calls were only
+    /// counted.
     pub fn is_timed(&self) -> bool {
         self.sampled.as_ref().is_none_or(|sampled| sampled.timed > 0)
     }
 
-    /// A row of calls that were only counted.
+    /// Makes a row of calls that were only counted.
     pub(crate) fn of_counts(key: Key, counters: usize) -> Self {
         Self {
             key,
@@ -262,13 +265,13 @@ impl Row {
         }
     }
 
-    /// Mean duration in ticks.
+    /// Returns the mean duration in ticks.
     pub fn mean(&self) -> Estimate {
         self.total.times(1.0 / self.calls.max(1) as f64)
     }
 
-    /// A quantile of the durations, or the shortest or longest one, with the interval that follows
-    /// from what was taken of each call.
+    /// Returns `ticks`, which is a quantile of the durations or the shortest or longest one, with
+    /// the interval of the time that was subtracted from each call.
     pub fn call(&self, ticks: f64) -> Estimate {
         let each = 1.0 / self.calls.max(1) as f64;
         let taken = self.taken.map_or(Estimate::default(), |taken| taken.total.times(each));
@@ -277,12 +280,12 @@ impl Row {
     }
 }
 
-/// Number of calls that belong to no thread.
+/// Numbers of calls that belong to no thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Apart {
-    /// Asynchronous spans.
+    /// Number of asynchronous spans.
     pub spans: u64,
-    /// Entries of a profiler about its own work.
+    /// Number of entries of a profiler about its own work.
     pub bookkeeping: u64,
 }
 
@@ -300,8 +303,8 @@ impl Apart {
 pub struct FirstCalls {
     /// The number of first calls, one for each thread.
     pub calls: u64,
-    /// The sum of the durations.
+    /// The sum of their durations.
     pub total: f64,
-    /// The longest duration.
+    /// The longest of their durations.
     pub max: f64,
 }

@@ -1,5 +1,5 @@
-//! For each thread: how much time it spent in dispatches and outside of them, and how much of the
-//! latter off the CPU.
+//! Computes, for each thread, the time in dispatches and outside of them, and the part of the
+//! latter that the thread was off the CPU.
 //!
 //! ```text
 //!  first start                                                     last moment
@@ -9,10 +9,10 @@
 //!
 //! Most calls are recorded when they end. This module goes through them backwards. A call that ends
 //! after the earliest start seen so far lies at least partly inside another call, and only the part
-//! before that start counts. So the union of all dispatches needs a single number of state. Pages
-//! are summed separately, in any order, and joined backwards afterwards. Only if a call reaches
-//! into an earlier page must that page be read again. Imported calls can have any order: for
-//! threads with nested calls, the union is the one that [`crate::innermost`] computes.
+//! before that start counts. So the time in which any dispatch was running needs a single number of
+//! state. Pages are summed separately, in any order, and joined backwards afterwards. A page must
+//! be read again only if a call reaches into an earlier page. Imported calls can have any order:
+//! for threads with nested calls, the time is the one that [`crate::innermost`] computes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -29,45 +29,46 @@ pub struct ThreadTime {
     /// Thread index.
     pub thread: usize,
     pub calls: u64,
-    /// From the start of its first call to the last known moment of the thread.
+    /// Time from the start of the thread's first call to its last known moment.
     pub wall_ns: f64,
-    /// Time in calls, which is the sum of their own times, without what the recorder added unless the
-    /// summary is one of recorded values. In a run with a budget, an estimate.
+    /// Time in calls, which is the sum of their self times, without the time that the recorder
+    /// added unless the summary is one of recorded values. In a run with a budget, an estimate.
     pub dispatch_ns: f64,
-    /// The time that was subtracted from `dispatch_ns`. It is a part of the time in no call.
+    /// The time that was subtracted from `dispatch_ns`. It counts as time outside of calls.
     pub recorder_ns: f64,
     /// Whether the time in dispatches is known. False in a run with a budget if only some calls were
     /// timed and some are nested; `dispatch_ns` is then that of the timed calls.
     pub dispatch_known: bool,
-    /// How long the thread was off the CPU while it was in no dispatch. `None` if its CPU clock was not
-    /// read twice.
+    /// The time that the thread was off the CPU while it was in no dispatch. `None` if its CPU
+    /// clock was not read twice.
     pub off_cpu: Option<OffCpu>,
     /// Ticks that the thread spent flushing pages.
     pub flush_ticks: u64,
-    /// What the kernel counted for it in its pages: since its first call, without flushes and
-    /// without what a killed process did after its last flush. `None` in older profiles, which do
-    /// not contain it, and if no page has ended.
+    /// The kernel's counts for the thread, added up over its pages: since its first call, without
+    /// flushes, and, if the process was killed, without the time after the last flush. `None` in
+    /// older profiles, which do not contain these counts, and if no page has ended.
     pub usage: Option<Usage>,
     /// Processor time since the thread's first call, in ns. It comes from [`ThreadTime::usage`]; for a page
     /// that has not ended, it comes from the last reading of the thread's clocks.
     pub cpu_ns: Option<f64>,
 }
 
-/// How long a thread was neither in a dispatch nor on a CPU.
+/// The time that a thread was neither in a dispatch nor on a CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OffCpu {
-    /// That time in ns.
+    /// This time in ns.
     pub ns: f64,
-    /// The time in no dispatch between the first and the last reading of its CPU clock. It can be
-    /// less than the thread's whole time.
+    /// The time in no dispatch between the first and the last reading of the thread's CPU clock. It
+    /// can be less than the thread's whole time in no dispatch.
     pub of_ns: f64,
-    /// Some calls had no counter group that says how long they were on a CPU. They are assumed to
-    /// have been on one all the time, so `ns` may be too large.
+    /// Whether some calls had no counter group that shows how long they were on a CPU. These calls
+    /// are assumed to have been on one all the time, so `ns` may be too large.
     pub assumed: bool,
 }
 
 impl ThreadTime {
-    /// The rest of the thread's wall time: what it did between calls, and what the recorder took.
+    /// Returns the rest of the thread's wall time: the time between calls, and the time that the
+    /// recorder added.
     pub fn no_dispatch_ns(&self) -> f64 {
         (self.wall_ns - self.dispatch_ns).max(0.0)
     }
@@ -76,7 +77,7 @@ impl ThreadTime {
 /// Time in dispatches up to some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Spent {
-    /// The union of the dispatches.
+    /// The time in which any dispatch was running.
     ticks: u64,
     /// The part of the time for which a group showed that the thread was not on a CPU.
     off_ticks: u64,
@@ -100,7 +101,7 @@ impl Spent {
     }
 }
 
-/// What one page says about its thread.
+/// The times of one page of a thread.
 #[derive(Clone, Debug)]
 pub(crate) struct PageTime {
     calls: u64,
@@ -111,7 +112,7 @@ pub(crate) struct PageTime {
     /// Whether each call begins after all calls recorded before it have ended.
     flat: bool,
     all: Spent,
-    /// The thread's clocks where the page begins.
+    /// The reading of the thread's clocks at the begin of the page.
     base: Moment,
     /// The last clock record before the page's first call.
     early: Option<Moment>,
@@ -126,8 +127,8 @@ pub(crate) struct PageTime {
 struct Moment {
     ticks: u64,
     cpu_ns: u64,
-    /// The time in dispatches before it: at first within its page, and after joining within its
-    /// thread.
+    /// The time in dispatches before this moment: at first within its page, and after joining
+    /// within its thread.
     before: Spent,
 }
 
@@ -180,8 +181,8 @@ impl PageTime {
             let told = told_by.filter(|c| whole && c.status[i] != Status::NotRead);
             all.add(match told {
                 Some(column) => {
-                    // The group is read outside of the clock readings, so its time slightly exceeds
-                    // the call. Never count more than the call's duration.
+                    // The group is read outside of the clock readings, so its time is slightly
+                    // longer than the call. The call's duration is the limit.
                     let on = (column.enabled_ns[i] as f64 / ns_per_tick) as u64;
                     let off_ticks = counted.saturating_sub(on);
                     Spent { ticks: counted, off_ticks, assumed_ticks: 0 }
@@ -236,7 +237,7 @@ impl PageTimes {
         self.pages.append(&mut other.pages);
     }
 
-    /// The time span of the calls of each page that has some.
+    /// Returns the time span of the calls of each page that has calls.
     pub fn spans(&self, homes: &Homes) -> impl Iterator<Item = PageSpan> {
         self.pages.iter().filter(|(_, time)| time.calls > 0).map(|(key, time)| PageSpan {
             key: *key,
@@ -248,8 +249,8 @@ impl PageTimes {
         })
     }
 
-    /// Joins the pages of each thread that has calls. `busy` is how long a thread was in some call
-    /// of its pages in `clusters`, which is correct for calls recorded in any order.
+    /// Joins the pages of each thread that has calls. `busy` is the time in which any call of its
+    /// pages in `clusters` was running, which is correct for calls recorded in any order.
     pub fn finish(
         self,
         profile: &Profile,
@@ -281,7 +282,8 @@ impl PageTimes {
                 others.entry(home).or_default().add(&time);
             }
         }
-        // A thread of which only another source has calls is one of the program's threads all the same.
+        // If only another source has calls of a thread, it is one of the program's threads all the
+        // same.
         for home in others.keys() {
             threads.entry(*home).or_default();
         }
@@ -296,7 +298,7 @@ impl PageTimes {
     }
 }
 
-/// Calls of a thread that another source has.
+/// The calls of a thread that another source recorded.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     calls: u64,
@@ -349,8 +351,9 @@ fn join(
     for (_, time) in &pages {
         until = Some(time.last.unwrap_or(time.base).after(spent));
         // A page, and with it the thread's data, begins before the recorder is ready. The program
-        // continues at the first clock record. Without one, use the first moment that is not before
-        // the first call.
+        // continues at the first clock record. If there is none before the first call, the page's
+        // begin is used if it is not before the first call, or else the first clock record after
+        // it.
         if from.is_none() {
             if !called {
                 early = time.early.or(early);
@@ -375,10 +378,11 @@ fn join(
         let none = line.duration_ns(window.saturating_sub(inside.ticks));
         let in_dispatches = line.duration_ns(inside.ticks.saturating_sub(inside.off_ticks));
         let on_ns = cpu_ns - in_dispatches.min(cpu_ns);
-        // The first clock record is slightly before the first call, where `wall_ns` begins.
+        // The first clock record is slightly before the first call, where `wall_ns` begins, so the
+        // time is limited.
         let of_ns = none.min(no_dispatch_ns);
         let ns = (none - on_ns).clamp(0.0, of_ns);
-        // What another source saw does not say how long it was on a CPU.
+        // The calls that another source recorded do not show how long they were on a CPU.
         let assumed = inside.assumed_ticks > 0 || other.is_some();
         Some(OffCpu { ns, of_ns, assumed })
     });
@@ -399,8 +403,8 @@ fn join(
     })
 }
 
-/// The processor time of each page, from its start to its end, or to its last clock reading. The
-/// time between two pages is the flush.
+/// Adds up the processor time of each page, from its start to its end, or to its last clock
+/// reading. The time between two pages is that of the flush.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,
     pages: &[(PageKey, PageTime)],

@@ -1,5 +1,5 @@
-//! Recordings of PyTorch's profiler by module and by shape. What these tables need is in the arguments
-//! of the ops, so they are computed from activities, not from calls.
+//! Adds up recordings of PyTorch's profiler by module and by shape. The data for these tables are
+//! in the arguments of the ops, so the tables are computed from activities, not from calls.
 //!
 //! ```text
 //!  activities ─ slices ─► ops and modules of each row, nested ─┬─► by_shape
@@ -8,7 +8,7 @@
 //!
 //! An *op* is a slice of the category `cpu_op` or `user_annotation`, as in PyTorch's own tables. A
 //! *module* is a call of an `nn.Module`, which PyTorch records with `with_stack=True`. Python functions
-//! are not ops: an op's self time contains the Python code in it.
+//! are not ops: an op's self time contains the Python code that runs inside of it.
 
 mod flops;
 mod modules;

@@ -1,13 +1,13 @@
-//! Summaries of the series of tracks: totals, rates, and how evenly they were sampled. One pass
-//! over the samples keeps a small state per series. Only the order of samples within a series
-//! matters.
+//! Summarises the series of tracks: totals, rates, and how evenly they were sampled. One pass over
+//! the samples keeps a small state per series. Only the order of samples within a series matters.
 //!
 //! A cumulative series (a sampled counter) is a list of intervals between two readings. The count
 //! of an interval is the difference of the raw values, modulo 2⁶⁴. If the kernel ran the counter
 //! during only a part of the interval, the difference is scaled by enabled / running, and the
-//! coverage says how much was really counted. The intervals are far longer than the kernel's turns,
-//! so this is a fair estimate. If the counter did not run at all, the interval has no value. A
-//! failed reading ends no interval: the next interval begins at the last successful reading.
+//! coverage is the part that was really counted. The intervals are far longer than the time slices
+//! in which the kernel multiplexes counters, so this is a fair estimate. If the counter did not run
+//! at all, the interval has no value. A failed reading ends no interval: the next interval begins
+//! at the last successful reading.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub struct SeriesSummary {
     /// program cuts the last interval of a sampled series short, so it is left out if there is
     /// another.
     pub steps_ns: Option<(f64, f64)>,
-    /// The values of the series' readings; `None` if there are none.
+    /// The values of the series' readings; `None` if there are no readings.
     pub values: Option<Values>,
 }
 
@@ -45,7 +45,7 @@ pub enum Values {
     Counted {
         /// The total over all intervals that have a value.
         total: f64,
-        /// The sum of these intervals, in ns.
+        /// The sum of the lengths of these intervals, in ns.
         over_ns: f64,
         /// `total` per second of `over_ns`.
         rate: f64,
@@ -74,9 +74,9 @@ pub enum Values {
 /// The summaries of all tracks of a profile, and the losses.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TracksSummary {
-    /// In the order of the profile's tracks and the numbers of their series.
+    /// The series, in the order of the profile's tracks and of the numbers of their series.
     pub series: Vec<SeriesSummary>,
-    /// Damaged data, failed readings, and missing samples.
+    /// Losses: damaged data, failed readings, and missing samples.
     pub losses: Vec<LossCount>,
 }
 
@@ -113,7 +113,7 @@ pub fn tracks(profile: &Profile) -> profile::Result<TracksSummary> {
     Ok(summary)
 }
 
-/// The track of a series, and the series' own name if it has one.
+/// Returns the track of a series, and the series itself.
 pub fn series_of<'a>(
     profile: &'a Profile,
     summary: &SeriesSummary,
@@ -122,7 +122,7 @@ pub fn series_of<'a>(
     Some((tracks, tracks.series.get(&summary.series)?))
 }
 
-/// How late a sample may be, in intervals, without an overrun being counted.
+/// A sample may be late by this part of an interval before an overrun is counted.
 const LATE: f64 = 0.1;
 
 /// The state of a series while its samples are read.
@@ -134,7 +134,7 @@ struct State {
     /// The number of the last sample's interval, counted from the first sample.
     turn: u64,
     times: Option<(i64, i64)>,
-    /// The shortest and longest step, without the last one.
+    /// The shortest and longest step, not including the last one.
     steps: Option<(f64, f64)>,
     last_step: Option<f64>,
     counted: Counted,
@@ -179,7 +179,7 @@ impl State {
         self.times =
             Some(self.times.map_or((ns, ns), |(first, last)| (first.min(ns), last.max(ns))));
         if series.interval_ns > 0 {
-            // The number of the interval: rounded down, since a sample may be late. The first
+            // The number of the interval is rounded down, because a sample may be late. The first
             // sample may be late, too.
             let since = ns.saturating_sub(self.times.map_or(ns, |(first, _)| first)) as f64;
             let turn = (since / series.interval_ns as f64 + LATE).floor() as u64;

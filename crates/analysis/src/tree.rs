@@ -1,14 +1,16 @@
-//! Calls by the calls around them: one node for each function and each way of calls that leads to it.
+//! Adds up calls by the calls around them: there is one node for each function and each chain of
+//! calls that leads to it.
 //!
 //! ```text
 //!  main ─► layer ─► matmul      two nodes of matmul, because it is called
 //!      └─► matmul                in two places
 //! ```
 //!
-//! A node's own time is what its calls spent in no call inside of them, and its total time is its
-//! own time and the total times of the nodes below it. So the own times of all nodes add up to the
-//! time in calls, and the nodes of a function together have the own time and the number of calls of
-//! its row in the table by op, with the calls inside of it.
+//! A node's self time is the time of its calls outside of the calls inside of them, and its total
+//! time is its self time plus the total times of the nodes below it. So the self times of all nodes
+//! add up to the time in calls. The nodes of a function together have the self time of the
+//! function's row in the table by op, and as many calls as that row, including the calls inside of
+//! others.
 
 mod rows;
 mod stacks;
@@ -28,10 +30,11 @@ use crate::summary::contradictions;
 use crate::table::{By, Key, Places, Selection};
 use crate::walk::{Adder, apart, walk};
 
-/// Calls that have this many calls around them have no nodes of their own. They are together in one,
-/// whose key is the one of the node above.
+/// Calls with this many calls around them have no nodes of their own. They share one node, which
+/// has the key of the node above.
 const DEEPEST: u32 = 100;
-/// This bit of a call's node says that the call is inside of another one of the same node.
+/// Marks a call that is inside of another call of the same node. The bit is part of the number of a
+/// call's node.
 const INSIDE: u32 = 1 << 31;
 /// A parent with this or a larger number stands for a thread.
 const THREADS: u32 = 1 << 30;
@@ -39,58 +42,60 @@ const THREADS: u32 = 1 << 30;
 /// One node. Times are in ticks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeNode {
-    /// The node above; `None` for calls that are in no other call.
+    /// Index of the node above; `None` for calls that are in no other call.
     pub parent: Option<usize>,
     /// The function, as in a table by op.
     pub key: Key,
     /// The number of nodes above.
     pub depth: u32,
-    /// Whether this is not one function: the calls that are deeper than nodes go.
+    /// Whether the node does not stand for one function, but for the calls that are deeper than
+    /// nodes go.
     pub is_deeper: bool,
     pub calls: u64,
     /// Sum of the durations of the calls.
     pub total: Estimate,
-    /// Sum of the own times of the calls.
+    /// Sum of the self times of the calls.
     pub own: Estimate,
-    /// The thread that the calls are on, as indices of its process and its own; `None` if the nodes
-    /// are not of single threads.
+    /// The thread that the calls are on, by process and thread index; `None` if nodes are not
+    /// separate for each thread.
     pub thread: Option<(usize, usize)>,
-    /// For each counter of the profile, what was counted in those of the calls that have a value, with
-    /// what is inside of them. Empty unless it was asked for.
+    /// For each counter of the profile, the sum over the calls that have a value, including the
+    /// calls inside of them. Empty if counters were not asked for.
     pub values: Vec<Option<u128>>,
 }
 
-/// The kind of the nodes of a tree.
+/// Options of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Detailed {
-    /// Calls on different threads have different nodes.
+    /// Whether calls on different threads have different nodes.
     pub by_thread: bool,
-    /// Nodes have values of counters.
+    /// Whether nodes have values of counters.
     pub counters: bool,
 }
 
 /// The calls of a profile as a tree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CallTree {
-    /// Each after the node above it; those below one node by total time, the largest first.
+    /// The nodes, each after the node above it. Those below one node are sorted by total time, the
+    /// largest first.
     pub nodes: Vec<TreeNode>,
 }
 
 impl CallTree {
-    /// The time in calls, in ticks: the own times of all nodes together.
+    /// Returns the time in calls, in ticks: the self times of all nodes together.
     pub fn own(&self) -> f64 {
         self.nodes.iter().map(|node| node.own.value).sum()
     }
 }
 
-/// Builds the tree. Calls that belong to no thread are not in it. If the corrected values contradict the
-/// recorded ones, its times are the latter, as in a [`Summary`](crate::Summary). `None` in a run with a
-/// budget, where it is not known what was around a call.
+/// Builds the tree. It leaves out calls that belong to no thread. If the corrected values are
+/// contradictory, its times are the recorded ones, as in a [`Summary`](crate::Summary). `None` in a
+/// run with a budget, in which the calls around a call are not known.
 pub fn call_tree(profile: &Profile, raw: bool, workers: usize) -> Option<CallTree> {
     detailed(profile, raw, workers, Detailed::default())
 }
 
-/// Makes the tree with more detail.
+/// Builds the tree with more options.
 pub(crate) fn detailed(
     profile: &Profile,
     raw: bool,
@@ -110,7 +115,8 @@ pub(crate) fn detailed(
     Some(if is_wrong { once(profile, true, workers, detail).0 } else { tree })
 }
 
-/// The tree, and the number of all calls of whose own time nothing is left.
+/// Builds the tree. Also returns the number of all calls whose self time was used up by the
+/// correction.
 fn once(profile: &Profile, raw: bool, workers: usize, detail: Detailed) -> (CallTree, u64) {
     let places = Places::new(profile, &Selection { by: By::Op, ..Selection::default() });
     let brackets = Brackets::new(profile, raw);
@@ -133,7 +139,7 @@ struct Node {
     taken: u128,
     own: u128,
     own_taken: u128,
-    /// For each counter, the number of calls with a value, and the sum of these.
+    /// For each counter, the number of calls with a value, and the sum of the values.
     values: Vec<(u64, u128)>,
 }
 
@@ -146,14 +152,14 @@ struct Nodes<'a> {
     nodes: Vec<Node>,
     below: HashMap<(u32, u32), u32>,
     page_rows: Vec<u32>,
-    /// What stands for the thread of the page, if nodes are of single threads.
+    /// Stands for the thread of the page, if nodes are separate for each thread.
     root: u32,
     by_thread: bool,
-    /// The number of counters that nodes have values of.
+    /// The number of counters of which nodes have values.
     counters: usize,
     /// The number of the first thread of each process among all threads.
     first_threads: Vec<u32>,
-    /// Number of all calls of whose own time nothing is left.
+    /// Number of all calls whose self time was used up by the correction.
     exhausted: u64,
 }
 
@@ -212,7 +218,7 @@ impl<'a> Nodes<'a> {
         self.page_rows = rows;
     }
 
-    /// The thread that a parent stands for.
+    /// Returns the thread that a parent stands for.
     fn thread(&self, parent: u32) -> Option<(usize, usize)> {
         if parent == NO_ROW || parent < THREADS {
             return None;
@@ -221,7 +227,7 @@ impl<'a> Nodes<'a> {
         Some((process, (parent - self.first_threads[process]) as usize))
     }
 
-    /// The node of this function below `parent`.
+    /// Returns the node of this function below `parent`, and adds it if it is missing.
     fn node(&mut self, parent: u32, key: u32, is_deeper: bool) -> u32 {
         let depth = self.nodes.get(parent as usize).map_or(0, |parent| parent.depth + 1);
         let counters = self.counters;
@@ -245,7 +251,7 @@ impl<'a> Nodes<'a> {
 
     fn merge(&mut self, other: &Self) {
         self.exhausted += other.exhausted;
-        // A node comes after the one above it.
+        // The nodes are in an order in which a node comes after the node above it.
         let mut places: Vec<u32> = Vec::with_capacity(other.nodes.len());
         for node in &other.nodes {
             let parent = places.get(node.parent as usize).copied().unwrap_or(node.parent);
@@ -283,7 +289,7 @@ impl<'a> Nodes<'a> {
             Estimate { value: rest.value.max(0.0), high: rest.high.max(0.0), ..rest }
         };
         let mut nodes: Vec<TreeNode> = Vec::new();
-        // The one with the largest total is last, and comes first.
+        // The node with the largest total time is last on the stack, so it comes out first.
         let mut open: Vec<(u32, Option<usize>)> = Vec::new();
         let push = |open: &mut Vec<(u32, Option<usize>)>, of: u32, parent: Option<usize>| {
             open.extend(below.get(&of).into_iter().flatten().map(|place| (*place, parent)));
@@ -318,7 +324,7 @@ impl Rows for Nodes<'_> {
     }
 
     fn child(&mut self, parent: u32, row: u32) -> u32 {
-        // What is around a call without a row has no node either.
+        // A call without a row has no node, and calls inside of it become outermost ones.
         if row == NO_ROW {
             return NO_ROW;
         }
@@ -367,7 +373,7 @@ impl Adder for Nodes<'_> {
     }
 }
 
-/// Adds what was counted in call `i`.
+/// Adds the counter values of call `i`.
 fn add_values(sums: &mut [(u64, u128)], profile: &Profile, columns: &Columns, i: usize) {
     if sums.is_empty() {
         return;

@@ -1,6 +1,6 @@
-//! The way of all calls: reads the pages of a profile, finds those with nested calls, and shows each
-//! page once, with the marks of its calls. Whatever adds up calls by op, thread or CPU sees the same
-//! calls in this way, so that all views have the same numbers.
+//! Reads the pages of a profile, finds those with nested calls, and passes each page once, with the
+//! marks of its calls, to the code that adds calls up. All code that adds up calls by op, thread or
+//! CPU gets the same calls in this way, so that all views have the same numbers.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,25 +16,26 @@ use crate::threads::PageTimes;
 
 /// Adds up the calls of pages, in any order.
 pub(crate) trait Adder: Rows + Send {
-    /// Adds the calls of one page. `marks` says which of them are inside of others; without it, none
-    /// is.
+    /// Adds the calls of one page. `marks` has the nesting of the calls; without marks, no call is
+    /// inside of another.
     fn add(&mut self, columns: &Columns, brackets: &Brackets, marks: Option<&Marks>);
 }
 
-/// What is known after all pages were read.
+/// The results after all pages were read.
 pub(crate) struct Walked<A> {
-    /// What has been added up, in any number of parts.
+    /// The adders, each with a part of the calls.
     pub parts: Vec<A>,
     pub times: PageTimes,
     pub in_place: InPlace,
-    /// The pages with nested calls; for each of these clusters, the time in some call.
+    /// The clusters of pages with nested calls; below, for each cluster, the time in which any call
+    /// was running.
     pub clusters: Vec<Vec<PageSpan>>,
     pub busy: Vec<u64>,
     /// Number of calls that overlap others without being nested in them.
     pub overlapping: u64,
-    /// The threads with calls of two sources.
+    /// The threads whose calls were recorded by two sources.
     pub homes: Homes,
-    /// What is between the calls, if that was asked for.
+    /// The gaps between the calls, if they were asked for.
     pub gaps: Option<Gathered>,
     /// The losses found inside pages, by process.
     pub losses: Vec<Vec<LossCount>>,
@@ -47,13 +48,14 @@ struct Worker<A> {
     gaps: Option<Gathered>,
 }
 
-/// The role of a page's calls, if they belong to no thread. Such calls have separate pages.
+/// Returns the role of a page's calls if they belong to no thread. Such calls have pages of their
+/// own.
 pub(crate) fn apart(profile: &Profile, columns: &Columns) -> Option<Role> {
     let op = profile.ops.of(columns.process, *columns.export.first()?)?;
     profile.ops.get(op).map(|op| op.role).filter(|role| role.is_apart())
 }
 
-/// Shows every page to an adder that `make` makes. Pages with nested calls are usually
+/// Passes every page to one of the adders that `make` makes. Pages with nested calls are usually
 /// decoded twice.
 pub(crate) fn walk<A: Adder>(
     profile: &Profile,
@@ -68,9 +70,9 @@ pub(crate) fn walk<A: Adder>(
     Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses }
 }
 
-/// The same with several adders for each worker, which see every page after one another: what one of
-/// them calls a row is not what another one does, so nested calls have other marks for each. `with_gaps`
-/// asks for what is between the calls.
+/// Does the same with several adders for each worker, each of which gets every page. The adders may
+/// assign the same call to different rows, so nested calls are marked for each adder. `with_gaps`
+/// asks for the gaps between the calls.
 pub(crate) fn walk_several<A: Adder>(
     profile: &Profile,
     workers: usize,
@@ -89,7 +91,8 @@ pub(crate) fn walk_several<A: Adder>(
     };
     let (states, losses) = profile.visit(workers, worker, |worker, columns| {
         worker.in_place.add(columns, profile);
-        // Calls that belong to no thread count neither for the times of threads nor for self times.
+        // Calls that belong to no thread are left out of the times of threads, and they are marked
+        // as flat.
         let apart = apart(profile, columns).is_some();
         if apart || worker.times.add(columns, profile) {
             worker.adders.iter_mut().for_each(|adder| adder.add(columns, brackets, None));
@@ -108,7 +111,8 @@ pub(crate) fn walk_several<A: Adder>(
         merge(&mut gaps, state.gaps);
     }
     let clusters = clusters(times.spans(&homes));
-    // A page that looks flat can be inside of a call of another page. It was added as if it were not.
+    // A page that looks flat can be inside of a call of another page. Such pages were added as flat
+    // ones, so all flat pages are added again.
     if clusters.iter().flatten().any(|page| page.flat) {
         parts.clear();
         gaps = no_gaps();
@@ -136,7 +140,7 @@ fn merge(gaps: &mut Option<Gathered>, other: Option<Gathered>) {
     }
 }
 
-/// Adds the pages that are in no cluster, to new adders.
+/// Adds the pages that are in no cluster to new adders.
 fn add_flat<A: Adder>(
     profile: &Profile,
     clusters: &[Vec<PageSpan>],
@@ -165,7 +169,7 @@ fn add_flat<A: Adder>(
     on_threads(workers.clamp(1, pages.len().max(1)), work)
 }
 
-/// Adds each page of a cluster as soon as it has its marks.
+/// Passes each page of a cluster to its adder as soon as the page has its marks.
 struct Added<'x, A> {
     adder: &'x mut A,
     brackets: &'x Brackets,
@@ -187,10 +191,10 @@ impl<A: Adder> Marked for Added<'_, A> {
     }
 }
 
-/// What a worker has found in clusters: for each that it has added, its number.
+/// The results of a worker: its adders, the findings of each cluster with its number, and the gaps.
 type Nested<A> = (Vec<A>, Vec<(usize, forest::Found)>, Option<Gathered>);
 
-/// Adds the clusters.
+/// Marks the pages of all clusters and adds them to new adders.
 fn add_nested<A: Adder>(
     profile: &Profile,
     clusters: &[Vec<PageSpan>],
@@ -212,7 +216,7 @@ fn add_nested<A: Adder>(
             for (number, adder) in adders.iter_mut().enumerate() {
                 let gaps = gaps.as_mut().filter(|_| number == 0);
                 let of_cluster = marker.mark_at(cluster, &mut Added { adder, brackets }, gaps);
-                // What the marker returns does not depend on the adder.
+                // The findings do not depend on the adder, so those of the first one suffice.
                 if number == 0 {
                     found.push((at, of_cluster));
                 }

@@ -1,6 +1,6 @@
-//! How much work a call is: its floating-point operations and the bytes that it has to move, from the
-//! shapes of its arguments. A table of rules says so for each kind of op; users can add rules of their
-//! own.
+//! Computes the work of a call: its floating-point operations and the bytes that it has to move,
+//! from the shapes of its arguments. A table has rules for each kind of op; users can add rules of
+//! their own.
 //!
 //! ```text
 //!  aten::addmm  [*], [m, k], [k, n]  flop = 2*m*k*n;  bytes = arguments + size*m*n
@@ -9,18 +9,20 @@
 //!
 //! The name is a glob. Shapes are those of the first tensors, in their order: a word stands for one
 //! dimension, a number for a dimension of that size, and `*word` for any number of dimensions, whose
-//! product the word then is. A word that occurs twice must be the same both times. A single shape without
-//! brackets, `mxnxk`, stands for dimensions in the name itself, as names of IREE's dispatches have them:
-//! `mlp_dispatch_0_matmul_64x256x784_f32`. Without any shape, the formulas know the variables below.
+//! product is then the value of the word. A word that occurs twice must be the same both times. A
+//! single shape without brackets, `mxnxk`, stands for dimensions in the name itself, as in the
+//! names of IREE's dispatches: `mlp_dispatch_0_matmul_64x256x784_f32`. Without any shape, the
+//! formulas can use only the variables below.
 //!
-//! | variable | what |
+//! | variable | value |
 //! |---|---|
 //! | `size` | bytes of a number of the first tensor, or of the type at the end of the name |
 //! | `arguments` | bytes of all tensors together |
 //! | `elements` | number of elements of the result of an elementwise op: that of all tensors, stretched to one shape |
 //! | `last` | number of elements of the last tensor |
-//!
-//! Formulas are [metrics](model::metric) of these names. The first rule whose name and shapes fit says
+//! Formulas are [metrics](model::metric) of these names. The first rule whose name and shapes fit
+//! decides. A rule such as `aten::* unknown` makes the work of its ops unknown, even if later rules
+//! fit. If no rule fits, the work is not known, which is not 0.
 //! what the work is; `aten::* unknown` keeps the rules after it from saying it. What no rule says is not known, which is not 0.
 
 mod builtin;
@@ -37,16 +39,16 @@ pub use shapes::{Number, Tensor, tensors};
 /// The operations and bytes of one call.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Work {
-    /// Floating-point operations. `None`: not known.
+    /// Floating-point operations. `None` if not known.
     pub flop: Option<f64>,
-    /// Bytes that the op has to read and write at least, if each input is read once and each result is
-    /// written once. `None`: not known.
+    /// The least number of bytes that the op has to read and write, if each input is read once and
+    /// each result is written once. `None` if not known.
     pub bytes: Option<f64>,
-    /// The numbers that the op computes with. `None`: not known, or of several types.
+    /// The numbers that the op computes with. `None` if not known, or of several types.
     pub number: Option<Number>,
 }
 
-/// One line of a table.
+/// One rule, which is a line of a table.
 #[derive(Clone, Debug)]
 struct Rule {
     glob: String,
@@ -59,11 +61,11 @@ struct Rule {
 enum Shapes {
     Any,
     Arguments(Vec<Pattern>),
-    /// Dimensions in the name.
+    /// The words for the dimensions in the name.
     Name(Vec<String>),
 }
 
-/// A formula, and what its names are.
+/// A formula, and the names that it uses.
 #[derive(Clone, Debug)]
 struct Formula {
     bound: Bound,
@@ -76,27 +78,26 @@ pub struct Rules {
     rules: Vec<Rule>,
 }
 
-/// Why a line is not a rule.
+/// The reason why a line is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct RuleError {
     /// The number of the line, from 1.
     pub line: usize,
-    /// The mistake.
     pub what: String,
 }
 
-/// The variables that need no shape.
+/// The variables that formulas can use without a shape.
 const VARIABLES: [&str; 4] = ["size", "arguments", "elements", "last"];
 
-/// In the place of formulas: later rules do not say it either.
+/// Takes the place of formulas in a rule. Later rules are then not tried.
 const UNKNOWN: &str = "unknown";
 
-/// A file with more rules is refused.
+/// A table with more rules is refused.
 const MOST_RULES: usize = 10_000;
 
 impl Rules {
-    /// The rules that come with Counterpoint.
+    /// Returns the rules that come with Counterpoint.
     pub fn builtin() -> Self {
         Self::parse(builtin::RULES).unwrap_or_default()
     }
@@ -122,7 +123,7 @@ impl Rules {
         Ok(Self { rules })
     }
 
-    /// Adds rules after these, for ops of which these say nothing.
+    /// Adds rules after these, for ops that match none of these.
     pub fn before(mut self, others: Self) -> Self {
         self.rules.extend(others.rules);
         self
@@ -182,7 +183,7 @@ impl Rules {
     }
 }
 
-/// Reads one line.
+/// Reads a rule from one line.
 fn rule(line: &str) -> Result<Rule, String> {
     let (glob, rest) =
         line.split_once(char::is_whitespace).ok_or("expected formulas after the name")?;

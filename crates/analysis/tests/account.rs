@@ -1,6 +1,7 @@
-//! What must be true of every table of a profile, over random profiles with nested and recursive
-//! calls, several threads, and brackets of two classes: calls whose counters were read, and calls
-//! that were only timed. Sums over outermost calls are compared with a search through all pairs.
+//! Checks what must be true of every table of a profile, with random profiles that have nested and
+//! recursive calls, several threads, and brackets of two classes: of calls whose counters were
+//! read, and of calls that were only timed. Sums over outermost calls are compared with a search
+//! through all pairs.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +16,11 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 /// A call: op, begin, end, and its counter; `None` if it was not read.
 type Call = (u32, u64, u64, Option<u64>);
 
-/// What a bracket takes: in the duration of its own call, and of the call around it in all.
+/// The times of a bracket: in the duration of its own call, and in the call around it altogether.
 const READ: (u64, u64) = (40, 300);
 const TIMED: (u64, u64) = (20, 60);
 
-/// Adds calls inside of an interval. Each call is at least as long as all brackets in it.
+/// Adds calls inside of an interval. Each call is at least as long as all brackets inside of it.
 fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<Call>) -> u64 {
     let (mut at, mut inside) = (begin, 0);
     while at + 1_000 < end && r.below(5) > 0 {
@@ -73,15 +74,16 @@ fn is_inside(inner: &Call, outer: &Call) -> bool {
     outer.1 <= inner.1 && inner.2 <= outer.2 && inner != outer
 }
 
-/// What is taken of a call: of its own bracket half of the duration of an empty call, and the whole
-/// brackets of all calls inside.
+/// Returns the time that must be subtracted from a call: half of the duration of an empty call for
+/// its own bracket, and the whole brackets of all calls inside.
 fn taken(calls: &[Call], call: &Call) -> u64 {
     let price = |call: &Call| if call.3.is_some() { READ } else { TIMED };
     let inside = calls.iter().filter(|inner| is_inside(inner, call));
     price(call).0 / 2 + inside.map(|inner| price(inner).1).sum::<u64>()
 }
 
-/// Calls, total, shortest, longest, and the counter's sum over outermost calls.
+/// Number of calls, total, shortest and longest duration, and the counter's sum, over outermost
+/// calls.
 type Expected = (u64, u64, u64, u64, u64);
 
 fn expected(threads: &[Vec<Call>], key: impl Fn(usize, &Call) -> Key) -> BTreeMap<Key, Expected> {
@@ -106,7 +108,7 @@ fn found(row: &Row) -> Expected {
     (row.calls, row.total.value as u64, row.min as u64, row.max as u64, faults)
 }
 
-/// What a stranger's screen must never show.
+/// Checks what must be true of every row that is shown.
 fn holds(row: &Row) {
     let (least, most) = (row.min - 1e-9, row.max + 1e-9);
     assert!(row.min >= 0.0 && row.own.value >= 0.0 && row.total.value >= row.own.value, "{row:?}");
@@ -151,7 +153,7 @@ fn random_profiles() {
             recursive += summary.rows.iter().map(|row| row.inner).sum::<u64>();
             let calls = summary.rows.iter().map(|row| row.calls + row.inner).sum::<u64>();
             assert_eq!(calls, summary.calls);
-            // Own times of any partition add up to the time in something recorded.
+            // In each table, the self times add up to the time in recorded calls.
             let whole = summary.total.expect("without a budget").value;
             assert!((own(&summary) - whole).abs() < 1e-6, "round {round} by {by:?}");
             wholes.push(whole);
@@ -166,8 +168,8 @@ fn random_profiles() {
     assert!(recursive > 1_000, "{recursive}");
 }
 
-/// The bracket of a call inside is longer than the call around it: it cannot have taken all of that.
-/// So no more is taken than there is, and no value is negative.
+/// The bracket of a call inside is longer than the call around it, so it cannot have taken that
+/// much. No more is subtracted than there is, and no value is negative.
 #[test]
 fn no_more_is_taken_than_there_is() {
     let mut script = ProfileScript::monotonic();
@@ -188,8 +190,8 @@ fn no_more_is_taken_than_there_is() {
     assert_eq!(summary.total.unwrap().value, 70.0);
 }
 
-/// The same in most calls of a row: then the bracket of this program is not the calibrated one. All
-/// values are as they were recorded, and the loss names the row.
+/// If this is so in most calls of a row, the calibrated bracket is not that of this program. Then
+/// all values are as they were recorded, and the loss names the row.
 #[test]
 fn a_correction_that_contradicts_the_recording_is_not_used() {
     let (_scratch, profile) = contradicted().opened();
@@ -205,7 +207,7 @@ fn a_correction_that_contradicts_the_recording_is_not_used() {
     }
 }
 
-/// The brackets of most calls of `a` took more than there is.
+/// Makes a profile in which the brackets of most calls of `a` took more time than the calls.
 fn contradicted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -220,8 +222,8 @@ fn contradicted() -> ProfileScript {
     script
 }
 
-/// What contradicts the recording is decided by all ops: a report with other rows, a filter of another op,
-/// and statistics of another op show recorded values, too.
+/// All ops decide whether there is a contradiction: a report with other rows, a filter for another
+/// op, and statistics of another op show recorded values, too.
 #[test]
 fn a_filter_does_not_change_what_is_subtracted() {
     let (_scratch, profile) = contradicted().opened();
@@ -247,10 +249,10 @@ fn a_filter_does_not_change_what_is_subtracted() {
     assert_eq!(of_c(&only), of_c(&all));
 }
 
-/// A counter that only one of two passes counts, with an op inside of each call of another. In the first
-/// pass each call of the outer op has 50 faults, of which its own empty bracket reads 2 and the bracket
-/// inside 4 (twice what it reads): 44 are left. The same calls of the other pass have no value, and
-/// nothing is to be taken of any value for the brackets inside of them.
+/// A counter is counted in only one of two passes, and each call of one op has another op inside.
+/// In the first pass, each call of the outer op has 50 faults, of which its own empty bracket
+/// counts 2 and the bracket inside counts 4 (twice as many): 44 are left. The same calls of the
+/// other pass have no value, so nothing must be subtracted for the brackets inside of them.
 #[test]
 fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
     let mut script = ProfileScript::monotonic();
@@ -286,7 +288,8 @@ fn brackets_inside_of_calls_without_a_value_take_nothing_of_the_others() {
     }
 }
 
-/// A thread whose own pages have no call, but whose host's profiler saw calls, is a thread of the program.
+/// The pages of a thread have no call, but the host's profiler saw calls of it. It is a thread of
+/// the program.
 #[test]
 fn a_thread_that_only_another_source_saw_is_in_the_table() {
     let mut script = two_sources(false);
@@ -301,8 +304,8 @@ fn a_thread_that_only_another_source_saw_is_in_the_table() {
     assert_eq!(threads, [(0, 0, 2, 900.0, 900.0), (1, 1, 1, 50.0, 50.0)]);
 }
 
-/// A thread of a program, and the same thread in the events of its host's own profiler; one tick is
-/// 1 ns. What `counterpoint run` makes of a recording of PyTorch has the same shape.
+/// Makes a thread of a program, and the same thread in the events of its host's own profiler; one
+/// tick is 1 ns. `counterpoint run` makes a profile of the same form from a recording of PyTorch.
 ///
 /// ```text
 ///  7 program                 thread 70   b 200 – 500      b 600 – 900     c 2,000 – 2,100
@@ -334,7 +337,8 @@ fn two_sources(sampled: bool) -> ProfileScript {
     script
 }
 
-/// What two sources saw of one thread is one tree: `f` itself took 900 − 300 − 400, and `g` 400 − 300.
+/// The calls that two sources recorded of one thread form one tree: `f` itself took 900 − 300 −
+/// 400, and `g` 400 − 300.
 #[test]
 fn two_sources_of_one_thread() {
     for sampled in [false, true] {
@@ -367,8 +371,8 @@ fn two_sources_of_one_thread() {
     }
 }
 
-/// The streams of a device may have the numbers of threads. The second argument of a part is the number
-/// by which its plugin calls the process or the device.
+/// The streams of a device may have the same numbers as threads. The second argument of `part` is
+/// the number that the plugin gives the process or the device.
 #[test]
 fn streams_of_a_device_are_not_threads() {
     for (number, none) in [("7", false), ("0", true)] {

@@ -1,5 +1,5 @@
-//! What PyTorch takes to announce ops to the recorder, and what threads that wait for their next task take
-//! meanwhile: numbers computed on paper. One tick is 1 ns.
+//! Checks the time in which PyTorch announces ops to the recorder, and the time of threads that
+//! wait for their next task meanwhile, against numbers computed on paper. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,13 +17,13 @@ fn used(ticks: u64, cpu_ns: u64) -> Usage {
     Usage { ticks, cpu_ns, ..Usage::default() }
 }
 
-/// `n` announcements of the same length. Below 32 ticks, each has a bucket of its own.
+/// Makes `n` announcements of the same length. Below 32 ticks, each length has a bucket of its own.
 fn announced(thread_uid: u32, before: u64, after: u64, n: u32) -> Brackets {
     let times = |ticks| Histogram(vec![(bucket_of(ticks) as u16, n)]);
     Brackets { thread_uid, before: times(before), after: times(after), ..Brackets::default() }
 }
 
-/// 100 ops of 300 in 100,000 on one thread. An empty bracket takes 50.
+/// Makes 100 ops of 300 ticks in 100,000 on one thread. An empty bracket takes 50.
 fn ops() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(1);
@@ -41,8 +41,8 @@ fn ops() -> ProfileScript {
     script
 }
 
-/// Adds a region to the launching thread, and a thread with its task of 10,000. From the begin of the
-/// task until 100,000, that thread used `cpu_ns`.
+/// Adds a region to the launching thread, and a thread with the region's task of 10,000. From the
+/// begin of the task until 100,000, that thread used `cpu_ns`.
 fn with_worker(script: &mut ProfileScript, cpu_ns: u64) {
     let process = &mut script.processes[0];
     let [region, task] = [1, 2].map(|at| process.op_exports[at].id);
@@ -70,7 +70,8 @@ fn announcing_ops_is_a_part_of_the_cost() {
         },
     ];
     let found = cost(&script);
-    // 100 ops of 30, a tenth more of them is stated, and four fifths to one and a half times as much is possible.
+    // 100 ops took 30 each. The estimate is a tenth more, and between four fifths and one and a
+    // half times as much is possible.
     let way = found.way.unwrap();
     let expected = [3_300.0, 2_400.0, 4_500.0];
     for (found, expected) in [way.value, way.low, way.high].into_iter().zip(expected) {
@@ -79,7 +80,7 @@ fn announcing_ops_is_a_part_of_the_cost() {
     assert_eq!(found.probes.value, 5_000.0);
     assert!((found.of_calls().value - 8_300.0).abs() < 1e-6);
     assert_eq!(found.waiting, None, "no thread works for others");
-    // Too few times say nothing.
+    // With too few times, nothing is known.
     script.processes[0].announced[1] = announced(0, 20, 10, 29);
     assert_eq!(cost(&script).way, None);
 }
@@ -93,14 +94,16 @@ fn threads_that_wait_pay_as_well() {
     half.processes[0].announced = script.processes[0].announced.clone();
     with_worker(&mut half, 10_000 + 45_000);
     let found = cost(&half);
-    // 101 of 102 brackets are on the launching thread, which took 101/102 of (102 · 50 + 3,300) longer.
+    // 101 of 102 brackets are on the launching thread, which was lengthened by 101/102 of (102 · 50
+    // + 3,300).
     let longer = |probes: f64, way: f64| (102.0 * probes + way) * 101.0 / 102.0;
     let waiting = found.waiting.unwrap();
     assert!((waiting.value - 0.5 * longer(50.0, 3_300.0)).abs() < 1e-6, "{waiting:?}");
     assert!((waiting.high - 0.5 * longer(100.0, 4_500.0)).abs() < 1e-6, "{waiting:?}");
     assert!((waiting.low - 0.25 * longer(50.0, 2_400.0)).abs() < 1e-6, "{waiting:?}");
     assert!((found.of_calls().value - (8_400.0 + waiting.value)).abs() < 1e-6);
-    // One that slept pays nothing, and one that used its processor all the time pays for everything.
+    // A worker that slept adds no cost, and one that used its processor all the time adds the whole
+    // time.
     for (cpu_ns, part) in [(10_000, 0.0), (100_000, 1.0), (500_000, 1.0)] {
         let mut script = script.clone();
         with_worker(&mut script, cpu_ns);
@@ -118,8 +121,9 @@ fn threads_that_wait_pay_as_well() {
     assert_eq!(cost(&script).waiting, None);
 }
 
-/// Of empty brackets of 50, 10 before and 20 after the call are timed. In the program these take 24 and 31: 25
-/// more, or up to 45 with PyTorch's shim, which is not timed and may be as cold.
+/// An empty bracket takes 50, of which 10 before and 20 after the call are timed. In the program
+/// these parts take 24 and 31. So a bracket takes 25 more, or up to 45 more with PyTorch's shim,
+/// which is not timed and whose code may be as cold.
 #[test]
 fn brackets_cost_more_than_what_is_timed_of_them() {
     let mut script = ops();
@@ -129,10 +133,11 @@ fn brackets_cost_more_than_what_is_timed_of_them() {
     let found = cost(&script);
     assert!((found.probes.value - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
     assert!((found.probes.low - 100.0 * 75.0).abs() < 1e-6, "{found:?}");
-    // PyTorch's shim may be as much slower again, and the 20 that are never timed, too: 55 instead of 30.
+    // PyTorch's shim may be slower by as much again, and so may the 20 that are never timed: by 55
+    // instead of 30.
     let high = 50.0 + 1.8 * 25.0 + 20.0 * (55.0 / 30.0 - 1.0);
     assert!((found.probes.high - 100.0 * high).abs() < 1e-6, "{found:?}");
-    // The cost is less where the caches are warmer than in the calibration.
+    // The cost is lower if the caches are warmer than in the calibration.
     script.processes[0].brackets[1] = of(false, 5, 20);
     assert!((cost(&script).probes.value - 100.0 * 45.0).abs() < 1e-6);
     // TVM calls the recorder without a shim.
@@ -155,8 +160,8 @@ fn ops_that_are_only_counted_are_announced() {
     assert!((low - 24_000.0).abs() < 1e-6 && (high - 45_000.0).abs() < 1e-6, "{way:?}");
 }
 
-/// A worker may launch regions as well, inside of its tasks, as a library of PyTorch's does. It still waits
-/// for the other thread.
+/// A worker may also launch regions, inside of its tasks, as a library of PyTorch's does. It still
+/// waits for the other thread.
 #[test]
 fn a_worker_with_regions_of_its_own_waits() {
     let mut script = ops();
@@ -165,16 +170,18 @@ fn a_worker_with_regions_of_its_own_waits() {
     let [region, task] = [1, 2].map(|at| script.processes[0].op_exports[at].id);
     let threads = &mut script.processes[0].threads;
     let first = |op, start, ticks| Item::Call(CallScript::op(op, start, ticks));
-    // Before the end of the worker's task: a region, with the task that the thread runs of it.
+    // Before the end of the worker's task, a region is added, with the region's task on the same
+    // thread.
     threads[1].items.splice(0..0, [first(task, 2_000, 100), first(region, 1_900, 300)]);
     let waiting = cost(&script).waiting.unwrap();
-    // 101 of 104 brackets are on the launching thread; they and announcing 100 ops took longer.
+    // 101 of 104 brackets are on the launching thread, which was lengthened by these and by
+    // announcing 100 ops.
     let longer = (104.0 * 50.0 + 3_300.0) * 101.0 / 104.0;
     assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
 }
 
-/// With the budget 0, nothing is timed, and announcing ops, counting them and starting still have a price.
-/// What the worker took that waited meanwhile is not known.
+/// With the budget 0, nothing is timed, but announcing ops, counting them and starting still have a
+/// cost. The cost of the worker that waited meanwhile is not known.
 #[test]
 fn a_budget_of_0_has_a_price() {
     let mut script = ops();
@@ -191,13 +198,13 @@ fn a_budget_of_0_has_a_price() {
     let found = cost(&script);
     assert_eq!((found.calls, found.only_counted), (0, 1_030));
     assert_eq!((found.per_call_ns, found.probes), (0.0, Estimate::exact(0.0)));
-    // 5 ns for each counted call, and 30 and a tenth more for each announced op.
+    // Each counted call costs 5 ns, and each announced op costs 30 and a tenth more.
     assert!((found.counting.value - 5_150.0).abs() < 1e-6, "{found:?}");
     assert!((found.way.unwrap().value - 33_000.0).abs() < 1e-6, "{found:?}");
     assert!(found.total().value >= 38_150.0, "{found:?}");
     assert!(found.waits && found.waiting.is_none());
-    // If some calls were timed, it is known how long the worker was on a processor, and not how long in
-    // tasks: it waited at most for all of its time.
+    // If some calls were timed, the worker's time on a processor is known, but not its time in
+    // tasks: it waited at most for its whole time.
     script.budget(0.02);
     script.processes[0].calibrations = calibrations;
     with_worker(&mut script, 50_000);

@@ -1,9 +1,10 @@
-//! Whether the intervals of runs with a budget hold what is true, and whether nothing is said where
-//! nobody can know: populations of known sums are drawn again and again.
+//! Checks that the intervals of runs with a budget contain the true values, and that there is no
+//! estimate where it cannot be known: samples of populations with known sums are drawn again and
+//! again.
 //!
-//! At least 93 of 100 intervals that are stated must hold the truth, with two standard errors of room for
-//! chance in each population, and 95 of 100 in all of them together. `COUNTERPOINT_SHOW=1` prints what was
-//! said of each.
+//! At least 93 of 100 stated intervals must contain the true value, minus two standard errors for
+//! chance in each population, and 95 of 100 in all of them together. `COUNTERPOINT_SHOW=1` prints
+//! the results of each.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,17 +13,17 @@ use analysis::sampled::{Pool, Strata, calls_of};
 use profile::{CountedCalls, CountedSteps};
 use testkit::Random;
 
-/// Every population is drawn so often.
+/// The number of samples that are drawn from every population.
 const DRAWS: u32 = 150;
 /// The first calls of an op are timed in any case.
 const FIRST: usize = 8;
 
-/// A number from 0 to 1.
+/// Returns a number from 0 to 1.
 fn part(random: &mut Random) -> f64 {
     (random.next() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A number of the standard normal distribution (Box and Muller).
+/// Returns a number of the standard normal distribution (Box and Muller).
 fn normal(random: &mut Random) -> f64 {
     let (a, b) = (part(random), part(random));
     (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos()
@@ -60,7 +61,7 @@ const POPULATIONS: [(&str, Population); 24] = [
     ("time, periodic", |r, n| times(r, n, |i, _| if i / 50 % 2 == 0 { 1_000.0 } else { 100.0 })),
     ("time, every seventh", |r, n| times(r, n, |i, _| if i % 7 == 0 { 2_000.0 } else { 100.0 })),
     ("time, lognormal", |r, n| times(r, n, |_, r| (6.0 + normal(r)).exp())),
-    // Off the processor for 10 to 400 times as long as a call takes, at any moment.
+    // A call is off the processor for 10 to 400 times its duration, at any moment.
     ("time, preempted", |r, n| {
         times(r, n, |_, r| 100.0 + if r.odd(500) { 1_000.0 + 39_000.0 * part(r) } else { 0.0 })
     }),
@@ -73,7 +74,7 @@ const POPULATIONS: [(&str, Population); 24] = [
     ("counter, drifting", |r, n| counts(r, n, |i, r| 100 + 900 * i as u64 / n as u64 + r.below(5))),
     ("counter, periodic", |r, n| counts(r, n, |i, _| if i / 50 % 2 == 0 { 512 } else { 0 })),
     ("counter, every seventh", |r, n| counts(r, n, |i, _| if i % 7 == 0 { 64 } else { 1 })),
-    // What another program has thrown out of the caches is counted when the call goes on.
+    // Another program displaced data from the caches, which is counted when the call goes on.
     ("counter, preempted", |r, n| {
         counts(r, n, |_, r| {
             1_000 + r.below(20) + if r.odd(500) { 500 + r.below(20_000) } else { 0 }
@@ -81,20 +82,21 @@ const POPULATIONS: [(&str, Population); 24] = [
     }),
 ];
 
-/// What was said in the draws of a population.
+/// The results of the samples of one population.
 #[derive(Debug, Default)]
 struct Said {
     nothing: u32,
     value: u32,
     interval: u32,
     held: u32,
-    /// The sum of the differences from what is true, and of their squares, as parts of it.
+    /// The sum of the differences from the true values, and, below, of their squares, as parts of
+    /// these values.
     error: f64,
     squares: f64,
 }
 
-/// Draws calls of `values`, the first ones always, with the given weight: a call is drawn with
-/// probability 1/weight, independently of the others.
+/// Draws a sample of `values`, which contains the first ones in any case. The others are drawn with
+/// probability 1/weight, independently of each other.
 fn draw(values: &[f64], weight: u64, random: &mut Random) -> Strata {
     let mut strata = Strata::default();
     values[..FIRST.min(values.len())].iter().for_each(|value| strata.add(1, *value));
@@ -162,7 +164,7 @@ fn intervals_that_are_stated_hold_what_is_true() {
                 } else {
                     silent += 1;
                 }
-                // Nothing is made from first calls, and nothing from fewer than 30 drawn ones.
+                // First calls alone give no estimate, and neither do fewer than 30 drawn calls.
                 if calls > FIRST && drawn < 10.0 {
                     assert_eq!(said.nothing, DRAWS, "{what}: {said:?}");
                 }
@@ -172,7 +174,7 @@ fn intervals_that_are_stated_hold_what_is_true() {
                 if drawn > 2_200.0 {
                     assert_eq!(said.interval, DRAWS, "{what}: {said:?}");
                 }
-                // Where all draws say something, the values are right on average.
+                // If all samples give an estimate, the estimates are right on average.
                 if said.nothing == 0 {
                     let n = f64::from(DRAWS);
                     let mean = said.error / n;
@@ -190,8 +192,8 @@ fn intervals_that_are_stated_hold_what_is_true() {
     assert!(stated > 100 && silent > 100, "{stated} {silent}");
 }
 
-/// Ops on several threads, of which some have no drawn call, and whose calls differ from thread to
-/// thread: the row of the op adds up all of them.
+/// Ops run on several threads, some of which have no drawn call, and their calls differ from thread
+/// to thread: the row of an op adds up all of them.
 #[test]
 fn rows_of_several_threads() {
     let mut random = Random(0x5eed_70a1);
@@ -206,7 +208,7 @@ fn rows_of_several_threads() {
                 truth += values.iter().sum::<f64>();
                 pool.add(&draw(&values, 20, &mut random), 12_000, &Tail::default());
             }
-            // One more thread, with so few calls that none but the first was timed.
+            // One more thread has so few calls that only the first ones were timed.
             let values = times(&mut random, FIRST + few, |_, _| 300.0);
             truth += values.iter().sum::<f64>();
             let mut first = Strata::default();
@@ -240,14 +242,15 @@ const STEP_POPULATIONS: [(&str, StepPopulation); 11] = [
     ("phases", |_, n| (0..n).map(|i| if 2 * i < n { 20 } else { 200 }).collect()),
     ("periodic", |_, n| (0..n).map(|i| if i / 50 % 2 == 0 { 100 } else { 10 }).collect()),
     ("every seventh", |_, n| (0..n).map(|i| if i % 7 == 0 { 100 } else { 10 }).collect()),
-    // A thread that waits calls something again and again, as long as another program has the processor.
+    // A thread that waits makes calls again and again as long as another program has the processor.
     ("preempted", |r, n| {
         steps(r, n, |_, r| 20 + r.below(30) + if r.odd(20) { r.below(60) } else { 0 })
     }),
 ];
 
-/// Draws steps as the agent does: the first 8 are seen, of which the last 4 are of the sample, and then one of
-/// `period`. Returns what is known, and how many calls the others made.
+/// Draws steps as the agent does: the first 8 are seen, of which the last 4 belong to the sample,
+/// and then one of `period`. Returns the counts of the seen steps, and the number of calls in the
+/// others.
 fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls, u64) {
     let mut of = CountedSteps::default();
     let mut seen = 0;
@@ -276,7 +279,8 @@ fn draw_steps(calls: &[u64], period: u64, random: &mut Random) -> (CountedCalls,
     (counted, calls.iter().sum::<u64>())
 }
 
-/// Numbers of calls that were counted in some steps only. With the periods of budgets of 1 to 10 %.
+/// Checks numbers of calls that were counted in some steps only, with the periods of budgets of 1
+/// to 10 %.
 #[test]
 fn intervals_of_calls_by_steps_hold_what_is_true() {
     let mut random = Random(0x5eed_57e9);
@@ -302,7 +306,7 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 (all_held, all_stated) = (all_held + held, all_stated + stated);
                 let n = f64::from(stated);
                 let what = format!("{name}, {count} steps, 1 of {period}: {held} of {stated}");
-                // Where few draws say something, these are not like the others.
+                // If few samples give an interval, these samples are not like the others.
                 let some = 5 * stated > DRAWS;
                 if some && f64::from(held) < 0.93 * n - 2.0 * (0.93 * 0.07 * n).sqrt() {
                     wrong.push(what.clone());
@@ -310,7 +314,7 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                 if std::env::var_os("COUNTERPOINT_SHOW").is_some() {
                     println!("{what}");
                 }
-                // Nothing is made from a few steps, and nothing is left out where there are many.
+                // A few steps give no interval, and many steps always do.
                 assert!(count > 30 || stated == 0, "{what}");
                 assert!(count < 4_000 || name == "only in 1 of 500" || stated == DRAWS, "{what}");
             }

@@ -1,5 +1,5 @@
-//! Comparisons of runs that are made up from the spreads that real runs have, and small ones whose
-//! answers are known from paper.
+//! Compares runs that are simulated with the spreads of real runs, and small ones whose results are
+//! known from paper.
 
 use analysis::diff::flips::split_mix;
 use analysis::diff::matching::Relation;
@@ -14,19 +14,19 @@ const OPTIONS: Options = Options { by: By::Op, threshold: 0.03 };
 struct Random(u64);
 
 impl Random {
-    /// In (0, 1).
+    /// Returns a number in (0, 1).
     fn uniform(&mut self) -> f64 {
         (split_mix(&mut self.0) >> 11) as f64 / 2f64.powi(53) + 2f64.powi(-54)
     }
 
-    /// By Box and Muller.
+    /// Returns a number of the standard normal distribution, by Box and Muller.
     fn normal(&mut self) -> f64 {
         let (u, v) = (self.uniform(), self.uniform());
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
     }
 }
 
-/// One op of 200 dispatches of 4 workgroups.
+/// Makes one op with 200 dispatches of 4 workgroups.
 fn row(name: &str, floor: f64, typical: f64, mean: f64) -> RunRow {
     RunRow {
         identity: Identity { name: name.to_owned(), ..Identity::default() },
@@ -46,15 +46,16 @@ fn run(rows: Vec<RunRow>) -> Recorded {
     Recorded { rows, total_ns, ..Recorded::default() }
 }
 
-/// How runs scatter, as coefficients of variation. The numbers of the study: a factor of each run that
-/// lasts over some runs (frequency levels), and what each statistic of each op adds.
+/// The scatter of runs, as coefficients of variation from the study: a factor of each run, part of
+/// which lasts over some runs (frequency levels), and the additional scatter of each statistic of
+/// each op.
 #[derive(Clone, Copy)]
 struct Spread {
     common: f64,
     lasting: f64,
     floor: f64,
     typical: f64,
-    /// Part of the runs in which the median is in its slow mode, and how slow that is.
+    /// The part of the runs in which the median is in its slow mode, and how slow that mode is.
     slow: (f64, f64),
     mean: f64,
 }
@@ -72,7 +73,7 @@ const BUSY: Spread = Spread { slow: (0.3, 1.25), typical: 0.05, mean: 0.5, floor
 const OPS: usize = 6;
 const BASE: [f64; OPS] = [400e3, 250e3, 90e3, 40e3, 12e3, 5e3];
 
-/// A series of pairs in random order. In B, the first op is `factor` times as slow.
+/// Simulates a series of pairs in random order. In B, the first op is `factor` times as slow.
 fn series(random: &mut Random, spread: Spread, pairs: usize, factor: f64) -> Diff {
     let mut level = random.normal();
     let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -100,7 +101,7 @@ fn series(random: &mut Random, spread: Spread, pairs: usize, factor: f64) -> Dif
     compare(&a, &b, &in_pairs, &OPTIONS)
 }
 
-/// The rows that are said to differ; the whole is `whole`.
+/// Returns the rows that are reported to differ; `whole` stands for the whole.
 fn differing(diff: &Diff) -> Vec<String> {
     let rows = diff.rows.iter().filter(|row| row.verdict.change().is_some());
     let rows = rows.map(|row| row.identity().map_or(String::new(), |one| one.name.clone()));
@@ -119,8 +120,8 @@ fn equal_programs_get_no_verdict_of_difference() {
     }
 }
 
-/// The rates of the study are 77 % and more at 3 % with 10 pairs on a quiet machine, and 94 % and more
-/// with 20 pairs.
+/// The study found at least 77 % of slowdowns of 3 % with 10 pairs on a quiet machine, and at least
+/// 94 % with 20 pairs.
 #[test]
 fn planted_slowdowns_are_found_where_they_are() {
     for (factor, pairs, spread, least) in
@@ -149,11 +150,11 @@ fn intervals_hold_the_truth() {
         floor[0] <= 0.05 && 0.05 <= floor[1]
     });
     let held = held.count();
-    // 95 % of 200 are 190; three standard deviations are 9.
+    // 95 % of 200 is 190, and three standard deviations are 9.
     assert!(held >= 181, "{held} of 200 intervals of 95 %");
 }
 
-/// Six pairs by hand: each B takes 10 % more, exactly.
+/// Makes six pairs in which each B takes `factor` times as long, exactly.
 fn exact_pairs(factor: f64) -> (Vec<Recorded>, Vec<Recorded>, Vec<(usize, usize)>) {
     let of = |pair: usize, factor: f64| {
         let base = 1_000.0 * (1.0 + 0.01 * pair as f64);
@@ -174,8 +175,8 @@ fn parts_and_remainder_add_up_to_the_difference() {
     let changed = diff.rows[0].verdict.change().unwrap();
     assert!((changed.by - 0.1).abs() < 1e-12 && !changed.floor_unchanged);
     assert_eq!(diff.rows[1].verdict, Verdict::Same(0.03));
-    // The mean of the bases is 1,025. An execution takes 102.5 more, a run of 200 then 20,500. What is
-    // recorded is twice that.
+    // The mean of the bases is 1,025. An execution takes 102.5 more, so a run of 200 takes 20,500
+    // more. The recorded time is twice that.
     let part = |row: usize| diff.rows[row].part.unwrap().ns;
     assert!((part(0) - 20_500.0).abs() < 1e-6, "{}", part(0));
     assert_eq!(part(1), 0.0);
@@ -186,7 +187,7 @@ fn parts_and_remainder_add_up_to_the_difference() {
         a.iter().zip(&b).map(|(a, b)| b.total_ns.unwrap() - a.total_ns.unwrap()).sum::<f64>() / 6.0;
     let sum = whole.explained.unwrap().ns + whole.remainder.unwrap().ns;
     assert!((differences - sum).abs() < 1e-6);
-    // Both ops take as long, so the whole takes 5 % more.
+    // Both ops take the same time, so the whole takes 5 % more.
     assert!((whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
 }
 
@@ -203,7 +204,7 @@ fn without_pairs_or_with_few_of_them_nothing_is_tested() {
     }
 }
 
-/// If a dispatch of B has another number of workgroups, single calls are different things.
+/// If a dispatch of B has another number of workgroups, single calls cannot be compared.
 #[test]
 fn another_tiling_is_compared_by_dispatch() {
     let (a, mut b, pairs) = exact_pairs(1.1);
@@ -273,12 +274,12 @@ fn counters_that_are_exact_are_facts() {
         panic!("{:?}", found[2].reading)
     };
     assert!((misses.by - 0.125).abs() < 0.002, "{misses:?}");
-    // One run alone cannot say whether a counter is exact.
+    // A single run cannot show whether a counter is exact.
     let alone = compare(&a[..1], &b[..1], &[], &OPTIONS);
     assert!(matches!(alone.rows[0].readings[0].reading, Known::Tested(Verdict::Untested(_))));
 }
 
-/// From nothing to something: there is no ratio, but both numbers.
+/// If a counter was 0 and is not any more, there is no ratio, but both numbers are shown.
 #[test]
 fn counters_with_zeros_keep_their_medians() {
     let (mut a, mut b, pairs) = exact_pairs(1.0);
@@ -303,7 +304,7 @@ fn counters_with_zeros_keep_their_medians() {
     assert_eq!((shown.medians, shown.interval), ([0.25, 1.25], None));
 }
 
-/// An op of which nothing is left after compensation is nothing of the whole, and not unknown.
+/// An op whose time is used up by the compensation counts as 0 in the whole, and not as unknown.
 #[test]
 fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
     let (mut a, mut b, pairs) = exact_pairs(1.1);
@@ -313,7 +314,7 @@ fn the_whole_is_known_without_what_is_shorter_than_an_empty_call() {
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     assert_eq!(diff.rows[2].verdict, Verdict::Missing);
     assert!((diff.whole.verdict.change().unwrap().by - 0.05).abs() < 1e-12);
-    // A time that is not known is another matter.
+    // A time that is not known makes the whole unknown.
     a[3].rows[2].total_ns = None;
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     assert_eq!(diff.whole.verdict, Verdict::Missing);
@@ -325,7 +326,7 @@ fn new_gone_and_missing_rows() {
     a.iter_mut().for_each(|run| run.rows.insert(0, row("only_a", 10.0, 10.0, 10.0)));
     a.iter_mut().for_each(|run| run.rows.insert(1, row("also_a", 10.0, 10.0, 10.0)));
     b.iter_mut().for_each(|run| run.rows.push(row("only_b", 10.0, 10.0, 10.0)));
-    // In one run, the op was too short to have a time.
+    // In one run, the op was shorter than an empty call.
     b[2].rows[0].call_p10_ns = Some(0.0);
     b[2].rows[0].dispatch_p50_ns = None;
     let diff = compare(&a, &b, &pairs, &OPTIONS);

@@ -1,6 +1,6 @@
-//! The statistics of `diff` against numpy and scipy, on random and awkward differences. The interval is
-//! judged by inverting scipy's exact Wilcoxon test, and the step-down by a program that goes through all
-//! flips with scipy's t.
+//! Compares the statistics of `diff` with numpy and scipy, on random and awkward differences. The
+//! interval is checked by inverting scipy's exact Wilcoxon test, and the step-down by a program
+//! that goes through all flips with scipy's t.
 
 use std::fmt::Write;
 
@@ -22,7 +22,7 @@ fn agrees_with_scipy() {
         let shift = [0.0, 0.02, 0.1, -0.05][case % 4];
         let mut common: Vec<f64> = (0..n).map(|_| uniform() - 0.5).collect();
         if case % 3 == 0 {
-            // One pair in which the machine did something else.
+            // One pair in which the machine was disturbed.
             common[0] = 40.0;
         }
         let row = |_| common.iter().map(|c| 0.1 * c + shift + 0.05 * (uniform() - 0.5)).collect();

@@ -1,5 +1,5 @@
-//! What goes with slow calls: on data in which nothing does, on data in which one thing does, and on
-//! scripted profiles.
+//! Checks which variables are found to go with slow calls: on data in which none does, on data in
+//! which one does, and on scripted profiles.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ use analysis::explain::variable::MOST_CLASSES;
 use analysis::explain::{Class, Effect, Values, Variable, What, explain};
 use testkit::{CallScript, ProfileScript, Random, python};
 
-/// Random numbers of several distributions.
+/// Draws random numbers of several distributions.
 struct Draw(Random);
 
 impl Draw {
@@ -31,7 +31,7 @@ impl Draw {
         (-2.0 * a.ln()).sqrt() * (std::f64::consts::TAU * b).cos()
     }
 
-    /// An autoregressive series of normal values with variance 1.
+    /// Makes an autoregressive series of normal values with variance 1.
     fn series(&mut self, calls: usize, phi: f64) -> Vec<f64> {
         let mut last = self.normal();
         let rest = (1.0 - phi * phi).sqrt();
@@ -42,7 +42,7 @@ impl Draw {
         (0..calls).map(next).collect()
     }
 
-    /// Classes that stay for about `stay` calls.
+    /// Makes classes that stay the same for about `stay` calls.
     fn sticky(&mut self, calls: usize, classes: u32, stay: u64) -> Vec<u32> {
         let mut class = 0;
         let next = |_| {
@@ -55,19 +55,19 @@ impl Draw {
     }
 }
 
-/// How durations are distributed.
+/// The distribution of durations.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     LogNormal,
     /// Pareto with a shape of 1.1: the mean exists, the variance does not.
     HeavyTail,
-    /// Three different values.
+    /// Only three different values.
     Ties,
-    /// Autoregressive.
+    /// An autoregressive series.
     Alike(f64),
-    /// Two speeds, each for about 50 calls.
+    /// Two speeds, each of which lasts for about 50 calls.
     Modes,
-    /// Calm and wild times with the same median.
+    /// Alternating periods of small and large scatter, with the same median.
     Bursts,
 }
 
@@ -103,8 +103,8 @@ fn durations(draw: &mut Draw, kind: Kind, calls: usize) -> Vec<f64> {
     }
 }
 
-/// What recordings have: threads in turn, a CPU that stays, workgroups in a row, a rare counter, one
-/// that drifts about, one of bursts, neighbours.
+/// Makes variables as in recordings: alternating threads, a CPU that stays the same for a while,
+/// consecutive workgroups, a rare counter, one that drifts, one with bursts, and neighbours.
 fn variables(draw: &mut Draw, calls: usize) -> Vec<Variable> {
     let ordered =
         |at, values| Variable { what: What::Counter(at), values: Values::Ordered(values) };
@@ -155,12 +155,13 @@ fn silent_where_nothing_goes_with_anything() {
         }
         println!("{kind:?}: {silent} of {runs} silent, {asked} asked");
         assert!(silent * 100 >= runs * 95, "{kind:?}: only {silent} of {runs} are silent");
-        // Where neighbours are much alike, few calls say nothing; that must not be the reason.
+        // If neighbours are much alike, there may be no answer; that must not be the reason why
+        // nothing is found.
         assert!(asked * 4 >= runs, "{kind:?}: only {asked} of {runs} were asked");
     }
 }
 
-/// One thing that goes with durations: what, and by what it multiplies the duration of each call.
+/// Makes durations depend on one variable, with a factor for each call.
 fn plant(what: What, variables: &mut [Variable], durations: &mut [f64], draw: &mut Draw) {
     let calls = durations.len();
     let variable = variables.iter_mut().find(|one| one.what == what).unwrap();
@@ -206,7 +207,8 @@ fn what_was_planted_is_found() {
                 others += leads.iter().filter(|lead| **lead != what).count();
             }
             println!("{kind:?}, {what:?}: found in {found} of 20, {others} others");
-            // The noise of a heavy tail hides a few percent of 64 workgroups and of a first call.
+            // The noise of a heavy tail hides an effect of a few percent of 64 workgroups, and that
+            // of a first call.
             let is_hidden = matches!(kind, Kind::HeavyTail)
                 && matches!(what, What::First | What::Workgroup | What::Counter(0) | What::Time);
             assert!(found >= 19 || is_hidden, "{kind:?}, {what:?}: {found} of 20");
@@ -217,7 +219,7 @@ fn what_was_planted_is_found() {
     }
 }
 
-/// All calls of a walk are like their neighbours, and of equal calls none is slow.
+/// In a random walk, all neighbours are alike; and if all calls are equal, none is slow.
 #[test]
 fn says_why_it_asked_nothing() {
     let mut draw = Draw::new(7);
@@ -235,8 +237,8 @@ fn says_why_it_asked_nothing() {
     assert_eq!(stand_out(&walk[..40], &variables, 1).silent, Some(Silent::TooFew));
 }
 
-/// Two threads, each on a CPU of its own. What thread 1 calls takes twice as long, and its calls have
-/// 8 page faults instead of 2, except for one in 50.
+/// Two threads run on CPUs of their own. Calls of thread 1 take twice as long and have 8 page
+/// faults instead of 2, except for one in 50.
 #[test]
 fn of_a_profile() {
     let mut script = ProfileScript::monotonic();
@@ -252,7 +254,7 @@ fn of_a_profile() {
             let call = CallScript::new(0, 1_000 + call * 1_000, duration).on(4 + thread, 0);
             calls.call(call.group(duration, &[faults]));
         }
-        // What runs beside a call says nothing: it is always the same.
+        // The op that runs beside the calls is always the same, so it explains nothing.
         calls.call(CallScript::new(1, 2_000_000, 50).on(4 + thread, 0).group(50, &[0]));
     }
     let (_scratch, profile) = script.opened();
@@ -289,8 +291,8 @@ fn of_a_profile() {
     assert_eq!(format!("{:?}", again[0].answer), format!("{:?}", matmul.answer));
 }
 
-/// On one CPU, calls take 1,000 to 1,029 ns, all of it on the CPU. One in 10 was off it for 8,000 ns, and
-/// half of these were 500 ns longer on it.
+/// On one CPU, calls take 1,000 to 1,029 ns, all of it on the CPU. One in 10 was also off the CPU
+/// for 8,000 ns, and half of these were on it for 500 ns longer.
 #[test]
 fn time_off_a_cpu_comes_first() {
     let mut script = ProfileScript::monotonic();

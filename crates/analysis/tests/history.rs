@@ -1,12 +1,12 @@
-//! Change points in histories: how often one is found where there is none, whether one that was made is
-//! found, and what another program finds.
+//! Checks change points in histories: how often one is found without a change, whether a change
+//! that was made is found, and whether another program finds the same.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use analysis::diff::history::{FEWEST, LEVEL, change_points};
 use testkit::python;
 
-/// Xorshift, and a normal distribution as the sum of twelve uniform ones.
+/// Xorshift; the sum of twelve uniform numbers serves as a normal one.
 struct Random(u64);
 
 impl Random {
@@ -22,7 +22,8 @@ impl Random {
     }
 }
 
-/// Rows of times with 2 % of noise; half of the variance is in all rows at once, as that of a machine.
+/// Makes rows of times with 2 % of noise; half of the variance is common to all rows, as that of a
+/// machine.
 fn history(random: &mut Random, rows: usize, points: usize) -> Vec<Vec<f64>> {
     let machine: Vec<f64> = (0..points).map(|_| random.normal()).collect();
     let row = |random: &mut Random, scale: f64| {
@@ -32,7 +33,7 @@ fn history(random: &mut Random, rows: usize, points: usize) -> Vec<Vec<f64>> {
     (0..rows).map(|i| row(random, 1e5 * (i + 1) as f64)).collect()
 }
 
-/// At most 5 of 100 histories of five rows: by the level, 2 are expected.
+/// At most 5 of 100 histories of five rows may have a change point; by the level, 2 are expected.
 #[test]
 fn a_history_without_a_change_has_no_change_point() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
@@ -44,7 +45,7 @@ fn a_history_without_a_change_has_no_change_point() {
     assert!(alarms <= 5, "{alarms} of 100 at a level of {LEVEL}");
 }
 
-/// 5 % more in one of ten rows, anywhere but near the ends.
+/// One of ten rows takes 5 % more from a point on that is not near the ends.
 #[test]
 fn a_step_of_5_percent_is_found() {
     let mut random = Random(0x2545_f491_4f6c_dd1d);
@@ -80,7 +81,7 @@ fn what_cannot_be_tested_has_none() {
     assert_eq!(change_points(&[step]), [[]]);
     assert_eq!(change_points(&[vec![3.0; 30]]), [[]]);
     assert!(change_points(&[]).is_empty());
-    // Without noise, every split is sure.
+    // Without noise, every split is certain.
     let step: Vec<f64> = (0..20).map(|i| if i < 8 { 1.0 } else { 2.0 }).collect();
     let [one] = change_points(&[step])[0].clone().try_into().unwrap();
     assert_eq!((one.at, one.interval), (8, [1.0, 1.0]));
@@ -94,7 +95,7 @@ fn numpy_finds_the_same() {
     let mut histories = Vec::new();
     for round in 0..12usize {
         let mut rows = history(&mut random, 3, 24);
-        // From hardly to be seen to plain.
+        // The steps range from hardly visible to obvious.
         let step = 1.0 + 0.01 * (round % 6) as f64;
         rows[round % 3][12..].iter_mut().for_each(|time| *time *= step);
         histories.push(rows);
@@ -105,7 +106,7 @@ fn numpy_finds_the_same() {
     let mut seen = [0, 0];
     for (rows, (row, at, _, p)) in histories.iter().zip(theirs) {
         let ours = change_points(rows);
-        // The oracle's p is of 200 orders, and ours of 1,000 others.
+        // The oracle's p comes from 200 orders, and ours from 1,000 others.
         if p < LEVEL / 3.0 {
             let first = ours[row].iter().find(|one| one.at == at);
             assert!(first.is_some_and(|one| one.p <= 2.0 * LEVEL), "{row} {at} {p}: {ours:?}");

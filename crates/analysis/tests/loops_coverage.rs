@@ -1,5 +1,5 @@
-//! How often the intervals of mode sampled hold what is true. Populations of known times are sampled as
-//! `include/counterpoint/loops.h` says, and the truth is the sum of all times.
+//! Checks how often the intervals of mode sampled contain the true time. Populations of known times
+//! are sampled as `include/counterpoint/loops.h` specifies, and the true time is the sum of all.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,9 +9,10 @@ use profile::loops::{LoopModule, LoopRow};
 
 const FIRST: u64 = 100;
 const MASK: u64 = 127;
-/// Draws of each population and number of hits; a fifth of it for the largest number.
+/// Number of samples for each population and number of hits; for the largest number of hits, a
+/// fifth of it.
 const DRAWS: u64 = 100;
-/// The least part of the stated intervals that must hold.
+/// The least part of the stated intervals that must contain the true time.
 const LEAST: f64 = 0.93;
 
 /// xorshift64*, for the populations; instrumented code has its own random numbers.
@@ -34,7 +35,7 @@ impl Random {
     }
 }
 
-/// The row of hits with these times, with the code of a hook written once more.
+/// Makes the row of hits with these times, with an independent copy of the code of a hook.
 fn sample(id: u32, times: &[u64], seed: u64) -> LoopRow {
     let mut row = LoopRow { id, tid: 1, ..LoopRow::default() };
     let (mut next, mut state) = (1, seed | 1);
@@ -81,7 +82,8 @@ fn entry(id: u32, parent: Option<u32>) -> Entry {
     }
 }
 
-/// The estimates of a loop, and of what is around it, which was entered once and took longer by `around`.
+/// Estimates a loop, and the function around it, which was entered once and took longer by
+/// `around`.
 fn inside(times: &[u64], around: u64, seed: u64) -> [Option<Estimate>; 2] {
     let table = SideTable {
         counterpoint_loops: ir::table::VERSION,
@@ -100,7 +102,7 @@ fn inside(times: &[u64], around: u64, seed: u64) -> [Option<Estimate>; 2] {
     [Some(nodes[1].all.raw.unwrap().inclusive), nodes[0].all.raw.unwrap().own]
 }
 
-/// The estimate of a function that nothing instrumented is around.
+/// Estimates a function without anything instrumented around it.
 fn alone(times: &[u64], seed: u64) -> Estimate {
     let modules = [LoopModule { ids: 1, ticks_per_second: 1e9, ..LoopModule::default() }];
     let rows = [sample(0, times, seed)];
@@ -110,7 +112,7 @@ fn alone(times: &[u64], seed: u64) -> Estimate {
 
 type Population = (&'static str, fn(usize, usize, &mut Random) -> f64);
 
-/// Names, and the time of hit `i` of `n`.
+/// The name of each population, and the time of hit `i` of `n`.
 const POPULATIONS: [Population; 9] = [
     ("constant", |_, _, _| 500.0),
     ("normal", |_, _, random| 500.0 + 50.0 * random.normal()),

@@ -1,5 +1,6 @@
-//! Estimates and intervals of loops against numpy and scipy, where the test environment has them:
-//! the numbers are the same, and at least 93 of 100 intervals of 95 % hold what is true.
+//! Compares estimates and intervals of loops with numpy and scipy, if the test environment has
+//! them: the numbers must be the same, and at least 93 of 100 intervals of 95 % must contain the
+//! true time.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -11,7 +12,7 @@ use testkit::python;
 
 const ORACLE: &str = include_str!("loops_oracle.py");
 
-/// A function with one loop.
+/// Makes a function with one loop.
 fn module() -> LoopModule {
     let entry = |id: u32, more: &str| {
         format!(r#"{{"id":{id},{more},"function":"f","height":0,"siblings":0,"text":[1,2]}}"#)
@@ -41,7 +42,7 @@ fn intervals_hold_what_is_true() {
     let Some(python) = python::with("loops_oracle", "numpy, scipy.stats") else { return };
     let output = python::run(&python, ORACLE, "");
     let modules = [module()];
-    // How many intervals of how many hold what is true.
+    // The number of intervals that contain the true time, and the number of all intervals.
     let mut coverage: BTreeMap<(String, String), (u32, u32)> = BTreeMap::new();
     for draw in output.split("draw ").skip(1) {
         let (name, lines) = draw.split_once('\n').unwrap();
@@ -76,7 +77,7 @@ fn intervals_hold_what_is_true() {
                     let what = (name.to_owned(), format!("{} {}", words[2], words[1]));
                     let (held, of) = coverage.entry(what).or_default();
                     let Some(margin) = estimate.margin else { continue };
-                    // Room for rounding, where it is exact.
+                    // An exact estimate has a margin of 0, so rounding errors need some room.
                     let margin = margin + 1e-12 * truth.abs();
                     *held += u32::from((estimate.value - truth).abs() <= margin);
                     *of += 1;

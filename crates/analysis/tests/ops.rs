@@ -1,4 +1,4 @@
-//! Compares trees of ops on random threads with an owner that is looked up for every single tick.
+//! Compares trees of ops on random threads with an owner that is computed for every single tick.
 
 use analysis::ops::{OpCall, OpRowKind, OpVisitor, Region, RunCall, Serial};
 use analysis::{OpFilter, OpTable, OpTrees};
@@ -103,14 +103,14 @@ fn timed(role: Role) -> bool {
     matches!(role, Role::Run | Role::Op)
 }
 
-/// The innermost call that contains call `i` and that `wanted` accepts. It is recorded after call
-/// `i`.
+/// Returns the innermost call that contains call `i` and that `wanted` accepts. It is recorded
+/// after call `i`.
 fn outer(calls: &[Call], i: usize, wanted: impl Fn(Role) -> bool) -> Option<usize> {
     let around = |o: &Call| o.begin <= calls[i].begin && calls[i].end <= o.end;
     (i + 1..calls.len()).find(|o| around(&calls[*o]) && wanted(calls[*o].role))
 }
 
-/// What a visitor should see of one thread. Numbers continue after what was seen before.
+/// Computes what a visitor should see of one thread. Numbers continue after those in `seen`.
 fn expected(calls: &[Call], seen: &mut Seen) {
     // The owner of each tick is the innermost op or run.
     let last = calls.iter().map(|call| call.end).max().unwrap_or(0);
@@ -119,7 +119,8 @@ fn expected(calls: &[Call], seen: &mut Seen) {
         (0..calls.len()).find(|i| inside(&calls[*i]))
     };
     let owners: Vec<Option<usize>> = (0..last).map(owner).collect();
-    // Outer calls come first: sorted by begin, and for equal begins, the last recorded one first.
+    // Outer calls come first: calls are sorted by begin, and of equal begins, the last recorded one
+    // comes first.
     let mut order: Vec<usize> = (0..calls.len()).filter(|i| timed(calls[*i].role)).collect();
     order.sort_by_key(|i| (calls[*i].begin, std::cmp::Reverse(*i)));
     let (mut runs, mut ops) = (seen.runs.len() as u64, seen.ops.len() as u64);
@@ -251,8 +252,8 @@ impl OpVisitor for Regions {
     fn region(&mut self, _: usize, _: usize, _: &Region) {}
 }
 
-/// One region on a machine with `cpus` processors. Each task has a thread, a CPU, a begin and an
-/// end.
+/// Makes one region on a machine with `cpus` processors. Each task has a thread, a CPU, a begin and
+/// an end.
 fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<Option<u64>>) {
     let mut script = ProfileScript::monotonic();
     script.manifest.logical_cpus = cpus;
@@ -284,20 +285,21 @@ fn region(cpus: u32, of: u32, tasks: &[(usize, u32, u64, u64)]) -> (Region, Vec<
 #[test]
 fn tasks_that_ran_one_after_the_other_are_found() {
     let serial = |cpus, tasks: &[_]| region(cpus, tasks.len() as u32, tasks).0.serial;
-    // At the same time on two processors, then one after the other on two processors and on one.
+    // The tasks run at the same time on two processors, then one after the other on two processors,
+    // and then on one.
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 20, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (1, 1, 50, 60)]), None);
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 50, 60)]), Some(Serial::Cpu(1)));
-    // They took turns on one CPU, so they did not run one after the other.
+    // They alternated on one CPU, so they did not run one after the other.
     assert_eq!(serial(2, &[(0, 1, 10, 50), (1, 1, 49, 60)]), None);
     assert_eq!(serial(2, &[(0, 0, 10, 50), (0, 0, 50, 60)]), Some(Serial::Thread));
-    // There is only one processor, or as many as were used.
+    // There is only one processor, or as many processors as were used.
     assert_eq!(serial(1, &[(0, 0, 10, 50), (1, 0, 50, 60)]), None);
     assert_eq!(serial(1, &[(0, 0, 10, 50), (0, 0, 50, 60)]), None);
     let four = [(0, 0, 10, 30), (0, 0, 30, 50), (1, 1, 10, 30), (1, 1, 30, 50)];
     assert_eq!(serial(2, &four), None);
     assert_eq!(serial(3, &four), Some(Serial::Thread));
-    // The two tasks are not neighbours by begin, but the first and the last one.
+    // The two tasks are not neighbours by begin: they are the first and the last one.
     let three = [(0, 2, 10, 20), (1, 2, 12, 40), (2, 2, 30, 40)];
     assert_eq!(serial(4, &three), Some(Serial::Cpu(2)));
 }
@@ -315,7 +317,8 @@ fn imbalance_and_workers() {
     assert_eq!(workers, [None]);
 }
 
-/// On paper: calls with and without tensors make one row of 2 + 3 ticks, besides the op's row.
+/// Computed on paper: calls with and without tensors make one row of 2 + 3 ticks, besides the op's
+/// row.
 #[test]
 fn book_keeping_is_one_row() {
     let mut script = ProfileScript::monotonic();

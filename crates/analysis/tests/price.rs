@@ -1,5 +1,5 @@
-//! The cost of recording, and the values that it hides: numbers computed on paper. One tick is 1
-//! ns.
+//! Compares the cost of recording, and the values that are hidden because of it, with numbers
+//! computed on paper. One tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,10 +28,10 @@ fn used(ticks: u64, cpu_ns: u64, faults: u64, voluntary: u64, involuntary: u64) 
     }
 }
 
-/// One thread with `task-clock` and two pages of forty calls. An empty call takes 40, reads 400 of
-/// its clock, and is enabled for 400. A probe takes 900. The forty calls take 1,000 each, of which
-/// the clock sees 1,720. So a reading takes 720 in the program instead of 360, and the bracket
-/// takes twice as long: 1,800.
+/// Makes one thread with `task-clock` and two pages of forty calls. An empty call takes 40, counts
+/// 400 of its clock, and is enabled for 400. A probe takes 900. The forty calls take 1,000 each, of
+/// which the clock counts 1,720. So a reading takes 720 in the program instead of 360, and the
+/// bracket takes twice as long: 1,800.
 fn counted() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("task-clock", 0).unit = "ns".into();
@@ -85,12 +85,12 @@ fn every_part_of_the_cost() {
     assert_eq!((cost.calls, cost.of_calls), (40, 40));
     assert_eq!((cost.calibrated_per_call_ns, cost.per_call_ns), (900.0, 1_800.0));
     assert_eq!(cost.probes, Estimate { value: 72_000.0, low: 36_000.0, high: 72_000.0 });
-    // (9 − 5) + (2 − 1) switches in the first page, (23 − 20) + (5 − 3) in the second.
-    // Each cost 1,200 more, between 1,100 and 1,400.
+    // (9 − 5) + (2 − 1) switches in the first page, and (23 − 20) + (5 − 3) in the second. Each
+    // took 1,200 more, between 1,100 and 1,400.
     let switched = Estimate { value: 12_000.0, low: 11_000.0, high: 14_000.0 };
     assert_eq!((cost.switches, cost.switched), (10, Some(switched)));
-    // 110,000 − 90,000 between the pages, and 7,000 at the end. The 50,000 of wall time do not
-    // count.
+    // 110,000 − 90,000 between the pages, and 7,000 at the end. The 50,000 of wall time are not
+    // processor time.
     assert_eq!((cost.flush_ns, cost.attach_ns), (27_000.0, 300_000.0));
     assert_eq!((cost.way, cost.start, cost.process_ns), (None, None, None));
     let rest = 27_000.0 + 300_000.0;
@@ -100,7 +100,7 @@ fn every_part_of_the_cost() {
         high: 72_000.0 + 14_000.0 + rest,
     };
     assert_eq!(cost.total(), total);
-    // 80,000 and 110,000 in the pages. The time between the pages was the flush.
+    // 80,000 and 110,000 in the pages. The time between the pages belongs to the flush.
     assert_eq!(cost.cpu_ns, Some(190_000.0));
     assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
     assert_eq!(cost.dispatch_ns, Some(40_000.0));
@@ -119,7 +119,7 @@ fn usage_and_processor_time_of_a_thread() {
         involuntary_switches: 3,
     };
     assert_eq!((thread.usage, thread.cpu_ns), (Some(expected), Some(190_000.0)));
-    // The process is killed in its second page. What came after the flush is lost, except for the
+    // The process is killed in its second page. Everything after the flush is lost, except for the
     // clock record.
     let mut killed = counted();
     let thread = &mut killed.processes[0].threads[0];
@@ -138,7 +138,7 @@ fn usage_and_processor_time_of_a_thread() {
     assert_eq!((thread.usage, thread.cpu_ns), (None, Some(60_000.0)));
 }
 
-/// A value that goes backwards is damaged: this page yields nothing, but its neighbours do.
+/// A value that goes backwards is damaged: the page gives no usage, but its neighbours do.
 #[test]
 fn damaged_usages() {
     let mut script = counted();
@@ -174,7 +174,7 @@ fn switches_that_were_not_measured() {
     let cost = cost(&timing);
     assert_eq!((cost.switches, cost.switched), (0, Some(Estimate::exact(0.0))));
     assert_eq!(cost.per_call_ns, 50.0);
-    // Nothing says how cold the caches were.
+    // Nothing shows how cold the caches were.
     assert_eq!(cost.probes, Estimate { value: 50.0, low: 50.0, high: 100.0 });
 }
 
@@ -193,7 +193,7 @@ fn the_time_in_which_a_machine_calls_the_instrument() {
     }
     let cost = cost(&script);
     assert_eq!(cost.probes.value, 15_000.0);
-    // Four fifths of the rest, and at least half of it.
+    // The way takes four fifths of the rest, and at least half of it.
     let gap = 50.0 * 420.0;
     assert_eq!(cost.way, Some(Estimate { value: gap * 0.8, low: gap * 0.5, high: gap }));
 }
@@ -205,7 +205,7 @@ fn metric(script: &ProfileScript, text: &str) -> MetricValue {
     summary(script, &options).rows[0].metrics.get(0)
 }
 
-/// Forty calls of this duration, with this value of the clock.
+/// Makes forty calls of this duration, with this value of the clock.
 fn calls(duration: u64, clock: u64) -> ProfileScript {
     let mut script = counted();
     let thread = &mut script.processes[0].threads[0];
@@ -243,12 +243,12 @@ fn the_bracket_is_subtracted_from_metrics() {
 
 #[test]
 fn a_metric_that_is_mostly_the_bracket_is_absent() {
-    // A dispatch of 65: 380 of the 425 of its clock come from the bracket.
+    // A dispatch takes 65, and 380 of the 425 of its clock come from the bracket.
     let busy = metric(&calls(65, 425), BUSY);
     let Some(Hidden::Counter { counter: 0, empty_share }) = busy.hidden else { panic!("{busy:?}") };
     assert_eq!((busy.value, empty_share), (None, 380.0 / 425.0));
-    // Of a duration of 30, two thirds are subtracted. Of one of 44, less than half is, but it may
-    // be all of it.
+    // Of a duration of 30, two thirds are subtracted. Of a duration of 44, less than half is
+    // subtracted, but the bracket may have taken all of it.
     for duration in [30, 44] {
         let rate = metric(&calls(duration, 900), "x = 1 / duration");
         let empty_share = 20.0 / duration as f64;
@@ -263,10 +263,10 @@ fn a_metric_that_is_mostly_the_bracket_is_absent() {
     assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
 }
 
-/// The same rule for single calls. 39 calls read 260 more than they take, and one reads 660 more, on
-/// average 270, so the clock's bracket is 290: (1,300 − 290) / (1,040 − 20) of the time is possible,
-/// and (1,700 − 290) / (1,040 − 20) is not. If no reading is longer than its call, the bracket is the
-/// calibrated one, which is more than half of 799.
+/// The same rule for single calls. 39 calls count 260 more than they take, and one counts 660 more,
+/// on average 270, so the clock's bracket is 290: (1,300 − 290) / (1,040 − 20) of the time is
+/// possible, and (1,700 − 290) / (1,040 − 20) is not. If no reading is longer than its call, the
+/// bracket is the calibrated one, which is more than half of 799.
 #[test]
 fn parts_of_the_time_of_single_calls() {
     for (usual, last, of, part) in
@@ -287,8 +287,9 @@ fn parts_of_the_time_of_single_calls() {
     }
 }
 
-/// A thread runs on one processor at a time. `g` reads 960 more than it takes, but all calls together
-/// only (400 · 260 + 40 · 960) / 440 = 323.6 more, so (2,000 − 343.6) / (1,040 − 20) is impossible.
+/// A thread runs on one processor at a time. `g` counts 960 more than it takes, but all calls
+/// together only (400 · 260 + 40 · 960) / 440 = 323.6 more, so (2,000 − 343.6) / (1,040 − 20) is
+/// impossible.
 #[test]
 fn a_part_of_the_time_above_the_whole_is_hidden() {
     let mut script = calls(1_040, 1_300);
@@ -312,7 +313,7 @@ fn a_part_of_the_time_above_the_whole_is_hidden() {
     // A metric that is not simply a part of the time may be above 1.
     let twice = of_g("x = 2 * task-clock / duration").value.unwrap();
     assert!((twice - 2.0 * part).abs() < 1e-9, "{twice}");
-    // Nor is the clock's own sum above the time of the calls.
+    // The clock's own sum is not above the time of the calls either.
     let rows = summary(&script, &Options::default()).rows;
     let row = rows.iter().find(|row| row.calls == 40).unwrap();
     let (clock, total) = (row.counters[0].unwrap().value, row.total);
@@ -322,7 +323,8 @@ fn a_part_of_the_time_above_the_whole_is_hidden() {
     assert_eq!(row.counters[0].unwrap().value.value, 40.0 * 2_000.0);
 }
 
-/// A histogram with `n` times of the same length. Below 32 ticks, each has a bucket of its own.
+/// Makes a histogram with `n` times of the same length. Below 32 ticks, each length has a bucket of
+/// its own.
 fn times(ticks: u16, n: u32) -> Histogram {
     Histogram(vec![(ticks, n)])
 }
@@ -332,8 +334,8 @@ fn brackets(thread_uid: u32, rehearsed: bool, before: Histogram, after: Histogra
 }
 
 /// An empty bracket takes 900, of which 10 before and 12 after the call are timed. In the program
-/// these take 14 and 30, so a bracket takes 922 there. The 878 that are not timed may take twice as
-/// long, as the timed part does (44 instead of 22).
+/// these parts take 14 and 30, so a bracket takes 922 there. The 878 that are not timed may take
+/// twice as long, as the timed parts do (44 instead of 22).
 #[test]
 fn brackets_that_were_timed_in_the_program() {
     let mut script = counted();
@@ -350,15 +352,15 @@ fn brackets_that_were_timed_in_the_program() {
     assert_eq!((found.calibrated_per_call_ns, found.per_call_ns), (900.0, 922.0));
     let expected = Estimate { value: 36_880.0, low: 36_880.0, high: 40.0 * (922.0 + 878.0) };
     assert_eq!(found.probes, expected);
-    // Too few times say nothing: the readings do.
+    // With too few times, the readings are used instead.
     let process = &mut script.processes[0];
     process.brackets[2].after = times(30, 29);
     process.brackets.remove(1);
     assert_eq!(cost(&script).per_call_ns, 1_800.0);
 }
 
-/// Times of two threads are one sample: 100 × 20 and 300 × 28 are 26 on average; bucket 48 holds 64
-/// to 67. A time of more than 20 µs was interrupted and does not count.
+/// Times of two threads are one sample: 100 × 20 and 300 × 28 are 26 on average; bucket 48 counts
+/// times from 64 to 67. A time of more than 20 µs was interrupted and does not count.
 #[test]
 fn times_of_several_threads_and_interrupted_ones() {
     let mut script = counted();
@@ -376,8 +378,8 @@ fn times_of_several_threads_and_interrupted_ones() {
     assert!((found.probes.high - 40.0 * (900.0 + half)).abs() < 1e-6, "{:?}", found.probes);
 }
 
-/// Forty calls with two readings each, after each of which the program loses 50. The constructor and
-/// loading took 400,000, and the dynamic linker some more. The process used 10 ms in all.
+/// Forty calls have two readings each, after each of which the program loses 50. The constructor
+/// and loading took 400,000, and the dynamic linker some more. The process used 10 ms in all.
 #[test]
 fn what_lies_outside_of_brackets() {
     let mut script = counted();
@@ -394,13 +396,14 @@ fn what_lies_outside_of_brackets() {
     assert!(start.low > 400_000.0 && start.low < start.value && start.value < start.high);
     assert_eq!(found.total().value, before.total().value + 4_000.0 + start.value);
     assert_eq!(found.program_ns(), Some(10_000_000.0 - found.total().value));
-    // The calls alone: without the start and without attaching.
+    // The cost of the calls alone, without starting and attaching.
     assert_eq!(found.of_calls().value, 72_000.0 + 4_000.0 + 12_000.0 + 27_000.0);
-    // If only the threads' time is known, it is the program's, and the start is not in it.
+    // If only the threads' time is known, it is taken as the program's, and the start is not part
+    // of it.
     assert_eq!(before.program_ns(), before.alone_ns());
 }
 
-/// With a budget, 1,000 calls of which 40 were timed: the other 960 were only counted.
+/// 1,000 calls in a run with a budget: 40 were timed, and the other 960 were only counted.
 #[test]
 fn calls_that_were_only_counted() {
     let mut script = counted();
@@ -409,15 +412,15 @@ fn calls_that_were_only_counted() {
     script.processes[0].threads[0].counted = vec![row];
     let found = cost(&script);
     assert_eq!((found.calls, found.only_counted), (40, 960));
-    // The counters were open only around some calls; at most all 10 switches fell into them.
+    // The counters were open only around some calls; at most all 10 switches happened during these.
     let switched = Estimate { value: 0.0, low: 0.0, high: 14_000.0 };
     assert_eq!((found.switches, found.switched), (10, Some(switched)));
     let counting = Estimate { value: 4_800.0, low: 1_920.0, high: 11_520.0 };
     assert_eq!((found.probes.value, found.counting), (72_000.0, counting));
 }
 
-/// In a run with a budget, 10 of 40 timed calls had no counters read. Their brackets took 8 before and
-/// 12 after the call, and 20 ns are never timed.
+/// In a run with a budget, the counters were not read in 10 of 40 timed calls. Their brackets took
+/// 8 before and 12 after the call, and 20 ns are never timed.
 #[test]
 fn calls_without_counters_that_were_not_calibrated() {
     let mut script = counted();
@@ -435,8 +438,8 @@ fn calls_without_counters_that_were_not_calibrated() {
     assert_eq!(found.probes.value, 40.0 * 1_800.0 + 10.0 * 40.0);
 }
 
-/// Ten calls of 90 ms, 10 ms after one another: 990 ms, of which 500 ms are on a CPU. Of the 490 ms off it, at
-/// most the 90 ms between calls are not in calls.
+/// Ten calls of 90 ms are 10 ms apart: 990 ms, of which 500 ms are on a CPU. Of the 490 ms off the
+/// CPU, at most the 90 ms between calls are not in calls.
 #[test]
 fn a_thread_is_preempted_if_it_lost_the_cpu_often() {
     let preempted_of = |dispatches: bool, voluntary, involuntary, cpu_ms: u64| {

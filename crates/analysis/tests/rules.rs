@@ -1,4 +1,4 @@
-//! Each rule on a scripted profile that has what it is about, and on one that has the opposite. One tick
+//! Tests each rule on a scripted profile in which it holds, and on one with the opposite. One tick
 //! is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -13,8 +13,8 @@ fn fired(script: &ProfileScript) -> Vec<Fired> {
     rules(&profile, &summary, sites(&profile, false).as_ref())
 }
 
-/// A hundred dispatches of one function, one every `every` ns. `work` has the durations of the workgroups
-/// of each, by worker; the workgroups of a worker follow each other.
+/// Makes a hundred dispatches of one function, one every `every` ns. `work` has the durations of
+/// each dispatch's workgroups, by worker; the workgroups of a worker follow each other.
 fn dispatches(every: u64, work: &[&[u64]]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -31,13 +31,13 @@ fn dispatches(every: u64, work: &[&[u64]]) -> ProfileScript {
                 at += duration;
             }
         }
-        // A worker without workgroups is one if it ran any, here of another function.
+        // A thread without workgroups is a worker if it ran any, here of another function.
         id += worker.len() as u32;
     }
     script
 }
 
-/// The only rule that holds, and what is at stake.
+/// Returns the only rule that holds, and the part at stake.
 fn only(script: &ProfileScript) -> (Rule, f64) {
     let all = fired(script);
     let [one] = all.as_slice() else { panic!("{all:?}") };
@@ -50,7 +50,7 @@ fn busy_workers_are_silent() {
     assert_eq!(fired(&dispatches(10_100, balanced)), []);
 }
 
-/// Dispatches of 10 µs every 40 µs: three quarters of the time are between.
+/// Dispatches of 10 µs run every 40 µs: three quarters of the time are between them.
 #[test]
 fn most_of_the_time_is_between_dispatches() {
     let balanced: &[&[u64]] = &[&[5_000, 5_000], &[5_000, 5_000]];
@@ -62,7 +62,7 @@ fn most_of_the_time_is_between_dispatches() {
     assert_eq!(fired(&dispatches(15_000, balanced)), [], "a third is not most");
 }
 
-/// Runs of two dispatches with 1 µs between them, every 40 µs.
+/// Runs of two dispatches with 1 µs between them start every 40 µs.
 #[test]
 fn most_of_the_time_is_between_runs() {
     let mut script = ProfileScript::monotonic();
@@ -82,7 +82,8 @@ fn most_of_the_time_is_between_runs() {
     assert_eq!((mean_gap_ns, mean_ns), (29_000.0, 11_000.0));
 }
 
-/// Worker 0 takes 16 µs, worker 1 takes 4 µs: 1.6 times the share, and an equal share would take 10.
+/// Worker 0 takes 16 µs and worker 1 takes 4 µs: equal shares would take 10, so worker 0 has 1.6 of
+/// them.
 #[test]
 fn one_worker_does_the_most() {
     let (rule, share) = only(&dispatches(16_000, &[&[8_000, 8_000], &[4_000]]));
@@ -91,7 +92,7 @@ fn one_worker_does_the_most() {
     assert_eq!(fired(&dispatches(11_000, &[&[5_500, 5_500], &[4_500, 4_500]])), []);
 }
 
-/// One workgroup for two workers. The other one ran a workgroup once.
+/// There is one workgroup for two workers. The other worker ran a workgroup once.
 #[test]
 fn the_workers_wait_for_workgroups() {
     let mut script = dispatches(10_000, &[&[9_900]]);
@@ -104,7 +105,8 @@ fn the_workers_wait_for_workgroups() {
     assert_eq!(fired(&dispatches(10_000, &[&[9_900]])), []);
 }
 
-/// Four workgroups of 200 ns, the second worker wakes up only when the first one is nearly done.
+/// Of four workgroups of 200 ns, the second worker gets few, because it wakes up only when the
+/// first one is nearly done.
 #[test]
 fn workgroups_are_too_small() {
     let mut script = dispatches(700, &[&[200, 200, 200]]);
@@ -123,11 +125,12 @@ fn workgroups_are_too_small() {
         panic!("{all:?}")
     };
     assert_eq!(*mean_ns, 200.0);
-    // Of 650 ns, the workers are busy for 400.
+    // The workers are busy for 400 of 650 ns.
     assert!((share - 250.0 / 700.0).abs() < 0.01, "{share}");
 }
 
-/// Four large workgroups: the second worker begins late, so both have as much to do, but not at once.
+/// Of four large workgroups, both workers have the same work, but not at the same time, because the
+/// second worker begins late.
 #[test]
 fn workers_wait_inside_of_dispatches() {
     let mut script = ProfileScript::monotonic();
@@ -179,7 +182,8 @@ fn memory_bound() {
     assert_eq!(fired(&counted(&others, (0..100).map(|_| (1_000, vec![3_000, 2_900])))), []);
 }
 
-/// 8 faults in each call of 10 µs: at least 2 µs. If only the first call has faults, memory is kept.
+/// 8 faults in each call of 10 µs take at least 2 µs. If only the first call has faults, memory is
+/// reused.
 #[test]
 fn fresh_memory_in_each_call() {
     let script = counted(&["page-faults"], (0..100).map(|_| (10_000, vec![8])));
@@ -194,8 +198,9 @@ fn fresh_memory_in_each_call() {
     assert_eq!(fired(&counted(&["page-faults"], kept)), []);
 }
 
-/// Of 300 calls, 30 have large tensors: 1,000 faults in 10 ms of wall time, of which 2 ms are on a CPU. The median
-/// call has no fault. 7.5 ms of faults are 2.5 % of the wall time, and 12 % of the processor time.
+/// Of 300 calls, 30 have large tensors: 1,000 faults in 10 ms of wall time, of which 2 ms are on a
+/// CPU. The median call has no fault. 7.5 ms of faults are 2.5 % of the wall time, and 12 % of the
+/// processor time.
 #[test]
 fn fresh_memory_in_few_large_calls() {
     let mixed = |on_cpu: u64| {
@@ -211,7 +216,7 @@ fn fresh_memory_in_few_large_calls() {
     let Rule::FreshMemory { counter: 0, mean, calls, part, of_cpu: true, .. } = rule else {
         panic!("{rule:?}")
     };
-    // Without the first call, which has none.
+    // The first call, which has no fault, is left out.
     assert_eq!((mean, calls), (30_000.0 / 299.0, 30.0 / 299.0));
     assert!((part - 7.5 / 62.7).abs() < 0.001, "{part}");
     assert!((share - 7.5 / 302.7).abs() < 0.001, "{share}");
@@ -249,7 +254,7 @@ fn items() {
     assert_eq!(fired(&torch("aten::item", 5_000, 50, 10_000)), [], "0.5 % of the time");
 }
 
-/// What Python does for a call is in the gaps before and after it.
+/// The work of Python for a call is in the gaps before and after it.
 #[test]
 fn items_with_the_gaps_around_them() {
     let mut script = ProfileScript::monotonic();
@@ -258,7 +263,7 @@ fn items_with_the_gaps_around_them() {
     let [item, linear] =
         ["aten::item", "aten::linear"].map(|name| process.op(machine, Role::Op, name, ""));
     let of = process.thread("python3");
-    // 500 ns in `.item()`, 1 µs before it and 2 µs after it, in 10 µs.
+    // There are 500 ns in `.item()`, 1 µs before it and 2 µs after it, in 10 µs.
     for step in 0..5_000 {
         let at = 1_000 + step * 10_000;
         of.call(CallScript::op(item, at, 500));

@@ -1,6 +1,6 @@
-//! Totals of sampled calls against numpy and scipy, where the test environment has them: the numbers
-//! are the same, at least 90 of 100 intervals of 95 % hold what is true, and the estimates are right
-//! on average.
+//! Compares totals of sampled calls with numpy and scipy, if the test environment has them: the
+//! numbers must be the same, at least 90 of 100 intervals of 95 % must contain the true total, and
+//! the estimates must be right on average.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,11 +12,11 @@ use testkit::python;
 
 const ORACLE: &str = include_str!("sampled_oracle.py");
 
-/// What happened in the draws of one population.
+/// The results of the samples of one population.
 #[derive(Debug, Default)]
 struct Draws {
     held: u32,
-    /// Differences from what is true, as a part of it.
+    /// The differences from the true total, as parts of it.
     errors: Vec<f64>,
 }
 
@@ -55,7 +55,7 @@ fn intervals_hold_what_is_true() {
                         && close(above, number(2));
                     assert!(same, "{name}: {found:?}, numpy: {rest}");
                     let of = populations.entry(name).or_default();
-                    // Room for rounding, where it is exact.
+                    // An exact total has an interval of width 0, so rounding errors need some room.
                     let room = 1e-12 * truth;
                     let held = found.low - room <= truth && truth <= found.high + room;
                     of.held += u32::from(held);

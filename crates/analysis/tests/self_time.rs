@@ -1,4 +1,4 @@
-//! Compares the self time of nested calls with an owner that is looked up for every single tick.
+//! Compares the self time of nested calls with an owner that is computed for every single tick.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ type Call = (u32, u64, u64);
 /// The calls of one thread in the order in which they are recorded.
 struct Thread(Vec<Call>);
 
-/// The self time of each call, the time in some call, and the number of overlapping calls, computed
-/// tick by tick.
+/// Computes tick by tick: the self time of each call, the time in which any call was running, and
+/// the number of overlapping calls.
 fn by_ticks(calls: &[Call], first_is_outer: bool) -> (Vec<u64>, u64, u64) {
-    // The innermost call is the one that began last, then the shortest, then the one by order of
-    // record.
+    // The innermost call is the one that began last; of several, the shortest; and of equal ones,
+    // the recorded order decides.
     let inside = |i: usize| {
         let (_, begin, end) = calls[i];
         let place = if first_is_outer { i as i64 } else { -(i as i64) };
@@ -52,9 +52,9 @@ fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
 fn thread(r: &mut Random) -> Thread {
     let mut calls = Vec::new();
     match r.below(3) {
-        // Like an agent, which records each call at its end.
+        // As an agent does, which records each call at its end.
         0 => nest(r, 0, 300, &mut calls),
-        // Like a trace, which can have any order, nested or not.
+        // As a trace does, which can have any order, nested or not.
         1 => {
             nest(r, 0, 300, &mut calls);
             for i in (1..calls.len()).rev() {
@@ -89,10 +89,12 @@ fn script(r: &mut Random, threads: &[Thread], origin: Origin) -> ProfileScript {
     script
 }
 
-/// The functions around a call, from the outermost one on, and the call's own.
+/// The functions of the calls around a call, from the outermost one on, and the call's own
+/// function.
 type Path = Vec<u32>;
 
-/// For each path of properly nested calls: the number of calls, their durations and own times.
+/// Returns for each path of properly nested calls: the number of calls, their durations and self
+/// times.
 fn paths(calls: &[Call], own: &[u64]) -> BTreeMap<Path, (u64, u64, u64)> {
     let order = |i: usize| (calls[i].1, std::cmp::Reverse(calls[i].2), std::cmp::Reverse(i));
     let mut found: BTreeMap<Path, (u64, u64, u64)> = BTreeMap::new();
@@ -124,8 +126,8 @@ fn paths_of(tree: &CallTree) -> BTreeMap<Path, (u64, u64, u64)> {
     found
 }
 
-/// Nested calls without a duration are left out: whether one that begins where another one ends is
-/// inside of that says no clock.
+/// Nested calls without a duration are left out, because their times do not show whether one that
+/// begins where another one ends is inside of that.
 #[test]
 fn the_tree_has_a_node_for_each_way_to_call_a_function() {
     let mut r = Random(0x2545_f491_4f6c_dd1d);
@@ -149,7 +151,7 @@ fn the_tree_has_a_node_for_each_way_to_call_a_function() {
         let tree = call_tree(&profile, true, 2).unwrap();
         assert_eq!(paths_of(&tree), expected, "round {round}");
         deepest = deepest.max(tree.nodes.iter().map(|node| node.depth).max().unwrap_or(0));
-        // Corrected, the nodes of a function have the own time of its row.
+        // With the correction, the nodes of a function have the self time of its row.
         let summary = summarize(&profile, &Options::default());
         let tree = call_tree(&profile, false, 2).unwrap();
         for row in &summary.rows {
@@ -195,7 +197,7 @@ fn random_calls() {
             let of = summarize(&profile, &with(By::Op));
             assert_eq!(self_ticks(&of), ops, "round {round}");
             assert_eq!(of.total.unwrap().value, busy as f64);
-            // A call that outlives one which owns nothing any more is not counted.
+            // If a call outlives another one that cannot own any more time, this is not counted.
             assert!(of.overlapping <= overlapping);
             assert_eq!(of.overlapping > 0, overlapping > 0);
             assert_eq!(self_ticks(&summarize(&profile, &with(By::Thread))), of_threads);
@@ -215,8 +217,8 @@ fn random_calls() {
     assert!(nested > 30 && overlapped > 10, "{nested} {overlapped}");
 }
 
-/// A call inside another one makes that longer by its whole bracket, 50. Of its own duration of 20,
-/// half is not its own, so 40 of the bracket are in the self time of the call around it.
+/// A call inside another one lengthens that by its whole bracket, 50. Half of its own duration of
+/// 20 comes from the bracket, so 40 of the bracket are in the self time of the call around it.
 ///
 /// ```text
 ///  a  0 ─────────────────────────── 1,000    total 1,000 − 10 − 3 · 50    self 400 − 10 − 2 · 40

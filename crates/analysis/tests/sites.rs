@@ -1,5 +1,5 @@
-//! Dispatches and their sites, threads without calls, and what is between calls, on scripted
-//! profiles whose numbers follow from arithmetic on paper.
+//! Tests dispatches and their sites, threads without calls, and the gaps between calls, on scripted
+//! profiles whose numbers are computed on paper.
 
 use analysis::{DispatchTimes, ModelRun, Options, Room, Site, call_tree, sites, summarize};
 use record::meta::ProcessCost;
@@ -50,7 +50,7 @@ fn each_place_of_the_program_has_a_row() {
     let (_scratch, profile) = program(&workgroups).opened();
     let found = sites(&profile, false).unwrap();
     assert_eq!(found.dispatches, 9);
-    // 300 + 100 + 200 of each iteration.
+    // 300 + 100 + 200 in each iteration.
     assert_eq!(found.busy, 1_800.0);
     let site = |op, position, workgroups, wall: f64, sum, busiest: f64, gap: f64, gaps| Site {
         op,
@@ -63,7 +63,7 @@ fn each_place_of_the_program_has_a_row() {
         wall: 3.0 * wall,
         mean: wall,
         range: [wall, wall],
-        // Every dispatch of a site takes as long.
+        // All dispatches of a site take the same time.
         dispatch: DispatchTimes { p10: sum, p50: sum },
         sum: 3.0 * sum,
         efficiency: sum / (2.0 * wall),
@@ -72,7 +72,8 @@ fn each_place_of_the_program_has_a_row() {
         gaps,
     };
     let expected = [
-        // Before it: from the end of the last site, 700, to the next iteration, 1,000; twice.
+        // The gap before it lasts from the end of the last site, 700, to the next iteration, 1,000;
+        // there are two gaps.
         site(0, 0, 12, 300.0, 500.0, 300.0, 600.0, 2),
         site(1, 1, 3, 100.0, 100.0, 100.0, 150.0, 3),
         site(0, 2, 6, 200.0, 250.0, 200.0, 150.0, 3),
@@ -81,8 +82,8 @@ fn each_place_of_the_program_has_a_row() {
         assert_eq!(site, expected);
     }
     assert_eq!(found.rows.len(), 3);
-    // Of the 2,700 ticks, *a* with four workgroups has 300 of each iteration, *b* with one has 100, and *a*
-    // with as many as there are workers has 200. Workgroups take 500 + 100 + 250.
+    // Of the 2,700 ticks, *a* with four workgroups has 300 in each iteration, *b* with one has 100,
+    // and *a* with as many as there are workers has 200. Workgroups take 500 + 100 + 250.
     let room = Room {
         span: 2_700.0,
         outside: 900.0,
@@ -103,7 +104,8 @@ fn each_place_of_the_program_has_a_row() {
     }
 }
 
-/// The second dispatch of *a* has lost workgroup 1, which the third one has again.
+/// The second dispatch of *a* has lost workgroup 1, and the third one has a workgroup with this
+/// number again.
 #[test]
 fn a_dispatch_without_all_workgroups_ends_where_the_next_one_begins() {
     let mut workgroups = Vec::new();
@@ -146,14 +148,14 @@ fn an_iteration_of_many_dispatches() {
     }
 }
 
-/// *a* and *b* begin together, on one thread (*b* inside of *a*) or on two. The dispatches have the order
-/// of the numbers that exports give them.
+/// *a* and *b* begin together, on one thread (*b* inside of *a*) or on two. The dispatches have the
+/// order of the numbers in exports.
 #[test]
 fn workgroups_that_begin_together() {
     let inside = [(0, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     let beside = [(1, 1, 0, 1, 0, 10), (0, 0, 0, 1, 0, 100)];
     for workgroups in [inside, beside] {
-        // The readers of threads had the order of a hash map, which is another one each time.
+        // The readers of threads once had the order of a hash map, which differs from run to run.
         for _ in 0..20 {
             let (_scratch, profile) = program(&workgroups).opened();
             let found = sites(&profile, false).unwrap();
@@ -172,8 +174,8 @@ fn a_run_with_a_budget_has_no_sites_and_no_tree() {
     assert_eq!(call_tree(&profile, false, 1), None);
 }
 
-/// Two calls of 1,000 ns on a thread that is known for 5,000 ns. An empty call is recorded with 20 ns,
-/// half of which is the clock, which a call has in its duration, too.
+/// Two calls take 1,000 ns on a thread that is known for 5,000 ns. An empty call is recorded with
+/// 20 ns, half of which is the clock, which is also in a call's duration.
 #[test]
 fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     let mut script = ProfileScript::monotonic();
@@ -194,8 +196,8 @@ fn a_thread_is_in_calls_and_between_them_and_nowhere_else() {
     }
 }
 
-/// The process used 90 ms: 50 ms the thread with calls, 30 ms one without, 2 ms the main thread, and
-/// 8 ms were those of threads that had ended.
+/// The process used 90 ms: the thread with calls used 50 ms, one without calls 30 ms, the main
+/// thread 2 ms, and threads that had ended used 8 ms.
 #[test]
 fn threads_without_calls_are_listed_with_their_processor_time() {
     let mut script = ProfileScript::monotonic();

@@ -1,4 +1,4 @@
-//! Distributions and correlations. Every expected value is computed on paper.
+//! Tests distributions and correlations. Every expected value is computed on paper.
 
 use analysis::stats::{Cell, Number, Options, Samples, Scope, describe, stats};
 use analysis::{Key, Stats};
@@ -83,7 +83,8 @@ fn ties_count_for_the_lowest_bucket_that_holds_the_value() {
     assert_eq!(rows[2], [Some(0.0), Some(0.0), Some(0.5), Some(0.0)]);
 }
 
-/// As many distinct values as buckets: each value, also the first one of a bucket, is in its own.
+/// There are as many distinct values as buckets: each value, including the first one of a bucket,
+/// is in its own bucket.
 #[test]
 fn values_without_ties_stay_in_their_bucket() {
     let values: Vec<u64> = (0..16).map(|i| 1_000 * i).collect();
@@ -131,7 +132,7 @@ fn large_values_with_small_differences() {
     assert_eq!((scope.pairs[0].pearson, scope.pairs[0].spearman), (Some(-1.0), Some(-1.0)));
     assert_eq!(scope.variables[0].standard_deviation, Some(1.0));
     assert_eq!(scope.variables[0].min, Some(Number::Whole(u64::MAX - 2)));
-    // The sum of the values does not fit in 64 bits.
+    // The sum of the values does not fit into 64 bits.
     assert_eq!(scope.variables[0].mean, Some(u64::MAX as f64));
     let scope = of(&[&[0, u64::MAX]], 1);
     assert_eq!(scope.variables[0].mean, Some(u64::MAX as f64 / 2.0));
@@ -254,8 +255,8 @@ fn calls_are_chosen_by_op_thread_and_time() {
     assert_eq!(calls(Options { skip_ns: u64::MAX, ..base() }), []);
 }
 
-/// Thousands of calls over many pages: neither several workers, nor reused buffers, nor batches of ops
-/// change the result, not even in the last bit.
+/// There are thousands of calls on many pages: the number of workers, reused buffers and batches of
+/// ops do not change the result, not even in the last bit.
 #[test]
 fn workers_and_memory_do_not_matter() {
     let mut script = ProfileScript::monotonic();
@@ -298,7 +299,7 @@ fn workers_and_memory_do_not_matter() {
     }
 }
 
-/// Means of buckets and Spearman's correlation of many values, beside those of a sorted copy.
+/// Compares means of buckets and Spearman's correlation of many values with those of a sorted copy.
 #[test]
 fn many_values_are_ranked() {
     const CALLS: usize = 50_000;
@@ -308,14 +309,14 @@ fn many_values_are_ranked() {
     };
     let columns = [
         column(&|r, _| r >> 40),
-        // Most are close together, and few are far away.
+        // Most values are close together, and few are far away.
         column(&|r, i| if i % 1_000 == 0 { r >> 30 } else { r % 9_000 }),
         column(&|r, _| r >> 24),
         column(&|r, _| r >> (r % 64)),
         column(&|r, i| ((i as u64 / 7) << 33) | (r % 3)),
     ];
     let scope = of(&columns.each_ref().map(Vec::as_slice), 8);
-    // Doubled ranks from 2, of equal values the mean.
+    // Doubled ranks start from 2; equal values have the mean.
     let ranks = columns.each_ref().map(|column| {
         let mut sorted = column.clone();
         sorted.sort_unstable();

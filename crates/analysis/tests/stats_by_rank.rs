@@ -1,5 +1,5 @@
-//! Statistics of hundreds of ranks, which come from one pass over the pages: each rank has the numbers
-//! that it has alone.
+//! Tests statistics of hundreds of ranks, which come from one pass over the pages: each rank must
+//! have the same numbers as if it were described alone.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -16,8 +16,8 @@ use testkit::{CallScript, ProfileScript, Random};
 const RANKS: u32 = 256;
 const PROCESSES: u32 = 300;
 
-/// Three ops, one of them inside of another one and one in every third process only. Every 50th process
-/// has no rank.
+/// Makes three ops: one of them is inside of another one, and one occurs only in every third
+/// process. Every 50th process has no rank.
 fn script() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -59,7 +59,7 @@ fn name(profile: &Profile, key: Key) -> String {
     profile.ops.get(op).unwrap().name.clone()
 }
 
-/// The calls of each op in the whole profile, or in one rank.
+/// Describes the calls of each op in the whole profile, or in one rank.
 fn of(dir: &Path, rank: Option<u32>, by_rank: bool) -> BTreeMap<String, OpStats> {
     let mut profile = Profile::open(dir).unwrap();
     if let Some(rank) = rank {
@@ -105,7 +105,8 @@ fn assert_alike(found: &Scope, alone: &Scope, what: &str) {
     );
 }
 
-/// Whether each of these ranks has the same numbers as alone. Returns what is described of all.
+/// Checks that each of these ranks has the same numbers as alone. Returns the statistics of all
+/// ranks.
 fn compared(script: &ProfileScript, ranks: &[u32]) -> BTreeMap<String, OpStats> {
     let (_scratch, dir) = script.written();
     let all = of(&dir, None, true);
@@ -122,7 +123,8 @@ fn compared(script: &ProfileScript, ranks: &[u32]) -> BTreeMap<String, OpStats> 
             }
         }
     }
-    // All of them together, with the processes that have no rank, are as without ranks.
+    // The statistics of all ranks and of the processes without a rank together are the same as
+    // without ranks.
     for (name, op) in of(&dir, None, false) {
         assert_alike(&all[&name].all, &op.all, &name);
     }
@@ -132,7 +134,7 @@ fn compared(script: &ProfileScript, ranks: &[u32]) -> BTreeMap<String, OpStats> 
 #[test]
 fn each_of_hundreds_of_ranks_has_the_numbers_that_it_has_alone() {
     let all = compared(&script(), &[0, 1, 2, 3, 42, 43, 48, 50, 128, 255]);
-    // Five ranks would be those of processes without one.
+    // Five ranks are missing, because their processes have no rank.
     let add = &all["add"];
     assert_eq!((add.ranks.len(), add.threads.len()), (RANKS as usize - 5, 0));
     assert!(add.ranks.is_sorted_by_key(|(rank, _)| *rank));
@@ -140,7 +142,7 @@ fn each_of_hundreds_of_ranks_has_the_numbers_that_it_has_alone() {
     assert_eq!((calls("add"), calls("rare")), (8 * u64::from(PROCESSES), 8 * 100));
 }
 
-/// In each process, 42 calls of 162 were timed: the first two, and then every fourth.
+/// In each process, 42 of 162 calls were timed: the first two, and then every fourth.
 #[test]
 fn a_run_with_a_budget_as_well() {
     let mut script = ProfileScript::monotonic();
@@ -165,7 +167,7 @@ fn a_run_with_a_budget_as_well() {
     assert_eq!((counted(0), counted(255)), (Some(324), Some(162)));
 }
 
-/// Two calls in each process, of which these are the ranks.
+/// Makes processes with these ranks, with two calls each.
 fn of_ranks(ranks: &[Option<u32>]) -> BTreeMap<String, OpStats> {
     let mut script = ProfileScript::monotonic();
     script.counter("page-faults", 0);
@@ -193,14 +195,14 @@ fn one_rank_only_is_all_that_has_a_rank() {
         let ranks: Vec<_> = op.ranks.iter().map(|(of, s)| (*of, s.calls, mean(s))).collect();
         (op.all.calls, mean(&op.all), ranks)
     };
-    // All calls are those of the rank.
+    // All calls belong to the rank.
     assert_eq!(found(&[Some(3)]), (2, 100.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[Some(3), Some(3)]), (4, 150.0, vec![(3, 4, 150.0)]));
     // A process without a rank is part of the total only, before and after the others.
     assert_eq!(found(&[Some(3), None]), (4, 150.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[None, Some(3)]), (4, 150.0, vec![(3, 2, 200.0)]));
     assert_eq!(found(&[None, None]), (4, 150.0, vec![]));
-    // Processes of two ranks in turn.
+    // Processes of two ranks alternate.
     let in_turn = [Some(1), Some(0), None, Some(1), Some(0)];
     assert_eq!(found(&in_turn), (10, 300.0, vec![(0, 4, 350.0), (1, 4, 250.0)]));
 }

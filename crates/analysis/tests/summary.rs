@@ -1,4 +1,4 @@
-//! Scripted profiles with numbers computed on paper.
+//! Compares summaries of scripted profiles with numbers computed on paper.
 
 use analysis::{By, Estimate, Key, Options, Row, Summary, summarize};
 use model::{Loss, Metric};
@@ -56,8 +56,9 @@ fn the_op_table() {
     assert!(summary.losses.is_empty());
 }
 
-/// Two dispatches of `f` have 24 faults in 4 workgroups. A process has 2 dispatches and 3 workgroups, one
-/// of which has no value of the counter, so it is not known how many dispatches the others are of.
+/// Two dispatches of `f` have 24 faults in 4 workgroups. Another process has 2 dispatches and 3
+/// workgroups, one of which has no value of the counter, so the number of dispatches of the others
+/// is not known.
 #[test]
 fn metrics_of_a_dispatch() {
     let script = two_processes();
@@ -149,10 +150,10 @@ fn counts_beyond_64_bits_and_clocks_that_go_back() {
     assert_eq!((row.total.value, row.min, row.max), (5e9, 0.0, 5e9));
 }
 
-/// Begin 1000; calls 1000–1400 and 2000–2500, on a CPU for 300 and 500 of that. The clock is read
-/// at 1000 and 3000, and shows 1300 on a CPU between them. Wall time is 2000: 900 in dispatches and
-/// 1100 in none. Outside of dispatches the thread is on a CPU for 1300 − 800 = 500, so off it for
-/// 600.
+/// The begin is 1000; calls run 1000–1400 and 2000–2500, and are on a CPU for 300 and 500 of that.
+/// The clock is read at 1000 and 3000, and shows 1300 on a CPU between them. Wall time is 2000: 900
+/// in dispatches and 1100 in none. Outside of dispatches, the thread is on a CPU for 1300 − 800 =
+/// 500, so it is off the CPU for 600.
 fn on_and_off() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -213,17 +214,17 @@ fn the_recorders_own_start_is_not_off_the_cpu() {
         assert_eq!((time.wall_ns, time.no_dispatch_ns()), (2_000.0, 1_000.0));
         time.off_cpu.unwrap()
     };
-    // On a CPU for 1600 of 2000, of which 1000 in dispatches.
+    // The thread is on a CPU for 1600 of 2000, of which 1000 are in dispatches.
     let off = with(Some(Item::Clock(10_000_000, 1_000_000, 10_000_000)));
     assert_eq!((off.ns, off.of_ns), (400.0, 1_000.0));
-    // A record 300 before the first call, and the thread was off the CPU until then. The result is
-    // limited to the time in no dispatch.
+    // There is a record 300 before the first call, and the thread was off the CPU until then. The
+    // result is limited to the time in no dispatch.
     let off = with(Some(Item::Clock(9_999_700, 1_000_000, 9_999_700)));
     assert_eq!((off.ns, off.of_ns), (700.0, 1_000.0));
     let off = with(Some(Item::Clock(9_000_000, 1_000_000, 9_000_000)));
     assert_eq!((off.ns, off.of_ns), (1_000.0, 1_000.0));
-    // Without such a record, count from the record after the first call: on a CPU for 1000 of 1400,
-    // of which 500 in dispatches.
+    // Without such a record, the record after the first call is used: the thread is on a CPU for
+    // 1000 of 1400, of which 500 are in dispatches.
     let off = with(None);
     assert_eq!((off.ns, off.of_ns), (400.0, 900.0));
 }
@@ -239,14 +240,14 @@ fn a_group_that_was_enabled_for_longer_than_the_call() {
     for i in 0..10 {
         thread.call(CallScript::new(0, 1_000 + 100 * i, 20).group(70, &[1]));
     }
-    // On a CPU all the time: 800 in no dispatch, none of it off the CPU.
+    // The thread is on a CPU all the time: 800 are in no dispatch, and none of it is off the CPU.
     thread.then(Item::Clock(2_000, 1_000, 2_000));
     let off = summary(&script, &Options::default()).threads[0].off_cpu.unwrap();
     assert_eq!((off.ns, off.of_ns, off.assumed), (0.0, 800.0, false));
 }
 
-/// The clock is read for the last time at the begin of page 2. What comes after is not in the
-/// window, and the process died there.
+/// The clock is read for the last time at the begin of page 2. Everything after that is outside of
+/// the window, and the process died there.
 #[test]
 fn off_cpu_time_ends_at_the_last_clock_reading() {
     let mut script = on_and_off();
@@ -281,14 +282,16 @@ fn probes_and_empty_calls() {
     assert_eq!((recorded.rows[0].min, row.min, row.call(row.min).value), (400.0, 175.0, 175.0));
     let counter = row.counters[0].unwrap();
     assert_eq!((counter.total, counter.value.value), (9, 0.0));
-    // A profile without the scatter of the empty calls: between nothing and twice the median.
+    // In a profile without the scatter of the empty calls, the cost is between nothing and twice
+    // the median.
     let taken = row.taken.unwrap();
     assert!(taken.total.low <= 0.0 && taken.total.high >= 3.0 * 900.0, "{taken:?}");
     assert_eq!(summary_plain.taken, Some(taken.total));
     assert!(!summary_plain.uncalibrated_probes);
 }
 
-/// The cost of a probe with counters says nothing about one without, so such calls are left out.
+/// The cost of a probe with counters does not show the cost of one without, so such calls are left
+/// out.
 #[test]
 fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     let mut script = on_and_off();
@@ -314,8 +317,8 @@ fn probes_of_a_set_of_counters_that_was_not_calibrated() {
     assert_eq!((ticks(found.total), found.taken), (100.0, None));
 }
 
-/// A random tree of calls over several pages: compares the time in dispatches with a bitmap of
-/// ticks.
+/// Makes a random tree of calls over several pages, and compares the time in dispatches with a
+/// bitmap of ticks.
 #[test]
 fn nested_calls_are_not_counted_twice() {
     let mut random = Random(0x2545_F491_4F6C_DD1D);
@@ -351,7 +354,7 @@ fn nested_calls_are_not_counted_twice() {
     }
 }
 
-/// Damaged headers can hold any number; sums saturate and nothing panics.
+/// Damaged headers can contain any number; sums saturate and nothing panics.
 #[test]
 fn damage_never_panics() {
     let (_scratch, profile) = on_and_off().opened();
@@ -371,8 +374,8 @@ fn damage_never_panics() {
     }
 }
 
-/// The rows are shared out among threads. This takes minutes if each row asks how much each thread
-/// has.
+/// The rows are distributed to threads. This takes minutes if the time that each thread has is
+/// looked up for each row.
 #[test]
 fn many_ops() {
     const OPS: u32 = 60_000;
@@ -390,7 +393,8 @@ fn many_ops() {
     assert_eq!(summary(&script, &Options::default()).rows.len(), OPS as usize);
 }
 
-/// Three steps of 1,000 ns in an optimizer's 400 ns and a forward pass's 300 ns, all inside of a range of the loop.
+/// Three steps of 1,000 ns have an optimizer of 400 ns and a forward pass of 300 ns, all inside of
+/// a range for the loop.
 fn steps(roles: [Role; 2]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -420,7 +424,7 @@ fn what_is_around_most_of_the_time() {
     let step = Some(("step".to_owned(), 1_200.0, 1, 0.4));
     assert_eq!(found([Role::Range, Role::Range]), step);
     assert_eq!(found([Role::Op, Role::Range]), step);
-    // A run of a model is not what one would change.
+    // A run of a model is not what a person would change.
     let mul = Some(("mul".to_owned(), 1_170.0, 1, 0.39));
     assert_eq!(found([Role::Run, Role::Run]), mul);
     let (_scratch, profile) = two_processes().opened();
@@ -428,7 +432,8 @@ fn what_is_around_most_of_the_time() {
     assert_eq!(flat, None, "no call is inside of another one");
 }
 
-/// A function that takes 60 % with its region and the tasks of it, with two shapes, and another one.
+/// One function takes 60 %, with its region and the region's tasks, with two shapes; and there is
+/// another function.
 #[test]
 fn a_function_takes_most_of_the_time() {
     let found = |most: u64, name: &str, host: u8| {

@@ -1,4 +1,4 @@
-//! Time series with numbers computed on paper.
+//! Compares summaries of time series with numbers computed on paper.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -23,7 +23,7 @@ fn series(scale: f64, interval_ns: u64, cumulative: bool) -> Series {
     }
 }
 
-/// The summary of one series with these samples, and the losses. One tick is 1 ns.
+/// Returns the summary of one series with these samples, and the losses. One tick is 1 ns.
 fn summary(
     series: Series,
     samples: &[(i64, Option<Reading>)],
@@ -46,7 +46,8 @@ fn count(raw: u64, enabled_ns: u64, running_ns: u64) -> Option<Reading> {
     Some(Reading::Count { raw, enabled_ns, running_ns })
 }
 
-/// 100 ms apart: 10 and 30 raw steps of 2 J. The counter wraps around at 2⁶⁴ in between.
+/// Samples are 100 ms apart: 10 and 30 raw steps of 2 J. The counter wraps around at 2⁶⁴ in
+/// between.
 #[test]
 fn totals_and_rates_of_a_counter() {
     let ms = 1_000_000;
@@ -69,7 +70,7 @@ fn totals_and_rates_of_a_counter() {
     assert_eq!(one.values, Some(expected));
     assert_eq!((one.samples, one.failed, one.overruns), (3, 0, 0));
     assert_eq!((one.first_ns, one.last_ns), (1_000 * ms, 1_200 * ms));
-    // The last step may be cut short, so it says nothing about the sampler.
+    // The last step may be cut short, so it does not show how evenly the sampler worked.
     assert_eq!(one.steps_ns, Some((1e8, 1e8)));
     assert_eq!(losses, []);
 }
@@ -102,7 +103,7 @@ fn late_samples() {
     assert_eq!(one.steps_ns, Some((11.0, 189.0)));
 }
 
-/// Intervals of 1,000 ns each: counted all the time, a quarter of it, and never.
+/// In intervals of 1,000 ns each, the counter counts all the time, a quarter of it, and never.
 #[test]
 fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
     let (one, _) = summary(

@@ -1,18 +1,19 @@
-//! The cost of announcing ops to the recorder: of the host, and of other threads that wait meanwhile.
+//! Estimates the cost of announcing ops to the recorder: for the host, and for other threads that
+//! wait meanwhile.
 //!
-//! As soon as PyTorch has an observer, it makes an object for each op, looks up whom to call, and calls
-//! us before and after the op. No bracket can contain this. The recorder measures it in the program: it has
-//! PyTorch announce some more ops, which do nothing, to an observer that does nothing
-//! (`agent/recorder/thread/announced.rs`).
+//! As soon as PyTorch has an observer, it makes an object for each op, looks up the observers to
+//! call, and calls ours before and after the op. No bracket can contain this time. The recorder
+//! measures it in the program: it makes PyTorch announce some more ops, which do nothing, to an
+//! observer that does nothing (`agent/recorder/thread/announced.rs`).
 //!
 //! ```text
 //!  launching thread   ── op ──┬ region ┬─ announced ─ bracket ─ op ──┬ region ┬──
 //!  its worker           waits │  task  │            waits            │  task  │
 //! ```
 //!
-//! While the launching thread is in the recorder, OpenMP's threads wait for its next region. They do not
-//! sleep at first, but use their processors. So a nanosecond of the launching thread costs as many more as
-//! there are threads that wait in this way.
+//! While the launching thread is in the recorder, OpenMP's threads wait for its next region. At
+//! first they do not sleep but use their processors. So each nanosecond of the launching thread
+//! costs another nanosecond for each thread that waits in this way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,19 +26,19 @@ use super::sum;
 use crate::estimate::Estimate;
 use crate::threads::ThreadTime;
 
-/// What announcing an op costs as a multiple of what is measured. The code of PyTorch's dispatcher that
-/// calls an observer exists once for each signature of an op, and is not part of the announcement that is
-/// measured. Nor is what the announcement displaces from the processor's caches. Measured in a training
-/// loop, with steps with an observer that does nothing and steps without one in turn: 582 ns (± 238) on a
-/// busy machine, where 540 were seen, and 202 (± 57), where 227 were seen.
+/// The cost of announcing an op as a multiple of the measured time. The code of PyTorch's
+/// dispatcher that calls an observer exists once for each signature of an op, and is not part of
+/// the measured announcement. Neither is the effect of displacing data from the processor's caches.
+/// Measured in a training loop that alternated between steps with an observer that does nothing and
+/// steps without one: 582 ns (± 238) on a busy machine, where the measured time was 540, and 202 (±
+/// 57), where it was 227.
 const OF_MEASURED: Estimate = Estimate { value: 1.1, low: 0.8, high: 1.5 };
 
-/// The least part of its waiting that a thread may have spent because of the recorder.
+/// The least part of a thread's waiting that may have been because of the recorder.
 const LEAST_WAITING: f64 = 0.5;
 
-/// The time that PyTorch took to announce all ops of a process, in ns. `None` if too few times are known, as
-/// in
-/// recordings of earlier versions.
+/// Returns the time that PyTorch took to announce all ops of a process, in ns. `None` if too few
+/// times are known, as in recordings of earlier versions.
 pub(super) fn announcing(
     profile: &Profile,
     process: usize,
@@ -45,7 +46,7 @@ pub(super) fn announcing(
 ) -> Option<Estimate> {
     let line = &profile.timeline;
     let of = profile.processes.get(process)?;
-    // The last frame of a thread holds everything that the earlier ones hold.
+    // The last frame of a thread contains everything that the earlier frames contain.
     let last: BTreeMap<u32, &Brackets> = of.announced.iter().map(|b| (b.thread_uid, b)).collect();
     let longest = LONGEST_NS / line.ns_per_tick();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
@@ -58,8 +59,8 @@ pub(super) fn announcing(
     })
 }
 
-/// Number of ops that a host announced whose ops the program runs between: no other announcements are
-/// measured. In a run with a budget, some of them were only counted.
+/// Returns the number of ops that were announced by a host whose ops the program runs between; only
+/// such announcements are measured. In a run with a budget, some of these ops were only counted.
 fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
     let recorded = || in_place.threads(process).map(|(_, kinds)| kinds.announced).sum();
     if profile.manifest.budget.is_none() {
@@ -74,9 +75,9 @@ fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
     counted.fold(0, u64::saturating_add).max(recorded())
 }
 
-/// What threads that wait for the next region pay for `ns`, by which the recorder has lengthened the
-/// program's calls. `None` if no thread works for others, or if the processor times of those that do are not
-/// known, as where no call was timed.
+/// Returns the processor time that waiting threads used because the recorder lengthened the
+/// program's calls by `ns`. `None` if no thread runs tasks of other threads' regions, or if the
+/// processor times of those that do are not known, for example because no call was timed.
 pub(super) fn waiting(
     process: usize,
     in_place: &InPlace,
@@ -99,7 +100,7 @@ pub(super) fn waiting(
     if launching == 0 {
         return None;
     }
-    // How much longer each of the launching threads took, on average.
+    // The time by which each of the launching threads was lengthened, on average.
     let each = ns.times(their_calls as f64 / calls.max(1) as f64 / launching as f64);
     let spinning = spinning?;
     Some(Estimate {
@@ -109,7 +110,7 @@ pub(super) fn waiting(
     })
 }
 
-/// Whether some thread works for others, so that it waits for them.
+/// Whether some thread runs tasks of other threads' regions, so that it waits for these threads.
 pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bool {
     let role = |export: u32| {
         let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
@@ -121,8 +122,9 @@ pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bo
     threads.len() > 1 || in_place.threads(process).any(|(_, kinds)| kinds.works_for_others())
 }
 
-/// The part of a thread's time outside of tasks in which it was on a processor. Where the time in tasks
-/// is not known, because some were only counted, that is between nothing and its part of the whole time.
+/// Returns the part of a thread's time outside of tasks in which it was on a processor. If the time
+/// in tasks is not known, because some were only counted, the interval reaches from nothing to the
+/// part of the thread's whole time.
 fn spinning_part(time: &ThreadTime) -> Option<Estimate> {
     let part = |tasks: f64| {
         let (waited, used) = (time.wall_ns - tasks, time.cpu_ns? - tasks);

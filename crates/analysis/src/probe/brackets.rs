@@ -1,12 +1,12 @@
-//! The cost of a bracket: the calibration with empty calls, corrected by the times of brackets around
-//! the program's own calls.
+//! Computes the cost of a bracket: the calibration with empty calls, corrected by the times of
+//! brackets around the program's own calls.
 //!
 //! ```text
 //!  in the program = calibrated + (timed in the program − timed in the calibration)
 //! ```
 //!
-//! The times leave out the jump to the recorder and reading the clock for the time itself, but they
-//! do so in the program and in the calibration alike ([`profile::brackets`]).
+//! The times do not include the jump to the recorder and the reading of the clock for the time
+//! itself, neither in the program nor in the calibration ([`profile::brackets`]).
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,13 @@ use super::in_place::InPlace;
 use crate::empty::calibration;
 use crate::estimate::Estimate;
 
-/// A bracket that took longer was interrupted.
+/// A bracket that took longer than this was interrupted.
 pub(super) const LONGEST_NS: f64 = 20_000.0;
-/// Standard deviations of a mean on either side that hold 95 %.
+/// Half the width of a 95 % interval of a mean, in standard errors.
 const NORMAL_95: f64 = 1.96;
-/// Without times from the program, a bracket may take this much longer there than in the
-/// calibration. Measured for timing only and cold caches; with counters it is less.
+/// If no times from the program are known, a bracket is taken to need at most this many times as
+/// long there as in the calibration. Measured for timing only and cold caches; with counters the
+/// factor is smaller.
 const COLD: f64 = 2.0;
 
 /// The part of a bracket without counters that is never timed: the jump to the recorder, and reading
@@ -38,13 +39,14 @@ pub(super) struct Bracket {
     pub calibrated: f64,
 }
 
-/// Returns the host that a process's brackets are priced for: of several, the one whose brackets' times
-/// leave out most.
+/// Returns the host whose brackets determine the price in a process: if there are several, the one
+/// with the largest part that is not timed.
 pub(super) fn host(process: &Process) -> Option<&Host> {
     process.seen_hosts().max_by_key(|host| host.unseen[0])
 }
 
-/// The cost of a bracket that reads the counters of `mask`. `None` if it was not calibrated.
+/// Returns the cost of a bracket that reads the counters of `mask`. `None` if it was not
+/// calibrated.
 pub(super) fn bracket(
     profile: &Profile,
     process: usize,
@@ -72,7 +74,7 @@ pub(super) fn bracket(
         ticks.value += times(unseen) * more.value;
         ticks.high += times(highest) * more.value;
     }
-    // The part that is not timed may be just as much slower in the program.
+    // The part that is not timed may be slower in the program by the same factor.
     let rest = (calibrated.value - rehearsed.value).max(0.0);
     let slower = (timed.value / rehearsed.value.max(1.0) - 1.0).max(0.0);
     ticks.high += rest * slower;
@@ -80,8 +82,9 @@ pub(super) fn bracket(
     Some(Bracket { ticks, calibrated: calibrated.value })
 }
 
-/// The cost of a bracket without counters in a process where such brackets were timed, but not
-/// calibrated: that of IREE, in a run with a budget that did not draw the counters of all calls.
+/// Returns the cost of a bracket without counters in a process where such brackets were timed, but
+/// not calibrated: that of IREE, in a run with a budget in which the counters of some calls were
+/// not read.
 pub(super) fn only_timed(profile: &Profile, process: usize) -> Option<Bracket> {
     let of = profile.processes.get(process)?;
     let ns_per_tick = profile.timeline.ns_per_tick();
@@ -90,7 +93,7 @@ pub(super) fn only_timed(profile: &Profile, process: usize) -> Option<Bracket> {
     Some(Bracket { ticks, calibrated: ticks.value })
 }
 
-/// The mean of the empty calls of all threads.
+/// Returns the mean over the empty calls of all threads.
 fn calibrated(process: &Process, known: &Calibration) -> Estimate {
     let of_mask = process.calibrations.iter().filter(|c| c.counters == known.counters);
     let means = of_mask.filter_map(|c| {
@@ -109,16 +112,16 @@ fn calibrated(process: &Process, known: &Calibration) -> Estimate {
     }
 }
 
-/// The mean times before and after calls in all threads. `None` if there are too few.
+/// Returns the mean times before and after calls in all threads. `None` if there are too few times.
 fn pool(process: &Process, mask: u32, rehearsed: bool, longest: f64) -> Option<[Estimate; 2]> {
-    // The last frame of a thread holds everything that the earlier ones hold.
+    // The last frame of a thread contains everything that the earlier frames contain.
     let of = process.brackets.iter().filter(|b| b.counters == mask && b.rehearsed == rehearsed);
     let last: BTreeMap<u32, &Brackets> = of.map(|b| (b.thread_uid, b)).collect();
     let half = |half: fn(&Brackets) -> &Histogram| mean(last.values().map(|b| half(b)), longest);
     Some([half(|b| &b.before)?, half(|b| &b.after)?])
 }
 
-/// The mean of several histograms with its interval. `None` if they have too few times.
+/// Returns the mean of several histograms with its interval. `None` if they have too few times.
 pub(super) fn mean<'a>(all: impl Iterator<Item = &'a Histogram>, longest: f64) -> Option<Estimate> {
     let (mut n, mut sum, mut squares) = (0u64, 0.0, 0.0);
     for (bucket, count) in all.flat_map(|histogram| &histogram.0) {

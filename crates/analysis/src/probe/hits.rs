@@ -1,4 +1,4 @@
-//! The cost of hits of instrumented loops.
+//! Estimates the cost of hits of instrumented loops.
 
 use profile::loops::Loops;
 
@@ -8,24 +8,25 @@ use crate::loops::estimate::{COST_UNCERTAINTY, Overhead};
 /// The cost of the hits of one process, in ns of processor time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hits {
-    /// Hits whose cost is known.
+    /// Number of hits whose cost is known.
     pub hits: u64,
-    /// Hits whose cost is not known: those that are written down one by one, and those of modules
-    /// without a calibration.
+    /// Number of hits whose cost is not known: those that are recorded one by one, and those of
+    /// modules without a calibration.
     pub unknown: u64,
-    /// What they took. The processor may do all work of counting and timing while it waits for
-    /// the program's own (`loops::estimate`), so the lower end holds readings of counters only.
+    /// The cost of the hits in `hits`. The processor may do all counting and timing while it waits
+    /// for the program's own instructions (`loops::estimate`), so the lower end contains only
+    /// readings of counters.
     pub cost: Estimate,
 }
 
 impl Hits {
-    /// Whether there are none.
+    /// Whether there are no hits.
     pub fn is_empty(&self) -> bool {
         self.hits == 0 && self.unknown == 0
     }
 }
 
-/// The hits of a process.
+/// Returns the hits of a process.
 pub fn hits(loops: &Loops, process: usize) -> Hits {
     let mut all = Hits::default();
     let mut reading = 0.0;
@@ -60,8 +61,8 @@ mod tests {
         LoopModule { process, cost, ticks_per_second: 5e8, ..LoopModule::default() }
     }
 
-    /// A tick is 2 ns. 100 hits of which 40 are timed and 10 read counters; another process's; and hits
-    /// without a calibration.
+    /// A tick is 2 ns. There are 100 hits, of which 40 are timed and 10 read counters; hits of
+    /// another process; and hits without a calibration.
     #[test]
     fn timed_counted_and_read_hits_have_their_own_cost() {
         let cost = HitCost { inside: 3.0, timed: 10.0, counted: 1.0, reading: 500.0 };

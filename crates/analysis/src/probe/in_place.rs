@@ -1,5 +1,5 @@
-//! What the recorded calls themselves tell about the cost of their probes: how long their readings
-//! took, how much time passed between the ops of a machine, and which threads called what.
+//! Collects facts about the cost of probes that the recorded calls themselves show: the time that
+//! readings took, the time between the ops of a machine, and the kinds of calls of each thread.
 
 use std::collections::HashMap;
 
@@ -10,22 +10,22 @@ use super::FEWEST;
 use crate::amounts::Brackets;
 use crate::empty::{EmptyCall, Place, calibration};
 
-/// What the recorded calls themselves tell about the cost of their probes.
+/// Facts about the cost of probes, from the recorded calls.
 #[derive(Debug, Default)]
 pub(crate) struct InPlace {
-    /// What readings took, by process and set of counters.
+    /// The times of readings, by process and set of counters.
     readings: HashMap<(usize, u32), Reading>,
     /// Number of calls for which no counter of the set was read, by process and set of counters.
     uncounted: HashMap<(usize, u32), u64>,
     /// Times in ticks from the end of one op to the start of the next, by process.
     gaps: HashMap<usize, Gaps>,
-    /// What threads called, by process and thread.
+    /// The kinds of calls that threads made, by process and thread.
     threads: HashMap<(usize, usize), Kinds>,
-    /// Whether the profile has ops of machines, once that is known.
+    /// Whether the profile has ops of machines; `None` until this was found out.
     has_ops: Option<bool>,
 }
 
-/// Calls in which a group was enabled for longer than the call took.
+/// The times of readings, from calls in which a group was enabled for longer than the call took.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     calls: u64,
@@ -37,7 +37,7 @@ struct Reading {
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     ops: u64,
-    /// Number of gaps that are short enough, and the sum of their ticks.
+    /// Number of gaps that are short enough; below, the sum of their ticks.
     gaps: u64,
     ticks: u64,
 }
@@ -46,26 +46,27 @@ struct Gaps {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Kinds {
     pub ops: u64,
-    /// Number of those ops whose host announces them: the program runs between two of them.
+    /// Number of ops that their host announces and between which the program runs.
     pub announced: u64,
     pub regions: u64,
     pub tasks: u64,
-    /// Number of those tasks that are inside of a region of the same thread, and so of its own.
+    /// Number of tasks inside of a region of the same thread, and so tasks of its own.
     pub own_tasks: u64,
     pub all: u64,
 }
 
 impl Kinds {
-    /// Whether half of the thread's tasks or more are of regions that another thread launched. Such a thread
-    /// may launch regions, too, inside of its tasks.
+    /// Whether half or more of the thread's tasks are of regions that another thread launched. Such
+    /// a thread may also launch regions itself, inside of its tasks.
     pub fn works_for_others(&self) -> bool {
         self.tasks > 0 && 2 * self.own_tasks <= self.tasks
     }
 }
 
-/// Above these, something else happened during a reading, or the rates of the clocks matter.
+/// If a reading or a call took longer than these limits, something else happened meanwhile, or the
+/// different rates of the clocks matter.
 const LONGEST_READING_NS: f64 = 20_000.0;
-/// A longer gap is not the way from op to op.
+/// A longer gap is not the machine's step from op to op.
 const LONGEST_GAP_NS: f64 = 5_000.0;
 const LONGEST_CALL_NS: f64 = 1_000_000.0;
 
@@ -156,7 +157,7 @@ impl InPlace {
         }
     }
 
-    /// Adds the findings of another worker.
+    /// Adds the facts that another worker has found.
     pub fn merge(&mut self, other: Self) {
         for (key, more) in other.readings {
             let sum = self.readings.entry(key).or_default();
@@ -184,18 +185,20 @@ impl InPlace {
         }
     }
 
-    /// What each thread of a process called, if it has ops of machines.
+    /// Returns the kinds of calls of each thread of a process, if it has ops of machines.
     pub(super) fn threads(&self, process: usize) -> impl Iterator<Item = (usize, Kinds)> {
         let of = self.threads.iter().filter(move |((of, _), _)| *of == process);
         of.map(|((_, thread), kinds)| (*thread, *kinds))
     }
 
-    /// Number of calls of this process and set of counters for which no counter was read.
+    /// Returns the number of calls of this process and set of counters for which no counter was
+    /// read.
     pub(super) fn uncounted(&self, process: usize, counters: u32) -> u64 {
         self.uncounted.get(&(process, counters)).copied().unwrap_or(0)
     }
 
-    /// How many times longer a bracket took in the program than in the calibration.
+    /// Returns the time of a bracket in the program as a multiple of its time in the calibration:
+    /// at least 1.
     pub(super) fn ratio(&self, process: usize, known: &Calibration, ns_per_tick: f64) -> f64 {
         let calibrated = known.spread.as_ref().and_then(|spread| {
             let enabled = *spread.enabled_ns.first()? as f64;
@@ -210,8 +213,8 @@ impl InPlace {
         }
     }
 
-    /// How long the readings of a process took, in the program and in its calibration. `None` if too
-    /// few calls show it.
+    /// Returns the time that readings of a process took, in the program and in its calibration.
+    /// `None` if too few calls show it.
     pub fn place(
         &self,
         profile: &Profile,
@@ -228,22 +231,22 @@ impl InPlace {
         (calibrated_ns > 0.0).then_some(Place { reading_ns, deviation_ns, calibrated_ns })
     }
 
-    /// All brackets of a profile, with what these calls show about them.
+    /// Returns all brackets of a profile, corrected by the times of readings in the program.
     pub fn brackets(&self, profile: &Profile) -> Brackets {
         let mut brackets = Brackets::new(profile, false);
         brackets.place(profile, |process, mask, empty| self.place(profile, process, mask, empty));
         brackets
     }
 
-    /// The mean time from the end of an op to the start of the next one, in ticks, and the number of
-    /// ops. `None` if there is no machine, or if too few of its ops follow one another.
+    /// Returns the mean time from the end of an op to the start of the next one, in ticks, and the
+    /// number of ops. `None` if there is no machine, or if too few of its ops follow one another.
     pub(super) fn gap(&self, process: usize) -> Option<(f64, u64)> {
         let found = self.gaps.get(&process).filter(|found| found.gaps >= FEWEST)?;
         Some((found.ticks as f64 / found.gaps as f64, found.ops))
     }
 }
 
-/// Reads the calls of a whole profile.
+/// Collects the facts from the calls of a whole profile.
 pub(crate) fn in_place(profile: &Profile, workers: usize) -> InPlace {
     let add = |found: &mut InPlace, columns: &Columns| found.add(columns, profile);
     let (states, _) = profile.visit(workers, InPlace::default, add);

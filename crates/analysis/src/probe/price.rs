@@ -1,51 +1,53 @@
-//! The cost of recording, of several processes together.
+//! Adds up the cost of recording over several processes.
 
 use super::{Hits, ProbeCost, sum};
 use crate::estimate::Estimate;
 
-/// The cost of several processes together, in ns of processor time.
+/// The cost of recording of several processes together, in ns of processor time.
 #[derive(Clone, Debug)]
 pub struct Price {
-    /// Calls whose cost is known.
+    /// Number of calls whose cost is known.
     pub calls: u64,
-    /// All calls of these processes.
+    /// Number of all calls of these processes.
     pub of_calls: u64,
     /// The time that brackets took.
     pub probes: Estimate,
-    /// The time of brackets as the calibration alone says it.
+    /// The time of brackets according to the calibration alone.
     pub calibrated_ns: f64,
-    /// Calls that were only counted.
+    /// Number of calls that were only counted.
     pub only_counted: u64,
     /// The time that counting the calls took.
     pub counting: Estimate,
     /// The additional time of the program's code after readings.
     pub after: Estimate,
-    /// The time that hosts took to announce calls; `None` if it is not known of any process.
+    /// The time in which hosts announced calls; `None` if it is not known for any process.
     pub way: Option<Estimate>,
-    /// Whether some of that follows from steps of the program with and without announced ops.
+    /// Whether some of `way` was computed from steps of the program with and without announced ops.
     pub way_by_steps: bool,
-    /// The time that waiting threads took meanwhile; `None` if it is not known of any process.
+    /// The time of threads that waited meanwhile; `None` if it is not known for any process.
     pub waiting: Option<Estimate>,
     /// Whether some threads waited for a time that is not known.
     pub waits_unknown: bool,
-    /// Hits of instrumented loops.
+    /// The hits of instrumented loops and their cost.
     pub hits: Hits,
-    /// Context switches with counters.
+    /// Number of context switches with counters.
     pub switches: u64,
-    /// The time that counters added to the context switches; `None` if it is not known of some process.
+    /// The time that counters added to the context switches; `None` if it is not known for some
+    /// process.
     pub switched: Option<Estimate>,
-    /// Writing records.
+    /// The time of writing records.
     pub flush_ns: f64,
-    /// Starting threads.
+    /// The time of starting threads.
     pub attach_ns: f64,
-    /// Starting processes; `None` if that is not known of any.
+    /// The time of starting processes; `None` if it is not known for any.
     pub start: Option<Estimate>,
     pub total: Estimate,
-    /// The cost as a part of the processor time that the program would have used without it.
+    /// The cost as a part of the processor time that the program would have used without recording.
     pub of_program: Option<Estimate>,
-    /// The cost of the calls as a part of that time, without costs that recording has even if nothing is timed.
+    /// The cost of the calls as a part of the same time, without costs that recording has even if
+    /// nothing is timed.
     pub of_program_by_calls: Option<f64>,
-    /// The cost as a part of all processor time, with what recording took.
+    /// The cost as a part of all processor time, including that of recording.
     pub of_used: Option<f64>,
     /// The processor time of the processes.
     pub cpu_ns: Option<f64>,
@@ -54,7 +56,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// Adds up the costs of processes, which recorded `of_calls` calls. `None` if there are none.
+    /// Adds up the costs of processes, which recorded `of_calls` calls. `None` without processes.
     pub fn of<'a>(costs: impl IntoIterator<Item = &'a ProbeCost>, of_calls: u64) -> Option<Self> {
         let probes: Vec<&ProbeCost> = costs.into_iter().collect();
         if probes.is_empty() {
@@ -104,12 +106,12 @@ impl Price {
         })
     }
 
-    /// The average time that the bracket of one call took.
+    /// Returns the average time that the bracket of one call took.
     pub fn per_call_ns(&self) -> f64 {
         self.probes.value / self.calls.max(1) as f64
     }
 
-    /// The time that the bracket of one call takes according to the calibration alone.
+    /// Returns the time of the bracket of one call according to the calibration alone.
     pub fn calibrated_per_call_ns(&self) -> f64 {
         self.calibrated_ns / self.calls.max(1) as f64
     }

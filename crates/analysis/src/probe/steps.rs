@@ -1,5 +1,5 @@
-//! What announcing ops cost, from the processor time that steps of the program took: in a run with a budget, PyTorch announces
-//! its ops in some steps and not in others, which are drawn at random ([`profile::Steps`]).
+//! Estimates the cost of announcing ops from the processor time of a program's steps: in a run with
+//! a budget, PyTorch announces its ops only in randomly chosen steps ([`profile::Steps`]).
 //!
 //! ```text
 //!  price of a step   D = median(steps that were seen) − median(steps that were away)
@@ -14,14 +14,15 @@ use profile::Steps;
 
 use crate::estimate::Estimate;
 
-/// With fewer steps of either kind, nothing is said.
+/// With fewer steps of either kind, there is no estimate.
 const FEWEST: u64 = 10;
-/// See above.
+/// The factor of e, as explained above.
 const ERROR: f64 = 1.2533 * 1.4826;
-/// Two-sided 95 % of the normal distribution.
+/// The quantile of the normal distribution for a two-sided 95 % interval.
 const Z: f64 = 1.96;
 
-/// The cost of announcing ops besides `others`, in ns. `None` if there are too few steps for an estimate.
+/// Estimates the cost of announcing ops, in ns: the additional time of steps, minus `others`, which
+/// is the cost of brackets and counting. `None` if there are too few steps.
 pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
     let of = steps.filter(|of| of.seen_timed.min(of.away_timed) >= FEWEST)?;
     let each = of.seen_ns as f64 - of.away_ns as f64;
@@ -41,8 +42,9 @@ pub(super) fn way(steps: Option<&Steps>, others: Estimate) -> Option<Estimate> {
 mod tests {
     use super::*;
 
-    /// A step took 5,000 ns with announced ops and 4,000 without; 20 of 100 had them. Brackets took 3,000 of the
-    /// 20,000. e = 1.8581 · 100/√16 = 46.45 for both, so D is 1,000 ± 1.96 · 65.70 = 128.8.
+    /// A step took 5,000 ns with announced ops and 4,000 without; in 20 of 100 steps ops were
+    /// announced. Brackets took 3,000 of the additional 20,000. e = 1.8581 · 100/√16 = 46.45 for
+    /// both, so D is 1,000 ± 1.96 · 65.70 = 128.8.
     #[test]
     fn announcing_is_what_steps_took_longer_without_what_is_known() {
         let of = Steps {
@@ -62,7 +64,7 @@ mod tests {
         assert!((found.high - 17_000.0 - 20.0 * 128.77).abs() < 1.0, "{found:?}");
         assert!((found.low - 17_000.0 + 20.0 * 128.77).abs() < 1.0, "{found:?}");
         assert_eq!(way(Some(&Steps { away_timed: 9, ..of }), Estimate::exact(0.0)), None);
-        // Noise does not make it negative.
+        // Noise does not make the cost negative.
         let slower = way(Some(&Steps { away_ns: 6_000, ..of }), Estimate::exact(0.0));
         assert_eq!(slower.map(|of| (of.low, of.value)), Some((0.0, 0.0)));
         assert_eq!(way(None, Estimate::exact(0.0)), None);

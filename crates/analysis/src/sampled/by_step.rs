@@ -1,20 +1,21 @@
-//! Numbers of calls that were counted only in some steps of the program, with their intervals.
+//! Estimates numbers of calls that were counted only in some steps of the program, with intervals.
 //!
-//! A host may announce its ops only in steps that are drawn ([`profile::CountedSteps`]). In the sample, n
-//! steps with weights w have c calls each:
+//! A host may announce its ops only in randomly chosen steps ([`profile::CountedSteps`]). In the
+//! sample, n steps with weights w have c calls each:
 //!
 //! ```text
 //!   c̅ = Σ w·c / Σ w     m = (Σ w)² / Σ w²     s² = n/(n − 1) · (Σ w·c² / Σ w − c̅²)
 //!   calls in the A steps that were away: A · c̅,  with the variance s² · A · (A + m) / m + (3 · A · c̅ / (1.96 · m))²
 //! ```
 //!
-//! With equal weights, the first part is N²·(1 − n/N)·s²/n of all N = A + n steps (Cochran, *Sampling
-//! Techniques*, chapter 2). The second part is for steps unlike all of the sample: with 95 % confidence, at
-//! most 3/m of all steps are unlike, and these may make no call, or twice as many. Steps of a loop usually
-//! make the same calls each time, so that only the second part is left. Intervals are skewed as in
-//! [`super::strata`]. From fewer than [`FEWEST`] steps, and from steps without calls, no interval is made. If
-//! the last step that was away is not known to have ended, some or all of its calls may not have been made.
-//! The exports and threads of a row are called in the same steps, so the ends of their intervals are added.
+//! With equal weights, the first part is N²·(1 − n/N)·s²/n of all N = A + n steps (Cochran,
+//! *Sampling Techniques*, chapter 2). The second part is for steps that are unlike all steps of the
+//! sample: with 95 % confidence, at most 3/m of all steps are unlike, and these may make no call,
+//! or twice as many. Steps of a loop usually make the same calls each time, so that only the second
+//! part is left. Intervals are skewed as in [`super::strata`]. There is no interval if there are
+//! fewer than [`FEWEST`] steps, or no calls in them. If the last step that was away is not known to
+//! have ended, some or all of its calls may not have been made. The exports and threads of a row
+//! are called in the same steps, so the ends of their intervals are added.
 
 use profile::{CountedCalls, CountedSteps};
 
@@ -23,19 +24,19 @@ use super::strata::Z;
 use crate::estimate::Estimate;
 use crate::interval::Sum;
 
-/// What is known of the calls of a row that were not counted.
+/// The uncertainty of a row's number of calls, because of steps in which calls were not counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ByStep {
     is_any: bool,
-    /// Some interval is not known.
+    /// Whether some interval is not known.
     is_unknown: bool,
-    /// How far the number of calls may be below and above the estimate.
+    /// The distances from the estimated number of calls to the lower and, below, to the upper end.
     below: f64,
     above: f64,
 }
 
 impl ByStep {
-    /// Adds an export of a thread.
+    /// Adds the calls of an export on a thread.
     pub fn add(&mut self, of: Option<&CountedSteps>) {
         let Some(of) = of else { return };
         self.is_any = true;
@@ -48,7 +49,7 @@ impl ByStep {
         }
     }
 
-    /// The number of calls, if it is an estimate.
+    /// Returns the number of calls with its interval, if it is an estimate.
     pub fn calls(&self, calls: u64) -> Option<Estimated> {
         let value = calls as f64;
         let (low, high) = (value - self.below, value + self.above);
@@ -56,7 +57,8 @@ impl ByStep {
         self.is_any.then_some(Estimated { value, interval })
     }
 
-    /// A sum over this many calls, where the number of calls is an estimate itself.
+    /// Widens the interval of a sum over this many calls, if the number of calls is an estimate
+    /// itself.
     pub fn widen(&self, sum: Estimated, calls: u64) -> Estimated {
         if !self.is_any || calls == 0 {
             return sum;
@@ -72,21 +74,22 @@ impl ByStep {
     }
 }
 
-/// The number of calls of an export on a thread, if it is an estimate.
+/// Returns the number of calls of an export on a thread, if it is an estimate.
 pub fn calls_of(of: &CountedCalls) -> Option<Estimated> {
     let mut one = ByStep::default();
     one.add(of.steps.as_ref());
     one.calls(of.calls)
 }
 
-/// With fewer steps of equal weight, the interval is not known. Found by simulation (`tests/coverage.rs`):
-/// where one step in ten makes ten times as many calls, intervals from 30 steps hold the truth in only half
-/// of all cases.
+/// With fewer steps of equal weight, the interval is not known. Found by simulation
+/// (`tests/coverage.rs`): if one step in ten makes ten times as many calls, intervals from 30 steps
+/// contain the true number in only half of all cases.
 const FEWEST: f64 = 60.0;
-/// The degrees of freedom of an interval without a computed scatter.
+/// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
 
-/// Estimates the number of calls that were not counted; `None` if there are too few steps for an interval.
+/// Estimates the number of calls that were not counted; `None` if there are too few steps for an
+/// interval.
 fn interval(of: &CountedSteps) -> Option<Estimate> {
     let (n, weight, away) = (of.sampled as f64, of.weight as f64, of.away as f64);
     if of.sampled < 2 || of.weight == 0 || of.squared_weight == 0 || of.sum == 0 {
@@ -101,7 +104,8 @@ fn interval(of: &CountedSteps) -> Option<Estimate> {
     // Squares of large numbers are not exact.
     let variance = if variance < 1e-9 * mean * mean { 0.0 } else { variance };
     let value = of.unseen as f64;
-    // At most 3/m of the steps that were away are unlike all that were seen (numbers of calls are whole).
+    // At most 3/m of the steps that were away are unlike all steps of the sample (numbers of calls
+    // are whole).
     let doubt = 3.0 / m * away * mean.max(1.0) / Z;
     let freedom = if variance > 0.0 { m - 1.0 } else { MANY };
     let steps = away + m;
@@ -135,9 +139,10 @@ mod tests {
         }
     }
 
-    /// 4, 6, 5 and 5 calls in turns in 100 of 500 steps: c̅ = 5, s² = 50/99, so the variance of the calls in the
-    /// other 400 is 500² · (1 − 100/500) · (50/99)/100 = 1,010.1, and that for steps unlike these is
-    /// (3 · 400 · 5 / 196)² = 937.1. t(0.975; 99) = 1.9842; the skewness is below 0.01.
+    /// 4, 6, 5 and 5 calls alternate in 100 of 500 steps: c̅ = 5, s² = 50/99, so the variance of
+    /// the calls in the other 400 is 500² · (1 − 100/500) · (50/99)/100 = 1,010.1, and that for
+    /// steps unlike these is (3 · 400 · 5 / 196)² = 937.1. t(0.975; 99) = 1.9842; the skewness is
+    /// below 0.01.
     #[test]
     fn equal_weights_are_the_textbooks_sample() {
         let of = steps(&[(3, 4), (3, 6), (3, 5), (3, 5)].repeat(25), 400);
@@ -173,7 +178,7 @@ mod tests {
         assert_eq!(row.widen(sum, 28).interval, None);
     }
 
-    /// 100 calls took 1,000; there may be 10 more or 20 fewer.
+    /// 100 calls took 1,000; there may be 10 calls more or 20 fewer.
     #[test]
     fn sums_are_as_uncertain_as_their_number_of_calls() {
         let row = ByStep { is_any: true, is_unknown: false, below: 20.0, above: 10.0 };

@@ -1,5 +1,5 @@
 //! Reads the calls of a sampled run in the order in which each thread recorded them, and adds up
-//! what belongs to a row.
+//! the calls of each row.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,15 +19,16 @@ use crate::interval::Sum;
 use crate::table::{By, Key, PassTotal, Places};
 use crate::walk::apart;
 
-/// What is known of a row besides its numbers.
+/// A sampled row, with the numbers that its own type does not have.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub row: SampledRow,
     /// Threads that made these calls, as process and thread index.
     pub threads: Vec<(usize, usize)>,
-    /// The 50th and the 99th percentile, in ticks.
+    /// The 10th, the 50th and the 99th percentile, in ticks.
     pub quantiles: [Option<f64>; 3],
-    /// The part of each pass in the row: all its calls, and the estimated sum of their durations.
+    /// The part of each pass in the row: the number of all its calls, and the estimated sum of
+    /// their durations.
     pub passes: Vec<PassTotal>,
 }
 
@@ -35,17 +36,17 @@ pub(crate) struct Found {
 #[derive(Debug)]
 struct Unit {
     durations: Strata,
-    /// Whether some call is inside of another one of its row, or has one inside. Which of the calls
-    /// that were only counted are inside of others is not known.
+    /// Whether some call is inside of another one of its row, or, below, has one inside. For calls
+    /// that were only counted, it is not known which of them are inside of others.
     inner: bool,
     nested: bool,
-    /// Timed calls with at least one counter.
+    /// Number of timed calls of which at least one counter was read.
     counted: u64,
     counters: Vec<UnitCounter>,
     weighted: Weighted,
 }
 
-/// The values of a counter in these calls.
+/// The values of a counter in the calls of a unit.
 #[derive(Clone, Debug, Default)]
 struct UnitCounter {
     strata: Strata,
@@ -90,14 +91,14 @@ impl Unit {
     }
 }
 
-/// A row while units are added to it.
+/// The sums of a row while units are added.
 #[derive(Debug)]
 struct Adding {
     calls: u64,
     by_steps: ByStep,
     counted: u64,
     durations: Pool,
-    /// Whether some calls are inside of others of the row, or have others inside.
+    /// Whether some calls are inside of others of the row, or, below, have others inside.
     inner: bool,
     nested: bool,
     counters: Vec<Pool>,
@@ -123,7 +124,7 @@ impl Adding {
         }
     }
 
-    /// Adds the calls of an export on a thread: what was recorded of them, and how many there were.
+    /// Adds the calls of an export on a thread, with their exact number.
     fn add(&mut self, thread: (usize, usize), pass: u32, of: &Counted, tails: &Tails) {
         let nothing = Strata::default();
         let unit = of.unit.as_ref();
@@ -139,8 +140,8 @@ impl Adding {
         self.threads.insert(thread);
         for (i, (pool, tail)) in self.counters.iter_mut().zip(&tails.counters).enumerate() {
             let strata = unit.map(|unit| &unit.counters[i].strata);
-            // A counter that was read in none of the recorded calls is never read around this op: the first
-            // calls of an op have their counters read whatever is drawn.
+            // A counter that was read in none of the recorded calls is never read around this op,
+            // because the first calls of an op have their counters read without a draw.
             match strata {
                 Some(strata) if strata.known() > 0 => _ = pool.add(strata, calls, tail),
                 None if tails.has_counter(thread.0, i) => _ = pool.add(&nothing, calls, tail),
@@ -154,13 +155,14 @@ impl Adding {
         self.weighted.append(unit.weighted.clone());
     }
 
-    /// For all calls of a thread or a run. Each call with another one inside makes the sum unknown.
+    /// Prepares the sums of all calls of a thread or a run: a single call with another one inside
+    /// makes the sum unknown.
     fn of_all(mut self) -> Self {
         self.inner |= self.nested;
         self
     }
 
-    /// What is known of the row. `all`: the time of all calls, if shares of it can be known.
+    /// Computes the row. `all`: the time of all calls, if shares of it can be known.
     fn finish(mut self, all: Option<&Sum>) -> Found {
         let (by_steps, all_calls) = (self.by_steps, self.calls);
         let counters = self.counters.iter().map(|counter| {
@@ -171,12 +173,12 @@ impl Adding {
             })
         });
         let counters = counters.collect();
-        // A sum over only some of the calls would be too small.
+        // If only some of the calls are known, their sum would be too small.
         let complete = self.calls == self.durations.known();
         let tells = self.durations.sum();
         let known = complete || !self.inner;
         let share = tells.filter(|_| known).zip(all).and_then(|(own, all)| {
-            // Where the whole is not known, its parts are not known.
+            // If the whole is not known, its parts are not known.
             let share = own.part_with(&all.without(&own))?;
             Some(by_steps.widen(Estimated::of(&share), all_calls))
         });
@@ -204,7 +206,7 @@ impl Adding {
     }
 }
 
-/// What was recorded of the calls of an export on a thread, and how many were counted.
+/// The recorded calls of an export on a thread, and the number of all its calls.
 #[derive(Debug, Default)]
 struct Counted {
     unit: Option<Unit>,
@@ -224,7 +226,7 @@ impl Counted {
     }
 }
 
-/// The units of all threads, and the exact numbers of calls.
+/// Collects the units of all threads, and the exact numbers of calls.
 fn units(
     profile: &Profile,
     places: &Places<'_>,
@@ -257,7 +259,7 @@ fn units(
             let others = others.get(home).into_iter().flatten();
             let pages: Vec<PageKey> =
                 std::iter::once(home).chain(others).copied().flat_map(of).collect();
-            // Calls that belong to no thread have pages of their own, and are in no call.
+            // Calls that belong to no thread have pages of their own, and are inside of no call.
             let is_of_thread = |page: &&PageKey| apart(profile, decoder.decode(**page)).is_none();
             let of_thread: Vec<&PageKey> = pages.iter().filter(is_of_thread).collect();
             let span = |page: &&PageKey| PageSpan {
@@ -315,17 +317,17 @@ fn units(
     all
 }
 
-/// Rare slow calls: see [`Tail`].
+/// The rare slow calls of durations and of counters: see [`Tail`].
 #[derive(Debug)]
 struct Tails {
     durations: Tail,
     counters: Vec<Tail>,
-    /// Processes with a value of a counter.
+    /// Processes in which the counter, given by its index, has a value.
     with_counter: HashSet<(usize, usize)>,
 }
 
 impl Tails {
-    /// From the calls of each op, on all threads of all processes.
+    /// Computes the tails from the calls of each op, on all threads of all processes.
     fn of(profile: &Profile, units: &BTreeMap<(usize, usize, u32), Counted>) -> Self {
         let mut durations: BTreeMap<_, Weighted> = BTreeMap::new();
         let mut counters = vec![durations.clone(); profile.groups.counters()];
@@ -334,7 +336,7 @@ impl Tails {
             let Some(unit) = &of.unit else { continue };
             let read = unit.counters.iter().enumerate().filter(|(_, of)| of.strata.known() > 0);
             with_counter.extend(read.map(|(counter, _)| (*process, counter)));
-            // An export whose metadata is missing is an op of its own.
+            // An export whose metadata are missing is an op of its own.
             let op = profile.ops.of(*process, *export).ok_or((*process, *export));
             durations.entry(op).or_default().append(unit.weighted.clone());
             for (all, of) in counters.iter_mut().zip(&unit.counters) {
@@ -382,12 +384,13 @@ impl<'a> Sample<'a> {
         Self { profile, units, tails, any_nested }
     }
 
-    /// For how many calls each timed one stands.
+    /// Returns the number of calls that each timed call stands for.
     pub fn weights(&self) -> Weights {
         Weights::new(self.units.iter().map(|(key, of)| (*key, of.factors())).collect())
     }
 
-    /// What is known of sets of calls. `set` gives the set of the calls of an export on a thread.
+    /// Computes the rows of sets of calls. `set` returns the set to which the calls of an export on
+    /// a thread belong.
     pub fn sets<K: Copy + Ord>(
         &self,
         set: impl Fn((usize, usize), u32) -> Option<K>,
@@ -412,7 +415,7 @@ impl<'a> Sample<'a> {
         rows.into_iter().map(|(key, one)| (key, finish(one))).collect()
     }
 
-    /// What is known of each row, and of the run as a whole.
+    /// Computes each row, and the run as a whole.
     pub fn rows(&self, places: &Places<'_>) -> (HashMap<Key, Found>, SampledRun) {
         let profile = self.profile;
         let is_apart = |process: usize, export: u32| {
@@ -420,7 +423,7 @@ impl<'a> Sample<'a> {
             op.is_some_and(|op| op.role.is_apart())
         };
         let mut all = Adding::new(0, 0);
-        // Op by op, so that the ops add up to it.
+        // The sums are made op by op, so that those of the ops add up to the whole.
         let mut ops: BTreeMap<_, Pool> = BTreeMap::new();
         for ((process, thread, export), of) in &self.units {
             if !is_apart(*process, *export) {
@@ -443,13 +446,13 @@ impl<'a> Sample<'a> {
             |at: (usize, usize), export: u32| (!is_apart(at.0, export)).then(|| places.home(at));
         let threads = self.add_up(0, of_thread, |one| one.of_all().finish(whole));
         let counters = profile.groups.counters();
-        // Only for a timed call is it known where it was.
+        // The CPU is known only for timed calls.
         let row = |at: (usize, usize), export: u32| {
             places.row(profile, at, export).filter(|_| places.by() != By::Cpu)
         };
         let mut rows = self.add_up(counters, row, |one| one.finish(whole));
-        // Parts are estimated separately from their whole, and may exceed it by as much as both intervals
-        // allow.
+        // Parts are estimated separately from their whole, so their sum may exceed it by as much as
+        // the intervals allow.
         let shares = rows.values().filter_map(|found| found.row.share);
         let sum: f64 = shares.map(|share| share.value).sum();
         if sum > 1.0 {

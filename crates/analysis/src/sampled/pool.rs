@@ -1,53 +1,53 @@
-//! What a sample says about all calls of a row: an estimate with an interval, an estimate without one,
-//! or nothing.
+//! Decides what is known about all calls of a row from a sample: an estimate with an interval, an
+//! estimate without one, or nothing.
 //!
-//! A [`Pool`] adds up the [`Strata`] of the threads and ops of a row. What it says depends on how many
-//! drawn calls there are:
+//! A [`Pool`] adds up the [`Strata`] of the threads and ops of a row. The result depends on the
+//! number of drawn calls:
 //!
-//! | known | said |
-//! | known | what is said |
-//! | every value | the sum, exactly |
-//! | at least [`FEWEST_WITH_INTERVAL`] drawn calls of equal weight | the estimate and its interval |
-//! | at least nine tenths of the values, and [`FEWEST`] of them | the estimate and its interval, which allows the other values to be twice as large |
-//! | at least [`FEWEST`] drawn calls of equal weight | the estimate, and that nobody knows how far off it is |
-//! | less | nothing: the calls were only counted |
+//! | known | result |
+//! |---|---|
+//! | every value | the exact sum |
+//! | at least [`FEWEST_WITH_INTERVAL`] drawn calls of equal weight | the estimate with its interval |
+//! | at least nine tenths of the values, and [`FEWEST`] of them | the estimate with its interval, which allows the other values to be twice as large |
+//! | at least [`FEWEST`] drawn calls of equal weight | the estimate without an interval |
+//! | less | none: the calls were only counted |
 //!
-//! The numbers were found by simulation (`tests/coverage.rs`): populations that are constant, have two
-//! The numbers were found by simulation (`tests/coverage.rs`): populations that are constant, have two modes,
-//! drift, repeat, or have a slow call in 500, at 1 to 10 % draws. If one call in 500 is slow, a sample of n
-//! calls has no slow call in e^(−n/500) of all cases, and then its scatter does not show that slow calls
-//! exist. With 300 drawn calls, 30 of 100 intervals held the truth; with 2,000, 95 did.
+//! The numbers were found by simulation (`tests/coverage.rs`): populations that are constant, have
+//! two modes, drift, repeat, or have a slow call in 500, with 1 to 10 % of the calls drawn. If one
+//! call in 500 is slow, a sample of n calls has no slow call in e^(−n/500) of all cases, and then
+//! its scatter does not show that slow calls exist. With 300 drawn calls, 30 of 100 intervals
+//! contained the true sum; with 2,000, 95 did.
 //!
-//! **Calls of threads and ops none of whose calls was drawn** are not known. If they are at most a tenth
-//! of the row's calls, they are taken to be like the drawn ones, give or take as much again. If they are
-//! more, nothing is said. The first calls of an op run with cold caches and stand for nothing but
-//! themselves.
+//! **Threads and ops without a drawn call.** Their calls are not known. If they are at most a tenth
+//! of the row's calls, they are taken to be like the drawn ones, and their sum may be off by as
+//! much again. If they are more, there is no estimate. The first calls of an op run with cold
+//! caches and stand only for themselves.
 //!
 //! **Zeros.** A counter that was 0 in all of n drawn calls counted at most 3/n per call (with 95 %
-//! confidence, if it counts one at a time). With few drawn calls this limit is useless, so with fewer than
-//! [`FEWEST_WITH_INTERVAL`] nothing is said.
+//! confidence, if it counts one at a time). With few drawn calls this limit is useless, so with
+//! fewer than [`FEWEST_WITH_INTERVAL`] there is no estimate.
 
 use super::strata::{Drawn, Moments, Strata, Z};
 use super::tail::Tail;
 use super::values::Estimated;
 use crate::interval::Sum;
 
-/// With fewer drawn calls, nothing is estimated.
+/// With fewer drawn calls, there is no estimate.
 pub const FEWEST: f64 = 30.0;
 /// With fewer drawn calls, the interval of an estimate is not known.
 pub const FEWEST_WITH_INTERVAL: f64 = 2_000.0;
 /// Unknown calls are few if the row has at least this many times as many calls.
 const MANY_TIMES: u64 = 10;
-/// The degrees of freedom of an interval without a computed scatter.
+/// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
 
-/// What is known of the values of the calls of a row.
+/// The sums and the sample of a row's calls.
 #[derive(Clone, Debug)]
 pub struct Pool {
     calls: u64,
-    /// Calls whose value is not known.
+    /// Number of calls whose value is not known.
     left_out: u64,
-    /// The calls that belong to a thread and op of which no call was drawn.
+    /// Number of calls that belong to a thread and op without a drawn call.
     lost: u64,
     /// The statistics of all calls but the lost ones.
     sum: Sum,
@@ -85,9 +85,10 @@ impl Pool {
         Sum::sampled(self.lost as f64 * mean, Some(self.doubt(self.lost, mean)), MANY, 0.0)
     }
 
-    /// The variance of the sum of calls of which nothing but their mean is known: they may take as much
-    /// again. If no known call has anything, each of these has at most 3 divided by the number of known
-    /// calls, as after this many draws without an event.
+    /// Returns the variance of the sum of calls of which only the mean is known: their sum may be
+    /// off by as much again. If the mean is 0, each of these calls has at most 3 divided by the
+    /// number of known calls, because an event that n draws did not show happens in at most 3/n of
+    /// all calls.
     fn doubt(&self, calls: u64, mean: f64) -> f64 {
         if mean <= 0.0 {
             let most = 3.0 * calls as f64 / self.known.count().max(1) as f64;
@@ -108,9 +109,9 @@ impl Pool {
         self.drawn.add(&other.drawn);
     }
 
-    /// Adds the calls of a thread and op, of which there are `calls`, or as many as `strata` mentions.
-    /// Returns the estimate of their sum alone, without what is not known of calls none of which was
-    /// drawn.
+    /// Adds the calls of a thread and op. There are `calls` of them, or as many as `strata`
+    /// mentions, if that is more. Returns the estimate of their sum alone; if no call was drawn, it
+    /// is the sum of the known values.
     pub fn add(&mut self, strata: &Strata, calls: u64, tail: &Tail) -> f64 {
         let calls = calls.max(strata.mentioned());
         let (known, seen) = (strata.known_values(), strata.seen());
@@ -130,22 +131,22 @@ impl Pool {
         sum.value()
     }
 
-    /// How many calls there are.
+    /// Returns the number of calls.
     pub fn calls(&self) -> u64 {
         self.calls
     }
 
-    /// How many of the calls have a value.
+    /// Returns the number of calls whose value is known.
     pub fn known(&self) -> u64 {
         self.known.count()
     }
 
-    /// Returns how many calls drawn with equal weights would be as informative.
+    /// Returns the number of calls drawn with equal weights that would be as informative.
     pub fn drawn(&self) -> f64 {
         self.drawn.effective()
     }
 
-    /// The sum over all calls, with what is not known of them. `None` if nothing is said.
+    /// Returns the sum over all calls, with its uncertainty. `None` if there is no estimate.
     pub fn sum(&self) -> Option<Sum> {
         if self.left_out == 0 {
             return Some(self.sum);
@@ -171,7 +172,7 @@ impl Pool {
         tells.then(|| Sum::sampled(sum.value(), None, 1.0, 0.0))
     }
 
-    /// The total, with its interval.
+    /// Returns the total with its interval.
     pub fn total(&self) -> Option<Estimated> {
         Some(Estimated::at_least(&self.sum()?, self.seen))
     }
@@ -196,7 +197,8 @@ mod tests {
         pool.total()
     }
 
-    /// Of 1,000 calls, 950 are known and had nothing: the others had at most 3 in 950 calls each.
+    /// Of 1,000 calls, 950 are known and counted nothing: the others counted at most 3/950 per
+    /// call.
     #[test]
     fn nothing_in_most_calls_is_not_nothing_in_all() {
         let mut zeros = Strata::default();
@@ -208,8 +210,9 @@ mod tests {
         assert!((150.0 / 950.0..300.0 / 950.0).contains(&high), "{high}");
     }
 
-    /// Eight cold calls of 900 say nothing about 92 others. If the unknown calls are at most a tenth, they
-    /// are taken to be the same, and the interval is not known: 8 · 10 cold calls, and 5 others.
+    /// Eight cold calls of 900 say nothing about 92 others. If the unknown calls are at most a
+    /// tenth, they are taken to be the same, and the interval is not known: 8 · 10 for the cold
+    /// calls, and 5 for the others.
     #[test]
     fn first_calls_stand_for_themselves() {
         let mut cold = Strata::default();
@@ -228,7 +231,8 @@ mod tests {
         assert!(interval.high > 81_000.0, "{all:?}");
     }
 
-    /// 29 drawn calls: nothing. 30: the estimate. 2,000: its interval.
+    /// With 29 drawn calls there is no estimate, with 30 there is one, and with 2,000 it has an
+    /// interval.
     #[test]
     fn the_number_of_drawn_calls_decides() {
         let some = |n: u64| strata(n, 20, |i| 100.0 + (i % 3) as f64);
@@ -240,8 +244,8 @@ mod tests {
         assert!(interval.contains(40_000.0 * 101.0) && interval.half() < 2_000.0, "{found:?}");
     }
 
-    /// Nothing was counted in any drawn call. With 500 drawn calls nothing is said; with 2,000 of 40,000,
-    /// at most 38,000 · 3/2,000 = 57 in the others.
+    /// Nothing was counted in any drawn call. With 500 drawn calls there is no estimate; with 2,000
+    /// of 40,000, the others have at most 38,000 · 3/2,000 = 57.
     #[test]
     fn zeros() {
         let zeros = |n: u64| strata(n, 20, |_| 0.0);
@@ -252,8 +256,9 @@ mod tests {
         assert!((interval.high - 57.0).abs() < 0.01, "{found:?}");
     }
 
-    /// A thread none of whose calls was drawn has a twentieth of the calls: the sum has an interval, which
-    /// allows these calls to take twice as long. With a fifth of the calls, nothing is said.
+    /// A thread without a drawn call has a twentieth of the calls: the sum has an interval, which
+    /// allows these calls to take twice as long. If it has a fifth of the calls, there is no
+    /// estimate.
     #[test]
     fn threads_without_drawn_calls() {
         let mut pool = Pool::default();

@@ -1,6 +1,6 @@
-//! Quantiles of values with weights.
+//! Computes quantiles of values with weights.
 
-/// Values of timed calls, with the number of calls that each of them stands for.
+/// Values of timed calls, each with the number of calls that it stands for.
 #[derive(Clone, Debug, Default)]
 pub struct Weighted {
     values: Vec<(u64, u64)>,
@@ -20,8 +20,9 @@ impl Weighted {
         self.sorted = false;
     }
 
-    /// The smallest value for which the weights of all values up to it are at least the part `q` of
-    /// all weights: numpy's `quantile(…, weights=…, method="inverted_cdf")`. `None` without values.
+    /// Returns the smallest value for which the weights of all values up to this one are at least
+    /// the part `q` of all weights: numpy's `quantile(…, weights=…, method="inverted_cdf")`. `None`
+    /// without values.
     pub fn quantile(&mut self, q: f64) -> Option<u64> {
         if !self.sorted {
             self.values.sort_unstable();
@@ -31,7 +32,7 @@ impl Weighted {
         let mut so_far = 0.0;
         let reaches = |(_, weight): &&(u64, u64)| {
             so_far += *weight as f64;
-            // numpy divides before it compares.
+            // numpy also divides before it compares.
             so_far / all >= q
         };
         self.values.iter().find(reaches).or(self.values.last()).map(|(value, _)| *value)
@@ -42,12 +43,13 @@ impl Weighted {
         self.values.iter_mut().for_each(|(_, of)| *of = weight(*of));
     }
 
-    /// The values with their weights, in no particular order.
+    /// Returns the values with their weights, in no particular order.
     pub(super) fn values(&self) -> &[(u64, u64)] {
         &self.values
     }
 
-    /// (Σw)² / Σw²: how many values of equal weight would say as much. `None` without values.
+    /// Returns the number of values of equal weight that would be as informative: (Σw)² / Σw².
+    /// `None` without values.
     pub fn effective(&self) -> Option<f64> {
         let weights = || self.values.iter().map(|(_, weight)| *weight as f64);
         let (sum, squares) = (weights().sum::<f64>(), weights().map(|w| w * w).sum::<f64>());
@@ -59,7 +61,7 @@ impl Weighted {
 mod tests {
     use super::*;
 
-    /// Weights 1, 6, 3 of the values 10, 20, 30: 20 reaches from above 0.1 to 0.7.
+    /// The values 10, 20, 30 have the weights 1, 6, 3: 20 reaches from above 0.1 to 0.7.
     #[test]
     fn by_hand() {
         let mut all = Weighted::default();

@@ -1,8 +1,8 @@
-//! What all calls of an op on one thread took, although only some of them were timed.
+//! Estimates the sum over all calls of an op on one thread, of which only some were timed.
 //!
 //! Under a budget (`run --budget`), a thread decides before each call of an op whether to time it.
-//! The call is timed with probability 1/`weight`, independently of all other calls. The calls that
-//! are only counted are counted exactly, so the size of the population is known:
+//! The call is timed with probability 1/`weight`, independently of all other calls. The other calls
+//! are only counted. The count is exact, so the size of the population is known:
 //!
 //! ```text
 //!   calls      t t t t t t t t · · t · · · · t · t · · · · · · · t · · ·      t timed   · only counted
@@ -28,8 +28,8 @@
 //!                   and the skewness K/V^(3/2) shifts both ends: see `Sum::interval` of loops
 //! ```
 //!
-//! **Rare slow calls** may be missing in the sample of an op. How often they occur is known from the samples
-//! of other ops: [`Tail`] adds to s².
+//! **Rare slow calls** may be missing in the sample of an op. Their frequency is known from the
+//! samples of other ops: [`Tail`] adds to s².
 //!
 //! If all weights of a class are equal, this is the textbook's stratified sample: y̅ is the mean, m is
 //! n, and s² is the variance of the sample. Weights differ inside of a class by less than a factor
@@ -37,18 +37,18 @@
 //! different weight for almost every timed call. Then each stratum would have one call, and no
 //! variance.
 //!
-//! **Equal values.** If all n drawn values of a class are equal, at most 3/n of the others differ, with
-//! 95 % confidence. They may differ by as much as they are, or by 1 if they are 0.
+//! **Equal values.** If all n drawn values of a class are equal, at most 3/n of the others differ,
+//! with 95 % confidence. Each of these may be 0 or twice as large, or 1 if the values are 0.
 //!
 //! **Few timed calls.** A class with a single timed call has no s². It takes the s² of the nearest
-//! class that has one. Without any timed call of a weight above 1, but with calls that were only counted,
-//! nothing is estimated: the first calls of an op are not a sample of the others. (Measured: their caches
-//! are cold, so a total made from them was up to 15 times too high.) [`Pool`](super::pool::Pool) decides how
-//! many drawn calls a row needs.
+//! class that has one. Without any timed call of a weight above 1, but with calls that were only
+//! counted, there is no estimate: the first calls of an op are not a sample of the others.
+//! (Measured: their caches are cold, so a total made from them was up to 15 times too high.)
+//! [`Pool`](super::pool::Pool) decides how many drawn calls a row needs.
 //!
-//! **Counters** are sampled in two stages: of the timed calls, some have their counters read. The
-//! weight is then the product of both, and a timed call whose counters were not read counts as
-//! skipped.
+//! **Counters** are sampled in two stages: the counters are read in some of the timed calls. The
+//! weight is then the product of both weights, and a timed call whose counters were not read counts
+//! as skipped.
 
 use super::tail::Tail;
 use crate::interval::Sum;
@@ -56,17 +56,17 @@ use crate::interval::Sum;
 /// The timed calls of one thread and op, in the order in which they were recorded.
 #[derive(Clone, Debug, Default)]
 pub struct Strata {
-    /// The calls that stand only for themselves.
+    /// The values of calls that stand only for themselves.
     alone: Moments,
     /// The classes, sorted by their numbers.
     classes: Vec<(u32, Class)>,
     /// The class of the last call with a weight above 1, as an index in `classes`.
     last: Option<usize>,
-    /// Calls that were only counted and do not belong to a class yet.
+    /// Number of calls that were only counted and do not belong to a class yet.
     waiting: u64,
 }
 
-/// A stratum.
+/// The number of calls of a class, and the sums over its timed calls.
 #[derive(Clone, Copy, Debug, Default)]
 struct Class {
     calls: u64,
@@ -97,7 +97,7 @@ impl Moments {
         self.mix(weight, value, 0.0, 0.0);
     }
 
-    /// How many values there are.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.n
     }
@@ -117,9 +117,9 @@ impl Moments {
         self.mix(other.weight, other.mean, other.squares, other.cubes);
     }
 
-    /// Adds values with this sum of weights, mean, and sums of powers of differences from it (Pébay,
-    /// *Formulas for robust, one-pass parallel computation of covariances and arbitrary-order
-    /// statistical moments*, 2008).
+    /// Adds values with this sum of weights, this mean, and these sums of powers of differences
+    /// from the mean (Pébay, *Formulas for robust, one-pass parallel computation of covariances and
+    /// arbitrary-order statistical moments*, 2008).
     fn mix(&mut self, weight: f64, mean: f64, squares: f64, cubes: f64) {
         let (own, all) = (self.weight, self.weight + weight);
         let difference = mean - self.mean;
@@ -143,18 +143,18 @@ impl Moments {
         }
     }
 
-    /// How many calls of equal weight would be as informative.
+    /// Returns the number of calls of equal weight that would be as informative.
     fn effective(&self) -> f64 {
         self.weight * self.weight / self.squared_weight
     }
 
-    /// The variance of a value. `None` for fewer than two.
+    /// Returns the variance of a value. `None` for fewer than two values.
     pub fn variance(&self) -> Option<f64> {
         let n = self.n as f64;
         (self.n > 1).then(|| (n / (n - 1.0) * self.squares / self.weight).max(0.0))
     }
 
-    /// The third central moment of a value; 0 for fewer than three.
+    /// Returns the third central moment of a value; 0 for fewer than three values.
     fn third(&self) -> f64 {
         let n = self.n as f64;
         let factor = if self.n > 2 { n * n / ((n - 1.0) * (n - 2.0)) } else { 0.0 };
@@ -162,10 +162,10 @@ impl Moments {
     }
 }
 
-/// What the drawn calls of some strata stand for.
+/// The calls that the drawn calls of some strata stand for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drawn {
-    /// Σ N_h, and Σ N_h · y̅_h.
+    /// Σ N_h, and, below, Σ N_h · y̅_h.
     calls: f64,
     sum: f64,
     /// Σ N_h²/m_h.
@@ -181,7 +181,7 @@ impl Drawn {
         self.any_other_than_0 |= other.any_other_than_0;
     }
 
-    /// How many drawn calls of equal weight would be as informative.
+    /// Returns the number of drawn calls of equal weight that would be as informative.
     pub fn effective(&self) -> f64 {
         if self.squares > 0.0 { self.calls * self.calls / self.squares } else { 0.0 }
     }
@@ -201,7 +201,8 @@ impl Strata {
         self.waiting = self.waiting.saturating_add(calls);
     }
 
-    /// Adds a call whose value is known. `weight` is 1 divided by the probability of that; 0 counts as 1.
+    /// Adds a call whose value is known. `weight` is 1 divided by the probability with which it was
+    /// drawn; 0 counts as 1.
     pub fn add(&mut self, weight: u64, value: f64) {
         if weight <= 1 {
             self.alone.add(1.0, value);
@@ -225,36 +226,36 @@ impl Strata {
         self.last = Some(place);
     }
 
-    /// Whether some of the calls were drawn. If none was, the known values are those of first calls, which
-    /// are not a sample of the others.
+    /// Whether some of the calls were drawn. If not, the known values are those of first calls,
+    /// which are not a sample of the others.
     pub fn any_drawn(&self) -> bool {
         self.last.is_some()
     }
 
-    /// How many values are known.
+    /// Returns the number of known values.
     pub fn known(&self) -> u64 {
         self.alone.n + self.classes.iter().map(|(_, class)| class.moments.n).sum::<u64>()
     }
 
-    /// How many calls have been mentioned.
+    /// Returns the number of calls that were added or skipped.
     pub fn mentioned(&self) -> u64 {
         let classes = self.classes.iter().map(|(_, class)| class.calls);
         classes.fold(self.alone.n.saturating_add(self.waiting), u64::saturating_add)
     }
 
-    /// All known values, each of them once.
+    /// Returns the sums over all known values, each with the same weight.
     pub(super) fn known_values(&self) -> Moments {
         let mut all = self.alone;
         self.classes.iter().for_each(|(_, class)| all.join(&class.moments.level()));
         all
     }
 
-    /// The sum of the known values.
+    /// Returns the sum of the known values.
     pub(super) fn seen(&self) -> f64 {
         self.alone.total + self.classes.iter().map(|(_, class)| class.moments.total).sum::<f64>()
     }
 
-    /// Each class with its number of calls; `calls` is the number of calls of all classes together.
+    /// Returns each class with its number of calls; `calls` is the number of all calls.
     fn populations(&self, calls: u64) -> impl Iterator<Item = (u32, u64, &Moments)> {
         let after = calls.saturating_sub(self.mentioned()).saturating_add(self.waiting);
         self.classes.iter().enumerate().map(move |(place, (number, class))| {
@@ -263,7 +264,7 @@ impl Strata {
         })
     }
 
-    /// What the drawn calls stand for.
+    /// Returns the calls that the drawn calls stand for.
     pub(super) fn drawn(&self, calls: u64) -> Drawn {
         let mut drawn = Drawn::default();
         for (_, calls, moments) in self.populations(calls) {
@@ -278,8 +279,8 @@ impl Strata {
         drawn
     }
 
-    /// For each class, the factor by which its weights must be multiplied so that they add up to its number
-    /// of calls.
+    /// Returns, for each class, the factor by which its weights must be multiplied so that they add
+    /// up to its number of calls.
     pub(super) fn factors(&self, calls: u64) -> Vec<(u32, f64)> {
         let factor = |(number, calls, moments): (u32, u64, &Moments)| {
             (number, calls as f64 / moments.weight)
@@ -287,14 +288,15 @@ impl Strata {
         self.populations(calls).map(factor).collect()
     }
 
-    /// The sum of the values over all calls, of which there are `calls`. `None` if some values are not
-    /// known and no call was drawn. A number of calls that is below [`mentioned`](Self::mentioned) is
-    /// not believed.
+    /// Estimates the sum of the values over all calls. `calls` is their number; if it is below
+    /// [`mentioned`](Self::mentioned), it is replaced by that. `None` if some values are not known
+    /// and no call was drawn.
     pub fn total(&self, calls: u64) -> Option<Sum> {
         self.total_with(calls, &Tail::default())
     }
 
-    /// The sum of the values over all calls, with what is known of rare slow calls from elsewhere.
+    /// Estimates the sum of the values over all calls, including rare slow calls that other samples
+    /// show.
     pub fn total_with(&self, calls: u64, tail: &Tail) -> Option<Sum> {
         let calls = calls.max(self.mentioned());
         if self.last.is_none() {
@@ -310,7 +312,7 @@ impl Strata {
                 let near = distances.flat_map(|far| [place.wrapping_sub(far), place + far]);
                 near.filter_map(|place| with(&place)).next().map(|(_, class)| class.moments)
             };
-            // The first calls are cold, so they say nothing about others.
+            // The first calls are cold, so only other classes can give the variance.
             let other = if moments.n < 2 { other() } else { None };
             sum.add(&stratum(calls, moments, other.as_ref(), tail));
         }
@@ -318,16 +320,16 @@ impl Strata {
     }
 }
 
-/// If something was seen in none of n calls, it happens in at most 3/n of all calls (with 95 %
+/// If something happened in none of n calls, it happens in at most 3/n of all calls (with 95 %
 /// confidence: 0.95 = 1 − e⁻³).
 const UNSEEN: f64 = 3.0;
-/// Two-sided 95 % of the normal distribution.
+/// The quantile of the normal distribution for a two-sided 95 % interval.
 pub(super) const Z: f64 = 1.96;
-/// The degrees of freedom of an interval without a computed scatter.
+/// The degrees of freedom of an interval that does not come from a sample's variance.
 const MANY: f64 = 1e9;
 
-/// The sum over `calls` calls of which some are known. `other` gives the variance if these are too
-/// few.
+/// Estimates the sum over `calls` calls of which some are known. `other` provides the variance if
+/// too few are known.
 fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) -> Sum {
     let (all, n) = (calls as f64, known.n as f64);
     if calls <= known.n {
@@ -341,8 +343,8 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) ->
     if let Some(scatter) = from.variance().filter(|variance| *variance > 0.0) {
         return Sum::sampled(value, Some(of(scatter)), from.effective() - 1.0, third);
     }
-    // All values are equal. This many other calls may have another value: twice as large or 0, or 1 if the
-    // values are 0.
+    // All values are equal. This many of the other calls may have another value: twice as large or
+    // 0, or 1 if the values are 0.
     let differ = (all - n) * UNSEEN / from.effective();
     let half = differ * known.mean.abs().max(1.0);
     Sum::sampled(value, Some(of(0.0) + (half / Z).powi(2)), MANY, third)
@@ -361,9 +363,10 @@ mod tests {
         strata
     }
 
-    /// Two calls of weight 1, then three of weight 4 that stand for ten calls. On paper: mean 12,
-    /// s² = (4 + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33, whose root
-    /// is 9.6609; t(0.975; 2) = 4.3027: ± 41.568. The values are symmetric, and so is the interval.
+    /// Two calls of weight 1, then three of weight 4 that stand for ten calls. Computed on paper:
+    /// mean 12, s² = (4 + 0 + 4)/2 = 4, T = 1,800 + 10 · 12 = 1,920; V = 100 · 0.7 · 4/3 = 93.33,
+    /// whose root is 9.6609; t(0.975; 2) = 4.3027: ± 41.568. The values are symmetric, and so is
+    /// the interval.
     #[test]
     fn two_strata_on_paper() {
         let some = [(1, 0, 1_000.0), (1, 0, 800.0), (4, 2, 10.0), (4, 3, 14.0), (4, 1, 12.0)];
@@ -371,13 +374,13 @@ mod tests {
         assert_eq!(found.value, 1_920.0);
         assert!((found.high - 1_961.568).abs() < 0.001, "{found:?}");
         assert!((found.low - 1_878.432).abs() < 0.001, "{found:?}");
-        // The tenth call came after the last one that was timed.
+        // The tenth call came after the last timed one.
         let short = strata(&[some[0], some[1], some[2], some[3], (4, 0, 12.0)]);
         assert_eq!((short.mentioned(), short.known()), (10, 5));
         assert_eq!(short.total(12).expect("values").interval(), Some(found));
     }
 
-    /// Weights 4 and 6 are one class. Mean (4 · 10 + 6 · 20)/10 = 16; three calls: T = 3 · 16.
+    /// Weights 4 and 6 are in one class. Mean (4 · 10 + 6 · 20)/10 = 16; three calls: T = 3 · 16.
     /// s² = 2/1 · (4 · 36 + 6 · 16)/10 = 48; m = 100/52; V = 9 · 1/3 · 48 · 0.52 = 74.88.
     #[test]
     fn different_weights_in_one_class() {
@@ -391,7 +394,7 @@ mod tests {
     fn all_timed_is_exact() {
         let sum = strata(&[(1, 0, 5.0), (1, 0, 7.0), (1, 0, 100.0)]).total(3).expect("values");
         assert!(sum.is_exact() && (sum.value() - 112.0).abs() < 1e-9, "{sum:?}");
-        // A lucky draw: every call of weight 3 was drawn.
+        // Every call of weight 3 happened to be drawn.
         let sum = strata(&[(3, 0, 5.0), (3, 0, 7.0)]).total(2).expect("values");
         assert_eq!(sum.interval(), Some(crate::Estimate::exact(12.0)));
     }
@@ -402,13 +405,13 @@ mod tests {
         assert!(strata(&[]).total(0).expect("no calls took no time").is_exact());
         assert_eq!(strata(&[(1, 0, 30.0)]).total(6), None);
         let alone = strata(&[(9, 4, 30.0)]).total(6).expect("a value");
-        // The other five may be as much larger, as far as one call tells.
+        // One call cannot rule out that the other five are larger by as much.
         let interval = alone.interval().expect("an interval");
         assert_eq!((alone.value(), interval.half().round()), (180.0, 450.0));
     }
 
-    /// Nothing was counted in 50 drawn calls. So it happens in at most 3/50 of the 1,000 others. The
-    /// cold first call, with 9,000 events, stands for itself.
+    /// Nothing was counted in 50 drawn calls, so at most 3/50 of the 1,000 others counted
+    /// something. The cold first call, which counted 9,000, stands for itself.
     #[test]
     fn what_was_not_seen_may_still_happen() {
         let mut calls = vec![(1, 0, 9_000.0)];
@@ -420,7 +423,7 @@ mod tests {
         assert!((one.expect("an interval").high - 30.0).abs() < 0.01, "{one:?}");
     }
 
-    /// Of 100 equal values it is known that at most 3 % of the others differ.
+    /// If 100 values are equal, at most 3 % of the others differ.
     #[test]
     fn equal_values() {
         let found = strata(&[(2, 1, 700.0)].repeat(100)).total(200).expect("values").interval();
@@ -429,15 +432,15 @@ mod tests {
         assert!((found.half() - 100.0 * 0.03 * 700.0).abs() < 0.1, "{found:?}");
     }
 
-    /// What was skipped before a call of weight 1 belongs to the class before it.
+    /// Calls that were skipped before a call of weight 1 belong to the class before it.
     #[test]
     fn a_call_of_weight_1_stands_for_itself() {
         let found = strata(&[(4, 0, 10.0), (4, 0, 10.0), (1, 6, 900.0)]).total(9);
         assert_eq!(found.expect("values").value(), 900.0 + 8.0 * 10.0);
     }
 
-    /// One call of the class of weight 2 takes the variance of the class of weight 4, which is 4:
-    /// V = 2² · 1/2 · 4 + 9 · 1/3 · 4/2.
+    /// The single call of the class of weight 2 takes the variance of the class of weight 4, which
+    /// is 4: V = 2² · 1/2 · 4 + 9 · 1/3 · 4/2.
     #[test]
     fn a_single_call_takes_the_variance_of_its_neighbour() {
         let lone = [(4, 0, 10.0 - 2f64.sqrt()), (4, 1, 10.0 + 2f64.sqrt()), (2, 1, 50.0)];

@@ -1,10 +1,11 @@
-//! Rare slow calls of all ops.
+//! Estimates rare slow calls from the samples of all ops.
 //!
-//! An interrupt, another program on the same processor, or a page that is not there makes a call slow,
-//! whatever its op is. There are few such calls, but they are up to a thousand times as slow, so they
-//! may be a good part of an op's total. A sample of some hundred calls of one op usually has none of them,
-//! and its variance does not show that they exist. The samples of all ops together do: slow calls are equally
-//! likely at any time, so an op has a number of them that is proportional to its time.
+//! An interrupt, another program on the same processor, or a page that is not in memory makes a
+//! call slow, whatever its op is. There are few such calls, but they are up to a thousand times as
+//! slow, so they may be a good part of an op's total. A sample of some hundred calls of one op
+//! usually contains none of them, and its variance does not show that they exist. The samples of
+//! all ops together do: slow calls are equally likely at any time, so their number in an op is
+//! proportional to its time.
 //!
 //! ```text
 //!   op        q = weighted 99th percentile of its values     e = max(0, y − q)
@@ -12,24 +13,24 @@
 //!   class h   s² + y̅·D in the place of s²
 //! ```
 //!
-//! This makes intervals wider, and it does not change estimates. An op whose own sample has such calls
-//! gets them twice, once in s² and once in D: then its interval is wider than necessary, by a factor of
-//! √2 at most. A value that 1 % of the calls of an op reach is not rare. So an op that has long and
-//! short calls says nothing about other ops.
+//! This makes intervals wider, and does not change estimates. If an op's own sample has such calls,
+//! they count twice, once in s² and once in D: then its interval is wider than necessary, by a
+//! factor of √2 at most. A value that 1 % of the calls of an op reach is not rare. So an op with
+//! both long and short calls says nothing about other ops.
 //!
-//! The skewness of such calls is left out on purpose. It would move the lower end of the interval of an
-//! op without any such call in its sample to the estimate itself. (Measured with calls of real programs:
-//! then 50 to 80 of 100 intervals held the total instead of 90 to 100.)
+//! The skewness of such calls is left out on purpose. It would move the lower end of the interval
+//! of an op without any such call in its sample to the estimate itself. (Measured with calls of
+//! real programs: then 50 to 80 of 100 intervals contained the total instead of 90 to 100.)
 //!
 //! If the samples of all ops together have no slow call, slow calls cannot be accounted for.
 
 use super::quantile::Weighted;
 
-/// A value that at least this part of the calls reach is not rare.
+/// Only values above this quantile of an op's values are rare.
 const RARE: f64 = 0.99;
 
-/// The second moment of rare slow calls, for each unit of the sum of all values. It has the unit of
-/// the values.
+/// The second moment of rare slow calls, per unit of the sum of all values. It has the unit of the
+/// values.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Tail(f64);
 
@@ -48,12 +49,12 @@ impl Tail {
         Self(if sum > 0.0 { squares / sum } else { 0.0 })
     }
 
-    /// This tail with its values in another unit.
+    /// Converts the tail to another unit of the values.
     pub(super) fn times(self, factor: f64) -> Self {
         Self(self.0 * factor)
     }
 
-    /// What such calls add to the variance of the calls of an op with this mean.
+    /// Returns the variance that such calls add to the calls of an op with this mean.
     pub(super) fn variance(self, mean: f64) -> f64 {
         mean.max(0.0) * self.0
     }
@@ -63,9 +64,9 @@ impl Tail {
 mod tests {
     use super::*;
 
-    /// 199 calls of 10 and one of 1,010, of weight 1: q = 10, and e = 1,000 in one of them.
-    /// Σ y = 3,000, so D = 10⁶ / 3,000. Another op has 100 calls of 5 and 100 of 25, each for two calls:
-    /// Σ y = 6,000, and nothing is rare.
+    /// 199 calls took 10 and one took 1,010, all of weight 1: q = 10, and e = 1,000 in one of them.
+    /// Σ y = 3,000, so D = 10⁶ / 3,000. Another op has 100 calls of 5 and 100 of 25, each of which
+    /// stands for two calls: Σ y = 6,000, and nothing is rare.
     #[test]
     fn on_paper() {
         let mut one = Weighted::default();

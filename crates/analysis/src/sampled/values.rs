@@ -1,4 +1,4 @@
-//! What a sample says about some calls: estimates with their intervals.
+//! Defines the results of a sample: estimates with their intervals.
 
 use crate::Estimate;
 use crate::interval::Sum;
@@ -8,7 +8,7 @@ use crate::interval::Sum;
 pub struct Estimated {
     /// The most likely value.
     pub value: f64,
-    /// The value with its 95 % interval. `None`: nobody knows how far off it is.
+    /// The value with its 95 % interval. `None` if the interval is not known.
     pub interval: Option<Estimate>,
 }
 
@@ -23,7 +23,8 @@ impl Estimated {
         Self { value: sum.value(), interval: sum.interval() }
     }
 
-    /// The value of a sum of which at least `observed` was seen: no other part of the sum is below 0.
+    /// Makes the estimate of a sum. Its lower end is at least `observed`, because the rest of the
+    /// sum cannot be negative.
     pub(crate) fn at_least(sum: &Sum, observed: f64) -> Self {
         let cut = |mut all: Estimate| {
             all.low = all.low.max(observed).min(all.value);
@@ -32,7 +33,7 @@ impl Estimated {
         Self { value: sum.value(), interval: sum.interval().map(cut) }
     }
 
-    /// The estimate in another unit, or per call.
+    /// Converts the estimate to another unit, or to a value per call.
     pub fn times(self, factor: f64) -> Self {
         Self {
             value: self.value * factor,
@@ -45,26 +46,25 @@ impl Estimated {
     }
 }
 
-/// What is known of a row of a sampled run. Durations are in ticks.
+/// The estimates of a row of a sampled run. Durations are in ticks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledRow {
-    /// The number of calls. `None` in rows by CPU: only of timed calls it is known where they
-    /// were.
+    /// The number of calls. `None` in rows by CPU, because the CPU is known only for timed calls.
     pub calls: Option<u64>,
-    /// The number of calls if it is an estimate, because a host announced its calls in some steps of the program
-    /// only.
+    /// The number of calls with its interval, if it is an estimate because a host announced its
+    /// calls only in some steps of the program.
     pub by_steps: Option<Estimated>,
-    /// How many of the calls were timed.
+    /// Number of calls that were timed.
     pub timed: u64,
-    /// How many of the timed ones had counters read.
+    /// Number of timed calls of which counters were read.
     pub counted: u64,
-    /// The sum of the durations. `None` if no call was timed, but there were calls.
+    /// The sum of the durations. `None` if it cannot be estimated.
     pub total: Option<Estimated>,
-    /// Whether the self time is known, which is so unless calls of this row have others inside. It
-    /// cannot be estimated if only some of the calls inside were timed.
+    /// Whether the self time is known. It is not if calls of this row have others inside, because
+    /// it cannot be estimated if only some of the calls inside were timed.
     pub self_known: bool,
-    /// The part of all durations. `None` if it is not known, which is so if any calls are nested, and
-    /// in rows by CPU.
+    /// The row's part of all durations. `None` if it is not known, as in rows by CPU, and if any
+    /// calls are nested.
     pub share: Option<Estimated>,
     /// The number of timed calls of equal weight that would be as informative about the distribution.
     pub effective: Option<f64>,
@@ -73,39 +73,39 @@ pub struct SampledRow {
 }
 
 impl SampledRow {
-    /// The mean duration.
+    /// Returns the mean duration.
     pub fn mean(&self) -> Option<Estimated> {
         let calls = self.calls.filter(|calls| *calls > 0)?;
         Some(self.total?.times(1.0 / calls as f64))
     }
 }
 
-/// A counter over the calls of a row.
+/// The sum of a counter over the calls of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampledCounter {
     /// The sum over the calls.
     pub total: Estimated,
-    /// The number of calls that the sum is about: the calls of those threads and ops that have a call with a
-    /// value.
+    /// The number of calls that the sum covers: the calls of those threads and ops that have a call
+    /// with a value.
     pub calls: u64,
     /// The number of calls that have a value.
     pub counted: u64,
 }
 
 impl SampledCounter {
-    /// The mean over these calls.
+    /// Returns the mean over these calls.
     pub fn mean(&self) -> Estimated {
         self.total.times(1.0 / self.calls as f64)
     }
 }
 
-/// What is known of a sampled run as a whole, before filtering.
+/// The estimates of a sampled run as a whole, before filtering.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SampledRun {
     /// The part of the processor time that recording was allowed to take, 0 to 1.
     pub budget: f64,
-    /// What recording took, as a part of the threads' processor time without it, by the recorder's
-    /// own account. `None` if nothing noted it.
+    /// The cost of recording as a part of the threads' processor time without it, by the recorder's
+    /// own account. `None` if the recorder kept no account.
     pub price: Option<f64>,
     /// All calls. `calls`, `timed`, `counted` and `total` are known; `counters` is empty.
     pub all: SampledRow,

@@ -1,9 +1,9 @@
-//! The weight of each timed call: for how many calls it stands.
+//! Computes the weight of each timed call: the number of calls that it stands for.
 //!
-//! A call that was drawn with probability 1/w stands for about w calls. How many there really were is
-//! known, because all were counted. So the weights of a class of [`Strata`] are multiplied by a factor
-//! that makes them add up to the class's number of calls (*calibration*; Deville and Särndal, *Calibration
-//! Estimators in Survey Sampling*, 1992):
+//! A call that was drawn with probability 1/w stands for about w calls. The real number is known,
+//! because all calls were counted. So the weights of a class of [`Strata`] are multiplied by a
+//! factor that makes them add up to the class's number of calls (*calibration*; Deville and
+//! Särndal, *Calibration Estimators in Survey Sampling*, 1992):
 //!
 //! ```text
 //!   weight 1       1: the call stands for itself
@@ -11,8 +11,7 @@
 //! ```
 //!
 //! Then Σ weight · value is the total that [`Strata`] estimates. Sums, means, quantiles, buckets,
-//! correlations and metrics all use these weights, so they are about the same calls, whichever view
-//! shows them.
+//! correlations and metrics all use these weights, so they describe the same calls in every view.
 
 use std::collections::HashMap;
 
@@ -20,10 +19,11 @@ use profile::Columns;
 
 use super::strata::Strata;
 
-/// Weights are whole numbers of these parts, so that sums of them are exact.
+/// Weights are whole numbers of this part of a call, so that sums of them are exact.
 pub(crate) const SCALE: u64 = 1 << 20;
 
-/// What the weights of the calls of one thread and op are multiplied by, for each class.
+/// The factors by which the weights of the calls of one thread and op are multiplied, for each
+/// class.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Factors {
     timed: Vec<(u32, f64)>,
@@ -31,7 +31,8 @@ pub(crate) struct Factors {
 }
 
 impl Factors {
-    /// `counted`: the first counter of which some calls were drawn says which calls had counters read.
+    /// Computes the factors. `counted` are the strata of the counters: the first one with drawn
+    /// calls gives the factors for calls whose counters were read.
     pub fn new<'a>(
         calls: u64,
         timed: &Strata,
@@ -44,12 +45,12 @@ impl Factors {
         }
     }
 
-    /// For how many parts of a call a timed call of this weight stands.
+    /// Returns the number of calls, in parts, that a timed call of this weight stands for.
     pub fn timed(&self, weight: u64) -> u64 {
         scaled(&self.timed, weight)
     }
 
-    /// The same for a call whose counters were read.
+    /// Returns the same for a call whose counters were read.
     pub fn counted(&self, weight: u64) -> u64 {
         scaled(&self.counted, weight)
     }
@@ -67,7 +68,7 @@ fn scaled(factors: &[(u32, f64)], weight: u64) -> u64 {
 /// The weights of all calls of a profile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Weights {
-    /// By process, thread and export. Empty without a budget.
+    /// The factors by process, thread and export. Empty without a budget.
     factors: HashMap<(usize, usize, u32), Factors>,
 }
 
@@ -76,7 +77,7 @@ impl Weights {
         Self { factors }
     }
 
-    /// The factors of a call. `None` without a budget.
+    /// Returns the factors of a call. `None` without a budget.
     pub fn of(&self, columns: &Columns, i: usize) -> Option<&Factors> {
         if self.factors.is_empty() {
             return None;
@@ -84,12 +85,12 @@ impl Weights {
         self.factors.get(&(columns.process, columns.thread, *columns.export.get(i)?))
     }
 
-    /// For how many parts of a call a timed call stands.
+    /// Returns the number of calls, in parts, that a timed call stands for.
     pub fn timed(&self, columns: &Columns, i: usize) -> u64 {
         self.of(columns, i).map_or(SCALE, |factors| factors.timed(columns.weight(i)))
     }
 
-    /// The same for a call whose counters were read.
+    /// Returns the same for a call whose counters were read.
     pub fn counted(&self, columns: &Columns, i: usize) -> u64 {
         self.of(columns, i).map_or(SCALE, |factors| factors.counted(columns.counter_weight(i)))
     }
@@ -99,7 +100,8 @@ impl Weights {
 mod tests {
     use super::*;
 
-    /// Weights 4 and 6 of a class with 20 calls: 10 is to be 20, so they count twice.
+    /// A class of 20 calls has drawn calls of the weights 4 and 6. They add up to 10, so each
+    /// counts twice.
     #[test]
     fn weights_add_up_to_the_number_of_calls() {
         let mut strata = Strata::default();

@@ -14,14 +14,14 @@ use crate::amounts::{Brackets, parts};
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch {
     pub op: OpId,
-    /// When the dispatch's first workgroup began and its last one ended, in ticks.
+    /// Start of the dispatch's first workgroup in ticks, and, below, end of its last one.
     pub begin: u64,
     pub end: u64,
-    /// Sum of the durations of its workgroups, without what the recorder added.
+    /// Sum of the durations of its workgroups, without the time that the recorder added.
     pub sum: u64,
-    /// The part of the sum that one thread has, the largest of all threads.
+    /// The largest part of `sum` that one thread has.
     pub busiest: u64,
-    /// Number of workgroups that were recorded, and the number of all.
+    /// Number of recorded workgroups, and, below, number of all.
     pub workgroups: u64,
     pub of: u64,
 }
@@ -41,11 +41,11 @@ pub(super) struct Assembled {
     pub threads: usize,
 }
 
-/// A workgroup, in the order in which they begin.
+/// The next workgroup of a thread. Workgroups are ordered by their start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Next {
     begin: u64,
-    /// Index of its reader.
+    /// Index of the thread's reader.
     reader: usize,
 }
 
@@ -53,20 +53,20 @@ struct Next {
 struct Reader<'a> {
     decoder: PageDecoder<'a>,
     pages: std::vec::IntoIter<PageKey>,
-    /// The calls of the page in the order in which they begin, from the last to the first.
+    /// The calls of the page, from the last to the first in the order in which they begin.
     order: Vec<usize>,
 }
 
 impl Reader<'_> {
-    /// The start of the next workgroup. `None` at the end.
+    /// Returns the start of the next workgroup. `None` at the end.
     fn peek(&mut self, profile: &Profile) -> Option<u64> {
         while self.order.is_empty() {
             let key = self.pages.next()?;
             let columns = self.decoder.decode(key);
             let is_workgroup = |i: &usize| is_workgroup(profile, columns, *i);
             self.order = (0..columns.len()).filter(is_workgroup).collect();
-            // Of calls that begin together, the outer one comes first, as in the numbers of dispatches
-            // that exports have. It was recorded last.
+            // If calls begin together, the outer one comes first, because the numbers of dispatches
+            // in exports follow the same order. The outer one was recorded last.
             self.order.sort_by_key(|i| {
                 Reverse((columns.start_ticks[*i], Reverse(columns.duration(*i)), Reverse(*i)))
             });
@@ -80,7 +80,7 @@ fn is_workgroup(profile: &Profile, columns: &Columns, i: usize) -> bool {
     op.is_some_and(|op| op.role == Role::Workgroup) && columns.knows_workgroup(i)
 }
 
-/// Reads the workgroups of a process. `None` if only some calls were recorded.
+/// Puts the dispatches of a process together. `None` if only some calls were recorded.
 pub(super) fn assemble(
     profile: &Profile,
     process: usize,
@@ -90,7 +90,7 @@ pub(super) fn assemble(
         return None;
     }
     let of = profile.processes.get(process)?;
-    // Of workgroups that begin together on several threads, that of the first thread comes first.
+    // If workgroups begin together on several threads, that of the first thread comes first.
     let readers = of.threads.iter().enumerate().map(|(thread, t)| {
         let pages = (0..t.headers().len()).map(|page| PageKey { process, thread, page });
         let pages = pages.collect::<Vec<_>>().into_iter();
@@ -125,11 +125,12 @@ struct Sums<'a> {
     brackets: &'a Brackets,
     assembler: Assembler,
     found: Assembled,
-    /// For dispatches of which workgroups may still come, the time of each thread.
+    /// For dispatches that may still get workgroups, the time of each thread.
     of_threads: HashMap<DispatchId, Vec<(usize, u64)>, BuildHasherDefault<NumberHasher>>,
 }
 
-/// A hash for numbers that we gave ourselves, one after the other.
+/// Hashes numbers that were given one after the other by this program, so they need no protection
+/// against attacks.
 #[derive(Default)]
 struct NumberHasher(u64);
 
@@ -149,7 +150,7 @@ impl Hasher for NumberHasher {
 }
 
 impl Sums<'_> {
-    /// Adds a workgroup to its dispatch. Those that belong to none are left out.
+    /// Adds a workgroup to its dispatch. Workgroups that belong to none are left out.
     fn add(&mut self, columns: &Columns, i: usize) -> Option<()> {
         let (begin, duration) = (columns.start_ticks[i], columns.duration(i));
         let end = begin.saturating_add(duration);
@@ -157,7 +158,7 @@ impl Sums<'_> {
         let op = self.profile.ops.of(columns.process, export)?;
         let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
         let (id, count) = (at(&columns.workgroup), at(&columns.count));
-        // Times only decide in which row a dispatch is drawn.
+        // The assembler only needs times to choose the row in which a dispatch is shown.
         let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
         let placed = self.assembler.add(&call)?;
         if placed.first {

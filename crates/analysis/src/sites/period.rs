@@ -4,15 +4,15 @@ use std::collections::HashMap;
 
 use profile::OpId;
 
-/// A program that makes no more dispatches than this, and does not repeat itself, is one iteration.
+/// A program that makes at most this many dispatches, and does not repeat itself, is one iteration.
 const ONCE: usize = 1_024;
 
-/// No iteration has more dispatches than this. Numbers of calls that only happen to have a common divisor would
-/// otherwise make millions of places, each with a row of its own.
+/// No iteration has more dispatches than this. Otherwise, numbers of dispatches that have a common
+/// divisor by chance could make millions of positions, each with a row of its own.
 const LONGEST: usize = 1 << 16;
 
-/// The functions of one iteration, and for each dispatch its place in the iteration; `None` if it is
-/// before the first one. Without iterations, nothing has a place.
+/// Returns the functions of one iteration, and for each dispatch its position in the iteration;
+/// `None` if it is before the first one. Without iterations, no dispatch has a position.
 pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     if let Some((begin, period)) = repeated(ops) {
         let places =
@@ -26,12 +26,13 @@ pub(super) fn positions(ops: &[OpId]) -> (Vec<OpId>, Vec<Option<u32>>) {
     }
 }
 
-/// Where the longest end of the sequence begins that consists of at least two repetitions of
-/// something, and how long that is. The last repetition may be cut short, because a program can end
-/// at any time, and the first one, too.
+/// Finds the longest end of the sequence that consists of at least two repetitions, and returns its
+/// start and the length of one repetition. The last repetition may be cut short, because a program
+/// can end at any time, and the first one, too.
 fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
-    // Backwards, the end is a beginning, and the failure function of Knuth, Morris and Pratt says for
-    // each beginning how long its longest border is; its length without the border is its period.
+    // In the reversed sequence, the end is a beginning. The failure function of Knuth, Morris and
+    // Pratt gives the length of the longest border of each beginning; the length of the beginning
+    // without the border is its period.
     let n = ops.len();
     let at = |i: usize| ops[n - 1 - i];
     let mut borders = vec![0usize; n];
@@ -52,8 +53,8 @@ fn repeated(ops: &[OpId]) -> Option<(usize, usize)> {
     Some((n - length, period))
 }
 
-/// Finds repetitions in which the order of some dispatches changes: the *k*-th dispatch of a function in its
-/// iteration has the place of the *k*-th one in the first iteration.
+/// Finds repetitions in which the order of some dispatches changes: the *k*-th dispatch of a
+/// function in its iteration has the position of the *k*-th one in the first iteration.
 fn counted(ops: &[OpId]) -> Option<(Vec<OpId>, Vec<Option<u32>>)> {
     let mut counts: HashMap<OpId, usize> = HashMap::new();
     ops.iter().for_each(|op| *counts.entry(*op).or_default() += 1);
@@ -100,14 +101,14 @@ mod tests {
         assert_eq!(places("abcbabcbabcb"), found("abcb", "012301230123"));
         // The program ended in the middle of an iteration.
         assert_eq!(places("abcbabcbab"), found("abcb", "0123012301"));
-        // Dispatches that ran once, before the first iteration.
+        // Two dispatches ran once, before the first iteration.
         assert_eq!(places("xyabcabcabc"), found("abc", "--012012012"));
         assert_eq!(places("aaaa"), found("a", "0000"));
     }
 
     #[test]
     fn a_program_whose_dispatches_swap_places() {
-        // b and c run at the same time.
+        // The dispatches b and c run at the same time, so they can swap positions.
         let found = ("abc".to_owned(), "012021021012".to_owned());
         assert_eq!(places("abcacbacbabc"), found);
     }
@@ -117,10 +118,11 @@ mod tests {
         assert_eq!(places("abac"), ("abac".to_owned(), "0123".to_owned()));
         assert_eq!(places("a"), ("a".to_owned(), "0".to_owned()));
         assert_eq!(places(""), (String::new(), String::new()));
-        // Too long to be one iteration: a prime number of the one, and one of the other.
+        // The sequence is too long to be one iteration: there is a prime number of one function,
+        // and one dispatch of the other.
         let ops: Vec<OpId> = [vec![1; 1_500], vec![2], vec![1; 499]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 2_000]));
-        // An even number of each, by chance.
+        // There is an even number of each function by chance.
         let ops: Vec<OpId> = [vec![1; 100_002], vec![2; 100_000]].concat();
         assert_eq!(positions(&ops), (Vec::new(), vec![None; 200_002]));
     }

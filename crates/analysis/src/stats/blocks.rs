@@ -1,4 +1,4 @@
-//! Values that are added one by one, each in no more bytes than its block needs.
+//! Stores values that are added one by one, each in no more bytes than its block needs.
 
 /// A block has at most this many bytes.
 const MOST_BYTES: usize = 1 << 16;
@@ -6,14 +6,14 @@ const FEWEST_BYTES: usize = 64;
 /// Values are written and read eight bytes at a time, whatever their width.
 const WORD: usize = 8;
 
-/// A growing list of values. Nothing that was added is ever moved, and no more than about an eighth
-/// of the memory is not used.
+/// A growing list of values. A stored value is never moved, and at most about an eighth of the
+/// memory is not used.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     /// Blocks to which nothing is added any more.
     full: Vec<Block>,
     last: Block,
-    /// Number of values and of bytes in `full`.
+    /// Number of values, and, below, of bytes in `full`.
     in_full: usize,
     bytes_of_full: usize,
 }
@@ -26,7 +26,7 @@ struct Block {
     width: usize,
     /// The number of values before the block.
     before: usize,
-    /// The largest value of this width, and all bits of those that were added.
+    /// The largest value of this width, and, below, the bits of all added values.
     limit: u64,
     seen: u64,
 }
@@ -36,7 +36,7 @@ impl Block {
         self.used.checked_div(self.width).unwrap_or(0)
     }
 
-    /// Value `i`, which exists.
+    /// Returns value `i`, which must exist.
     #[inline]
     fn at(&self, i: usize) -> u64 {
         let word = self.bytes.get(i * self.width..).and_then(|bytes| bytes.first_chunk::<WORD>());
@@ -87,7 +87,7 @@ impl Blocks {
         self.in_full + self.last.len()
     }
 
-    /// The memory of the values.
+    /// Returns the number of bytes of memory.
     pub fn bytes(&self) -> usize {
         self.bytes_of_full + self.last.bytes.len()
     }
@@ -97,7 +97,7 @@ impl Blocks {
         self.full.iter().chain([&self.last]).all(|block| u32::try_from(block.seen).is_ok())
     }
 
-    /// Calls `each` for the values from place `from` to before place `to`, in order.
+    /// Calls `each` for the values from index `from` to before index `to`, in order.
     pub fn read(&self, from: usize, to: usize, mut each: impl FnMut(u64)) {
         let first = self.full.partition_point(|block| block.before + block.len() <= from);
         let blocks = self.full[first..].iter().chain([&self.last]);

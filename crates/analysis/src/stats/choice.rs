@@ -1,14 +1,15 @@
-//! Which calls are described.
+//! Chooses the calls to describe.
 
 use profile::{PageDecoder, PageKey, Profile};
 
 use super::Options;
 
-/// Which calls are wanted.
+/// The ops, threads and times of the calls to describe.
 pub(super) struct Choice<'a> {
     pub(super) op: Option<&'a str>,
     pub(super) ops: Vec<bool>,
-    /// By process and thread: the tick from which calls are wanted; `None` if the thread is not.
+    /// By process and thread: the tick from which calls are described; `None` if the thread is left
+    /// out.
     pub(super) threads: Vec<Vec<Option<u64>>>,
 }
 
@@ -45,7 +46,7 @@ impl<'a> Choice<'a> {
 }
 
 impl Choice<'_> {
-    /// Whether calls of this thread are wanted.
+    /// Whether calls of this thread are described.
     pub fn has_thread(&self, (process, thread): (usize, usize)) -> bool {
         let of_process = self.threads.get(process);
         of_process.and_then(|threads| threads.get(thread)).is_some_and(Option::is_some)

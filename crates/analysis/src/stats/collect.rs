@@ -1,11 +1,12 @@
 //! Collects the chosen calls by op and thread while the pages are read.
 //!
-//! Workers receive pages in no particular order. For each op and thread, a worker keeps the calls in
-//! the order in which it gets them, and where the calls of consecutive pages begin. Sorted by page,
-//! these *runs* are the thread's calls in the recorded order, whatever the number of workers.
+//! Workers receive pages in no particular order. For each op and thread, a worker keeps the calls
+//! in the order in which it gets them, together with the positions at which the calls of
+//! consecutive pages begin. Sorted by page, these *runs* are the thread's calls in the recorded
+//! order, whatever the number of workers.
 //!
-//! If the calls would take too much memory, workers leave out ops, one after the other, and forget
-//! what they have of them. All pages are then read again for the ops that were left out.
+//! If the calls would take too much memory, workers leave out ops, one after the other, and free
+//! the memory of their calls. All pages are then read again for the ops that were left out.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,23 +34,24 @@ const PAGES_AT_ONCE: usize = 64;
 #[derive(Debug)]
 pub(super) struct Found {
     pub key: Key,
-    /// In [`crate::amounts::PARTS`] of a tick. In a run with a budget, each call counts for as many as
-    /// it stands for, in parts ([`crate::sampled::SCALE`]).
+    /// The sum of the durations, in [`crate::amounts::PARTS`] of a tick. In a run with a budget,
+    /// each duration is multiplied by the number of calls that its call stands for, in parts
+    /// ([`crate::sampled::SCALE`]).
     pub total: u128,
     /// The calls by process and thread.
     parts: Vec<((usize, usize), OfThread)>,
 }
 
-/// Whose calls are described together.
+/// The thread or the rank whose calls are described together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Who {
     /// Process and thread index.
     Thread(usize, usize),
-    /// The processes of a rank; `None` for those without one.
+    /// The processes of a rank; `None` for processes without one.
     Rank(Option<u32>),
 }
 
-/// The position of these calls among those of the op.
+/// The position of the calls of a thread or rank among those of the op.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub who: Who,
@@ -62,7 +64,7 @@ pub(super) struct Part {
 /// The time that the recorder added to some calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
-    /// Number of other calls of the op, inside of these.
+    /// Number of calls of the op inside of others, which are not described.
     pub inner: u64,
     /// The time that was subtracted from the durations, in parts of a tick.
     pub taken: u128,
@@ -91,8 +93,8 @@ struct Segment {
     last_location: usize,
 }
 
-/// Where the calls of consecutive pages begin among those of a segment. They end where those of the
-/// next run begin.
+/// The position in a segment at which the calls of consecutive pages begin. They end where those of
+/// the next run begin.
 #[derive(Clone, Copy, Debug)]
 struct Run {
     first_page: usize,
@@ -104,7 +106,7 @@ struct Run {
 #[derive(Debug, Default)]
 struct Store {
     values: Blocks,
-    /// Places of missing values, which are 0.
+    /// The indices of missing values, which are stored as 0.
     missing: Vec<u32>,
 }
 
@@ -128,7 +130,7 @@ impl Segment {
         self.columns.iter().map(Store::bytes).sum()
     }
 
-    /// Notes that calls of this page follow.
+    /// Notes that the next calls are of this page.
     fn begin(&mut self, page: usize, variables: usize) {
         if let Some(run) = self.runs.last_mut()
             && (run.last_page == page || run.last_page + 1 == page)
@@ -179,7 +181,7 @@ impl OfThread {
         all
     }
 
-    /// The pieces of the scope's calls in the recorded order: segment, from, to.
+    /// Returns the pieces of the thread's calls in the recorded order: segment, from, to.
     fn pieces(&self) -> Vec<(usize, usize, usize)> {
         let mut all = Vec::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -197,8 +199,8 @@ impl Found {
         self.parts.iter().map(|(_, part)| part.calls() as u64).sum()
     }
 
-    /// Joins the calls of all threads, thread by thread. Threads of which `who` says the same follow each
-    /// other, in one part. Parts are sorted.
+    /// Joins the calls of all threads, thread by thread. Threads for which `who` returns the same
+    /// value follow each other, in one part. Parts are sorted.
     pub fn flatten(mut self, who: impl Fn(usize, usize) -> Who) -> (Samples, Vec<Part>) {
         self.parts.sort_by_key(|((process, thread), _)| who(*process, *thread));
         let (mut parts, mut pieces) = (Vec::<Part>::new(), Vec::new());
@@ -239,7 +241,8 @@ impl Found {
     }
 }
 
-/// A variable of all threads, from its stores by thread and segment. `pieces` are those of each thread.
+/// Joins a variable's values from the stores of all threads and their segments. `pieces` are those
+/// of each thread.
 fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usize) -> Column {
     let narrow = stores.iter().flatten().all(|store| store.values.is_narrow());
     let mut values = Values::with_capacity(narrow, calls);
@@ -249,7 +252,7 @@ fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usi
             let store = &stores[*segment];
             let begin = values.len();
             match &mut values {
-                // No value has more bits.
+                // In a narrow column, no value has more than 32 bits.
                 Values::Narrow(all) => store.values.read(*from, *to, |v| all.push(v as u32)),
                 Values::Wide(all) => store.values.read(*from, *to, |v| all.push(v)),
             }
@@ -263,14 +266,15 @@ fn join(stores: &[Vec<Store>], pieces: &[Vec<(usize, usize, usize)>], calls: usi
     Column { values, missing }
 }
 
-/// Which ops are collected in one pass over all pages, and how much memory that has taken so far.
+/// The ops that are collected in one pass over all pages, and the memory that they have taken so
+/// far.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// `None` for all.
+    /// The ops to collect; `None` for all.
     only: Option<BTreeSet<Key>>,
     most_bytes: usize,
     used: AtomicUsize,
-    /// How often an op was left out.
+    /// The number of times that an op was left out.
     changes: AtomicUsize,
     left_out: Mutex<BTreeSet<Key>>,
 }
@@ -290,21 +294,22 @@ impl Batch {
     }
 }
 
-/// What was found in one pass over all pages.
+/// The results of one pass over all pages.
 #[derive(Debug)]
 pub(super) struct Collected {
     /// The chosen calls of each op of the batch, except for those that were left out.
     pub ops: Vec<Found>,
-    /// The ops of the next batch. There are none if this one has no ops.
+    /// The ops that were left out, which are the next batch. There are none if this batch has no
+    /// ops.
     pub left_out: BTreeSet<Key>,
-    /// Number of all calls of whose own time nothing is left.
+    /// Number of all calls whose self time was used up by the correction.
     pub exhausted: u64,
     pub in_place: InPlace,
     /// The losses found inside pages, by process.
     pub losses: Vec<Vec<LossCount>>,
 }
 
-/// Reads all pages.
+/// Reads all pages and collects the chosen calls.
 pub(super) fn collect(
     profile: &Profile,
     options: &Options,
@@ -343,17 +348,17 @@ pub(super) fn keeps_recorded(options: &Options) -> bool {
 struct Worker<'a> {
     profile: &'a Profile,
     choice: &'a Choice<'a>,
-    /// How many calls each call stands for, in a run with a budget.
+    /// The number of calls that each call stands for, in a run with a budget.
     weights: Option<&'a Weights>,
     recorded: bool,
     batch: &'a Batch,
-    /// The ops that were left out, at this number of changes.
+    /// The ops that were left out when `changes` had the value below.
     left_out: BTreeSet<Key>,
     changes: usize,
-    /// Number of pages since the memory was added up, and what was found then.
+    /// Number of pages since the memory was last added up, and, below, the result.
     pages: usize,
     bytes: usize,
-    /// Number of calls of whose own time nothing is left, wanted or not.
+    /// Number of calls, described or not, whose self time was used up by the correction.
     exhausted: u64,
     segments: Vec<Segment>,
     places: HashMap<(Key, usize, usize), usize>,
@@ -457,7 +462,7 @@ impl<'a> Worker<'a> {
         let mut from = 0;
         for calls in rows.chunk_by(|a, b| a == b) {
             let to = from + calls.len();
-            // Calls of one segment that follow one another.
+            // These are consecutive calls of one segment.
             if let Some(segment) = self.segments.get_mut(calls[0] as usize) {
                 for (g, group) in self.profile.groups.all().iter().enumerate() {
                     for counter in group.counters.clone() {
@@ -480,7 +485,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Adds up the memory now and then, and leaves out an op if it is too much.
+    /// Adds up the memory from time to time, and leaves out an op if it is too much.
     fn watch_memory(&mut self) {
         self.pages += 1;
         if self.batch.changes.load(Ordering::Relaxed) != self.changes {
@@ -503,7 +508,7 @@ impl<'a> Worker<'a> {
         (self.bytes, self.pages) = (bytes, 0);
     }
 
-    /// Chooses the last op, but never the only one.
+    /// Leaves out the last of the ops, but never the only one.
     fn leave_out(&mut self) {
         let mut all = self.batch.lock();
         if self.batch.changes.load(Ordering::Relaxed) == self.changes {
@@ -518,7 +523,7 @@ impl<'a> Worker<'a> {
         self.forget();
     }
 
-    /// Forgets what was left out.
+    /// Frees the memory of ops that were left out.
     fn forget(&mut self) {
         let all = self.batch.lock();
         self.changes = self.batch.changes.load(Ordering::Relaxed);

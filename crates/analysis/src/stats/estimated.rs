@@ -1,4 +1,4 @@
-//! What the numbers of all calls say about the described ones, in a run with a budget.
+//! Adds estimates for all calls to the described ones, in a run with a budget.
 
 use profile::Profile;
 
@@ -8,8 +8,8 @@ use super::{OpStats, Scope, Table, Variable};
 use crate::sampled::{Sample, SampledRow};
 use crate::table::Key;
 
-/// Adds the numbers of calls and the estimated totals, and removes what so few drawn calls do not
-/// say.
+/// Adds the numbers of calls and the estimated totals, and removes statistics for which there are
+/// too few drawn calls.
 pub(super) fn add(
     profile: &Profile,
     choice: &Choice<'_>,
@@ -46,8 +46,8 @@ pub(super) fn add(
     ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
 }
 
-/// Of a variable that was known of too few drawn calls, only the number of these and the extremes are
-/// left. The others have the means of a report.
+/// Of a variable with too few drawn calls, keeps only the number of values and the extremes. The
+/// other variables get the means of a report.
 fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {
     scope.sampled = Some(Box::new(row.clone()));
     let timed = row.effective.is_some();

@@ -8,10 +8,11 @@ use crate::metrics::PartOfTime;
 use super::samples::{Column, Samples, Values};
 use super::{Number, Variable};
 
-/// Number of steps between the smallest and the largest value: as many as a float can distinguish.
+/// Number of steps between the smallest and the largest value: the most that a float can
+/// distinguish.
 const STEPS: u64 = 1 << 52;
 
-/// How values were mapped to the grid.
+/// The range of values that is mapped to the grid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Grid {
     from: f64,
@@ -19,7 +20,7 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// The grid of these values, all of which must be finite.
+    /// Makes the grid of these values, all of which must be finite.
     fn of(values: impl Iterator<Item = f64>) -> Self {
         let fold = |range: Option<Self>, value: f64| match range {
             None => Some(Self { from: value, to: value }),
@@ -32,7 +33,8 @@ impl Grid {
         if self.to <= self.from {
             return 0;
         }
-        // Halves the values first: the difference of two floats can be too large for a float.
+        // The values are halved first, because the difference of two floats can be too large for a
+        // float.
         let part = (value / 2.0 - self.from / 2.0) / (self.to / 2.0 - self.from / 2.0);
         ((part * STEPS as f64).round() as u64).min(STEPS)
     }
@@ -60,8 +62,9 @@ impl Grid {
 }
 
 impl Samples {
-    /// Adds a column for each metric, computed from the duration as it was recorded and the counters
-    /// (the columns after the first). `parts` has what is needed for each metric that is a part of the time.
+    /// Adds a column for each metric, computed from the duration as it was recorded and the
+    /// counters (the columns after the first). `parts` has the corrections for each metric that is
+    /// a part of the time.
     pub(super) fn add_metrics(
         &mut self,
         profile: &Profile,

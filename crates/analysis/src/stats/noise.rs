@@ -1,5 +1,5 @@
-//! What the recorder added to the values of a scope, and by how much that scatters, which is the part
-//! of the scatter of the values that is the recorder's own.
+//! Computes the amount that the recorder added to the values of a scope, and its standard
+//! deviation, which is the recorder's own part of the scatter of the values.
 
 use profile::Profile;
 
@@ -9,7 +9,7 @@ use crate::amounts::{Brackets, Inside, ticks};
 use crate::empty::Bracket;
 use crate::estimate::Estimate;
 
-/// Notes the noise in the scope: of the duration in ticks, then of each counter.
+/// Writes this amount into the scope: for the duration in ticks, then for each counter.
 pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, recorder: &Recorder) {
     scope.inner = recorder.inner;
     let counters = profile.groups.counters();

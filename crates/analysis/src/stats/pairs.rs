@@ -1,4 +1,5 @@
-//! Pairs of variables of the same calls: correlation of values and of ranks, and calls by buckets.
+//! Describes pairs of variables of the same calls: correlation of values and of ranks, and calls by
+//! buckets.
 
 use super::ranks::{BLOCK, Ranked, mean};
 use super::samples::{ColumnSlice, ValueSlice};
@@ -8,9 +9,9 @@ use super::{Cell, Pair, Table};
 pub(super) struct Side<'a> {
     pub column: ColumnSlice<'a>,
     pub ranked: &'a Ranked,
-    /// Doubled ranks.
+    /// The doubled rank of each call.
     pub ranks: &'a [u32],
-    /// Buckets.
+    /// The bucket of each call.
     pub places: &'a [u8],
 }
 
@@ -21,7 +22,7 @@ pub(super) struct PairScratch {
     ranks: [Vec<u32>; 2],
 }
 
-/// Computes everything about a pair except which variables it consists of.
+/// Computes everything about a pair except the indices of its variables.
 pub(super) fn pair(
     of: &Side<'_>,
     given: &Side<'_>,
@@ -38,15 +39,15 @@ pub(super) fn pair(
     pair
 }
 
-/// A correlation from its sums, clamped because rounding must not lead beyond ±1. The product of
-/// the squares is between 2⁻⁶⁴ and 2³²⁰ here, so one root of the product loses nothing, and it is
-/// exact if both squares are equal.
+/// Computes a correlation from its sums, and clamps it because rounding must not lead beyond ±1.
+/// The product of the squares is between 2⁻⁶⁴ and 2³²⁰ here, so taking one root of the product
+/// loses nothing, and the correlation is exact if both squares are equal.
 fn correlation(products: f64, squares: f64, other_squares: f64) -> Option<f64> {
     (squares > 0.0 && other_squares > 0.0)
         .then(|| (products / (squares * other_squares).sqrt()).clamp(-1.0, 1.0))
 }
 
-/// A pair in which both variables have a value in every call.
+/// Describes a pair in which both variables have a value in every call.
 fn whole(of: &Side<'_>, given: &Side<'_>) -> Pair {
     let (x, y) = (of.ranked, given.ranked);
     let products = match (of.column.values, given.column.values) {
@@ -70,7 +71,7 @@ fn whole(of: &Side<'_>, given: &Side<'_>) -> Pair {
     }
 }
 
-/// Sum of the products of the differences from the means.
+/// Returns the sum of the products of the differences from the means.
 fn products<A: Copy + Into<u64>, B: Copy + Into<u64>>(
     a: &[A],
     x: &Ranked,
@@ -87,7 +88,8 @@ fn products<A: Copy + Into<u64>, B: Copy + Into<u64>>(
     blocks.sum()
 }
 
-/// A pair with missing values: means, squares and ranks are those of the calls that have both.
+/// Describes a pair with missing values: means, squares and ranks are those of the calls that have
+/// both values.
 fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     let sides = [of, given];
     let both = || {
@@ -142,13 +144,13 @@ fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     }
 }
 
-/// A number for each class of equal values. It is at most the number of values, because the doubled
-/// ranks of two classes differ by at least two.
+/// Returns the number of a value's class, if equal values form a class. It is at most the number of
+/// values, because the doubled ranks of two classes differ by at least two.
 fn class(doubled_rank: u32) -> usize {
     (doubled_rank / 2) as usize
 }
 
-/// Doubled ranks among `some` of the calls, by class.
+/// Computes doubled ranks among `some` of the calls, by class.
 fn rank_again(
     side: &Side<'_>,
     calls: u64,

@@ -4,8 +4,8 @@
 //! Equal values form a *class*. Classes are visited from small to large. If the values lie close
 //! together, they are counted. Otherwise they are distributed by their upper bits ([`PART_BITS`])
 //! into parts, and each part is sorted by the lower bits, together with the index: both fit in 64
-//! bits if the values allow it (with 10 million calls, if they span less than 2⁵¹). If not, all are
-//! sorted at once, in 96 bits each.
+//! bits if the values allow it (with 10 million calls, if they span less than 2⁵¹). If they do not
+//! fit, all values are sorted at once, in 96 bits each.
 
 use super::samples::{ColumnSlice, ValueSlice};
 use super::{Number, Variable};
@@ -14,7 +14,7 @@ use super::{Number, Variable};
 const COUNTED: u64 = 1 << 12;
 /// Many values are distributed into 2 to the power of this many parts, each of which fits into a cache.
 const PART_BITS: u32 = 11;
-/// Fewer values are one part.
+/// If there are fewer values, they are sorted as one part.
 const FEW: usize = 1 << 12;
 /// Number of terms that are summed separately before they are added to the total. This keeps the
 /// rounding errors of long sums small.
@@ -57,7 +57,7 @@ impl From<&Ranked> for Variable {
 pub(super) struct RankScratch {
     /// The lower bits of the difference from the smallest value, and the index in the bits below.
     packed: Vec<u64>,
-    /// Room for the packed values while a part of them is sorted.
+    /// A buffer for sorting parts of the packed values.
     other: Vec<u64>,
     wide: Vec<Wide>,
     counts: Vec<u32>,
@@ -83,15 +83,15 @@ impl RankScratch {
     }
 }
 
-/// `sum / n` where the sum is too large for a float.
+/// Returns `sum / n` even if the sum is too large for a float.
 pub(super) fn mean(sum: u128, n: u64) -> f64 {
     let n = u128::from(n.max(1));
     (sum / n) as f64 + (sum % n) as f64 / n as f64
 }
 
 /// Ranks a variable. For each value that exists, `ranks` gets the doubled rank (from 1; equal
-/// values get the mean of those they span), and `places` the bucket. The entries of missing values
-/// are undefined.
+/// values get the mean of the ranks that they span), and `places` gets the bucket. The entries of
+/// missing values are undefined.
 pub(super) fn rank(
     column: &ColumnSlice<'_>,
     buckets: usize,
@@ -101,7 +101,7 @@ pub(super) fn rank(
 ) -> Ranked {
     let (mut calls, mut sum, mut min, mut max) = (0u64, 0u128, u64::MAX, 0u64);
     match (column.values, column.missing) {
-        // The common case, in a form that the compiler can vectorize.
+        // The most frequent case, in a form that the compiler can vectorize.
         (ValueSlice::Narrow(values), None) => {
             for block in values.chunks(BLOCK) {
                 sum += u128::from(block.iter().map(|v| u64::from(*v)).sum::<u64>());
@@ -198,7 +198,8 @@ fn sort(
     }
 }
 
-/// Sorts values that fit together with their index: `low` bits of the one, and `place_bits` of the other.
+/// Sorts values that fit into 64 bits together with their index: `low` bits of the value, and
+/// `place_bits` of the index.
 fn sort_parts(
     column: &ColumnSlice<'_>,
     min: u64,
@@ -242,7 +243,7 @@ fn sort_parts(
     }
 }
 
-/// Sorts by the upper bits; among equal ones, the order stays. `bits` are those above `from`.
+/// Sorts by the upper bits, in a stable way. `bits` is the number of bits above `from`.
 fn sort_by_value(items: &mut [u64], other: &mut Vec<u64>, bits: u32, from: u32) {
     let digit = if items.len() < 1 << 14 { 8 } else { 11 };
     let passes = bits.div_ceil(digit);
@@ -316,7 +317,7 @@ impl Classes {
         classes
     }
 
-    /// First sorted position of a bucket.
+    /// Returns the first sorted position of a bucket.
     fn start_of(&self, bucket: usize) -> u64 {
         (u128::from(self.calls) * bucket as u128 / self.sums.len() as u128) as u64
     }
@@ -329,7 +330,7 @@ impl Classes {
         self.at = end;
         let doubled = start + 1 + end;
         let from_mean = doubled as i64 - (self.calls as i64 + 1);
-        // At most `MOST_CALLS` calls: the square has 62 bits.
+        // There are at most `MOST_CALLS` calls, so the square has 62 bits.
         let square = from_mean.unsigned_abs() * from_mean.unsigned_abs();
         self.rank_squares += (u128::from(square) * u128::from(calls)) as i128;
         let difference = (value - self.min) as f64 - self.mean_above_min;

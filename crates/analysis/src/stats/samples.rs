@@ -1,4 +1,4 @@
-//! The calls of one op as columns: for each call and variable, one value or none.
+//! Stores the calls of one op as columns: for each call and variable, one value or none.
 
 /// One variable.
 #[derive(Clone, Debug)]
@@ -8,7 +8,7 @@ pub struct Column {
     pub(super) missing: Option<Vec<bool>>,
 }
 
-/// Values of four bytes each, or of eight if at least one needs them.
+/// Values of four bytes each, or of eight bytes if at least one value needs them.
 #[derive(Clone, Debug)]
 pub(super) enum Values {
     Narrow(Vec<u32>),
@@ -23,7 +23,7 @@ pub struct Samples {
 }
 
 impl Values {
-    /// An empty list with room for this many values.
+    /// Makes an empty list with room for this many values.
     pub fn with_capacity(narrow: bool, len: usize) -> Self {
         match narrow {
             true => Self::Narrow(Vec::with_capacity(len)),
@@ -99,7 +99,7 @@ impl Samples {
         self.len == 0
     }
 
-    /// Takes the last column, of the durations as they were recorded, if it is there.
+    /// Takes the last column, which has the durations as they were recorded, if it is there.
     pub(super) fn take_recorded(&mut self, there: bool) -> Option<Column> {
         self.columns.pop_if(|_| there)
     }
@@ -119,7 +119,7 @@ impl Samples {
                 Values::Narrow(values) => ValueSlice::Narrow(&values[from..to]),
                 Values::Wide(values) => ValueSlice::Wide(&values[from..to]),
             },
-            // A part without missing values needs no list of them.
+            // If a part has no missing values, it needs no list of them.
             missing: column.missing.as_deref().map(|m| &m[from..to]).filter(|m| m.contains(&true)),
         });
         Slice { columns: columns.collect(), len: to - from }
@@ -137,7 +137,7 @@ pub(super) struct Slice<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ColumnSlice<'a> {
     pub values: ValueSlice<'a>,
-    /// `None` if every value exists.
+    /// Whether each value is missing; `None` if every value exists.
     pub missing: Option<&'a [bool]>,
 }
 
@@ -148,7 +148,7 @@ pub(super) enum ValueSlice<'a> {
 }
 
 impl ColumnSlice<'_> {
-    /// Value `i`; 0 if it is missing.
+    /// Returns value `i`; 0 if it is missing.
     #[inline]
     pub fn raw(&self, i: usize) -> u64 {
         match self.values {
@@ -157,7 +157,7 @@ impl ColumnSlice<'_> {
         }
     }
 
-    /// Calls `each` for the index and the value of each that exists, in order.
+    /// Calls `each` for the index and the value of each value that exists, in order.
     #[inline]
     pub fn each(&self, mut each: impl FnMut(usize, u64)) {
         match (self.values, self.missing) {

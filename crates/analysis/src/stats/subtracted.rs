@@ -1,21 +1,23 @@
-//! What is subtracted from the values of a variable when they are shown.
+//! Subtracts the amount that the recorder added from the values of a variable when they are shown.
 
 use super::{Scope, Stats};
 use crate::estimate::Estimate;
 use crate::sampled::Estimated;
 use crate::table::compensate;
 
-/// What is subtracted from the values of a variable before they are scaled: what the recorder added.
+/// The amount that the recorder added to the values of a variable, and that is subtracted before
+/// they are scaled.
 #[derive(Clone, Copy, Debug)]
 pub struct Subtracted {
     added: Option<Estimate>,
-    /// Whether the amount was taken from each duration before.
+    /// Whether the amount was already subtracted from each duration. Then only its uncertainty is
+    /// added.
     taken: bool,
 }
 
 impl Subtracted {
-    /// Nothing is subtracted if values are as they were recorded, if it was not calibrated, and from
-    /// metrics, which are computed from single calls.
+    /// Takes the amount of a variable. Nothing is subtracted if values are as they were recorded,
+    /// if the brackets were not calibrated, and from metrics, which are computed from single calls.
     pub fn new(stats: &Stats, scope: &Scope, variable: usize) -> Self {
         let bracket = scope.brackets.get(variable).copied().flatten();
         let added = bracket.filter(|_| !stats.raw).map(|bracket| bracket.mean);
@@ -27,19 +29,20 @@ impl Subtracted {
         self.added.is_none_or(|of| of == Estimate::exact(0.0))
     }
 
-    /// A mean, or another value of the variable, without it. It has not added more than there is.
+    /// Returns a mean, or another value of the variable, without the amount. The result is not
+    /// negative.
     pub fn from(self, value: f64) -> Estimate {
         self.from_estimate(Estimate::exact(value))
     }
 
-    /// A mean that is an estimate, without what was added to it, and with both kinds of uncertainty.
+    /// Returns an estimated mean without the amount, with the uncertainty of both.
     pub fn from_estimate(self, mean: Estimate) -> Estimate {
         let added = self.added.map(|of| if self.taken { of.less(of.value) } else { of });
         let rest = compensate(mean, added);
         let cut = |end: f64| if self.added.is_some() { end.max(0.0) } else { end };
         Estimate { value: cut(rest.value), high: cut(rest.high), ..rest }
     }
-    /// A mean of which it may not be known how far off it is, without what was added to it.
+    /// Returns a mean, whose interval may be unknown, without the amount.
     pub fn from_estimated(self, mean: Estimated) -> Estimated {
         let known = mean.interval.map(|mean| self.from_estimate(mean));
         let value = known.unwrap_or_else(|| self.from(mean.value)).value;

@@ -1,21 +1,22 @@
-//! The statistics of sampled calls: each call counts as if it were there `weight` times.
+//! Computes the statistics of sampled calls: each call counts as if it occurred `weight` times.
 //!
-//! Every definition of [`super`] holds for that longer list: means, ranks, buckets, ties, tables. The
-//! list is never written down. A class of equal values with the weights w₁, w₂, … takes the sorted
-//! positions of Σw values. Only the standard deviation knows that the list is made of fewer calls:
-//! its squares are divided by (n − 1)/n · Σw for n calls.
+//! Every definition of [`super`] applies to the longer list in which each call is repeated in this
+//! way: means, ranks, buckets, ties, tables. The list is never built. A class of equal values with
+//! the weights w₁, w₂, … takes the sorted positions of Σw values. Only the standard deviation takes
+//! into account that the list comes from fewer calls: its squares are divided by (n − 1)/n · Σw for
+//! n calls.
 
 use super::samples::{ColumnSlice, Slice};
 use super::{Cell, Pair, Scope, Table, Variable};
 use crate::sampled::SCALE;
 use crate::stats::Number;
 
-/// What the weights of a variable are.
+/// The kind of weights that a variable has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Every timed call has a value.
     Timed,
-    /// Only calls whose counters were read have one.
+    /// Only calls whose counters were read have a value.
     Counted,
 }
 
@@ -24,12 +25,13 @@ pub(super) enum Kind {
 pub(super) struct Weights<'a> {
     timed: ColumnSlice<'a>,
     counted: ColumnSlice<'a>,
-    /// The weight that stands for one call.
+    /// The weight of a single call.
     scale: u64,
 }
 
 impl<'a> Weights<'a> {
-    /// If all of these `len` calls stand for whole numbers of calls, the list consists of whole calls.
+    /// Takes the weights of `len` calls. If all of them stand for whole numbers of calls, the
+    /// weights are divided so that they count whole calls.
     pub fn new(timed: ColumnSlice<'a>, counted: ColumnSlice<'a>, len: usize) -> Self {
         let whole = |of: &ColumnSlice<'_>| (0..len).all(|i| of.raw(i).is_multiple_of(SCALE));
         let scale = if whole(&timed) && whole(&counted) { SCALE } else { 1 };
@@ -48,11 +50,11 @@ impl<'a> Weights<'a> {
 /// A variable after sorting.
 struct Ranked {
     variable: Variable,
-    /// For each call, whether it has a value; its value; its rank and its bucket.
+    /// For each call with a value: the value, its rank and its bucket.
     places: Vec<Option<(f64, f64, u8)>>,
 }
 
-/// Describes calls. `kinds` says for each variable which weights it has.
+/// Describes calls. `kinds` has the kind of weights of each variable.
 pub(super) fn describe(
     calls: &Slice<'_>,
     weights: &Weights<'_>,
@@ -88,7 +90,7 @@ pub(super) fn describe(
     }
 }
 
-/// (Σw)² / Σw²; `None` without calls.
+/// Returns (Σw)² / Σw²; `None` without calls.
 fn effective(weights: impl Iterator<Item = u64>) -> Option<f64> {
     let add = |(sum, squares): (f64, f64), weight: u64| {
         let weight = weight as f64;
@@ -113,7 +115,7 @@ fn rank(
     let min = sorted.first().map_or(0, |(value, _)| *value);
     let mut places = vec![None; len];
     let mut at = 0u128;
-    // For each bucket, the sum of differences from the smallest value, and the weights.
+    // For each bucket, the sum of differences from the smallest value, and the sum of the weights.
     let mut sums = vec![(0.0, 0u128); buckets];
     let start_of = |bucket: usize| all.saturating_mul(bucket as u128) / buckets as u128;
     let mut bucket = 0;
@@ -183,7 +185,8 @@ fn pair(
         .collect();
     let values = both.iter().map(|(a, b, weight)| (a.0, b.0, *weight as f64));
     let pearson = correlation(values);
-    // Ranks among the calls that have both. In order, equal ranks stay equal.
+    // The ranks among the calls that have both values. The calls are in order, so equal ranks stay
+    // equal.
     let mut again = [Vec::new(), Vec::new()];
     for (side, ranks) in again.iter_mut().enumerate() {
         let old = |i: usize| if side == 0 { both[i].0.1 } else { both[i].1.1 };
@@ -219,7 +222,7 @@ fn pair(
     Pair { of: 0, given: 0, calls: both.len() as u64, pearson, spearman, table, effective }
 }
 
-/// The correlation of values with weights; `None` if one of them is constant.
+/// Returns the correlation of values with weights; `None` if one of them is constant.
 fn correlation(values: impl Iterator<Item = (f64, f64, f64)> + Clone) -> Option<f64> {
     let (mut all, mut x, mut y) = (0.0, 0.0, 0.0);
     for (a, b, weight) in values.clone() {
@@ -247,7 +250,7 @@ mod tests {
     use super::super::samples::Samples;
     use super::*;
 
-    /// The same as the statistics of the longer list, which numpy and scipy judge
+    /// The statistics must be those of the longer list, which numpy and scipy check
     /// (`cli/tests/it/stats_oracle.rs`).
     #[test]
     fn as_if_each_call_were_there_several_times() {
@@ -261,7 +264,8 @@ mod tests {
                 let read = random.odd(2);
                 let values =
                     [Some(ticks), read.then_some(ticks / 2), read.then_some(random.below(9))];
-                // The variables of one test need one weight: with several, those of pairs differ.
+                // All variables of one test need the same weight, because pairs of variables with
+                // different weights differ.
                 let weight = if case % 4 < 2 { timed } else { timed * counted };
                 for (column, value) in columns.iter_mut().zip(values) {
                     column.push(value);

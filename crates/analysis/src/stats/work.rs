@@ -28,7 +28,7 @@ impl Workspace {
         Self { ranks: vec![], scratch: (0..workers.max(1)).map(|_| Scratch::default()).collect() }
     }
 
-    /// Computes everything about these calls, except where they ended.
+    /// Computes everything about these calls, except the locations where they ended.
     pub fn describe(&mut self, calls: &Slice<'_>, buckets: usize, tables: bool) -> Scope {
         self.ranks.resize_with(calls.columns.len(), Default::default);
         for (ranks, places) in &mut self.ranks {
@@ -40,7 +40,7 @@ impl Workspace {
             parallel(&mut self.scratch, items, |scratch, (column, (ranks, places))| {
                 rank(column, buckets, &mut scratch.rank, ranks, places)
             });
-        // Sorting takes the most memory, and pairs need other buffers.
+        // Sorting takes the most memory, and pairs need other buffers, so this memory is freed.
         self.scratch.iter_mut().for_each(|scratch| scratch.rank.shrink());
         let pairs =
             (0..calls.columns.len()).flat_map(|given| (0..given).map(move |of| (of, given)));
@@ -69,7 +69,7 @@ impl Workspace {
     }
 }
 
-/// Calls `each` for every item. Items are given out one by one to as many threads as there are
+/// Calls `each` for every item. Items are handed out one by one to as many threads as there are
 /// states. Returns the results in the order of the items.
 pub(super) fn parallel<S: Send, T: Send, R: Send>(
     states: &mut [S],

@@ -1,4 +1,4 @@
-//! The table while it is filled: finds the row of each call, and adds the call to it.
+//! Fills the table: finds the row of each call, and adds the call to it.
 
 use std::collections::HashMap;
 
@@ -21,36 +21,38 @@ pub(crate) struct Table<'a> {
     pub(super) profile: &'a Profile,
     places: &'a Places<'a>,
     pub(super) metrics: &'a [Bound],
-    /// How many calls each call stands for, in a run with a budget.
+    /// The number of calls that each call stands for, in a run with a budget.
     weights: Option<&'a Weights>,
     pub(super) sets: Sets,
     passes: usize,
     pub(super) rows: HashMap<Key, usize>,
     pub(super) sums: Vec<Sum>,
-    /// This and the following totals include everything recorded and ignore the filter. Percentages
-    /// refer to them.
+    /// Number of all recorded calls. The filter does not apply to this and the following totals, to
+    /// which percentages refer.
     pub all_calls: u64,
     pub all_dispatches: u64,
     pub all_unplaced: bool,
     /// Whether some ops belong to virtual machines.
     machines: bool,
-    /// Own times of all calls, and what was taken of them, in [`amounts::PARTS`] of a tick.
+    /// Self times of all calls, and, below, the time that was subtracted from them, in
+    /// [`amounts::PARTS`] of a tick.
     pub all_own: u128,
     pub all_own_taken: u128,
-    /// Number of calls of whose own time nothing is left after the correction.
+    /// Number of calls whose self time was used up by the correction.
     pub all_exhausted: u64,
-    /// For each thread, what of these two belongs to it.
+    /// The part of `all_own` and of `all_own_taken` that belongs to each thread.
     pub of_threads: HashMap<(usize, usize), (u128, u128)>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// The brackets of all these calls.
+    /// The numbers of brackets of all these calls.
     pub all_in_brackets: BracketCounts,
     /// Calls that belong to no thread ([`Role::is_apart`]). The totals above leave them out.
     pub all_apart: Apart,
-    /// The row of each export of the process that was seen last.
+    /// The row of each export of the process in `cached_process`.
     cache: ByExport,
     cached_process: Option<usize>,
-    /// The row of each call of the page, and its duration without what the recorder added.
+    /// The row of each call of the page, and, below, its duration without the time that the
+    /// recorder added.
     page_rows: Vec<u32>,
     page_times: Vec<u64>,
     page_runs: Vec<Run>,
@@ -108,11 +110,12 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The row of a call, but without its CPU. `None` if the filter does not select it.
+    /// Returns the row of a call. For rows by CPU, it is not the final row. `None` if the filter
+    /// leaves the call out.
     fn row_of(&mut self, columns: &Columns, export: u32) -> Option<usize> {
         let thread = (columns.process, columns.thread);
         let key = self.places.row(self.profile, thread, export)?;
-        // By CPU, the actual row is found per call.
+        // For rows by CPU, the row is found later for each call.
         Some(if self.places.by() == By::Cpu { 0 } else { self.row(key) })
     }
 
@@ -139,21 +142,21 @@ impl<'a> Table<'a> {
         self.page_rows = rows;
     }
 
-    /// Whether call `i` belongs to a virtual machine, and so to no dispatch.
+    /// Whether call `i` belongs to a virtual machine, so that it is no workgroup of a dispatch.
     fn is_of_machine(&self, columns: &Columns, i: usize) -> bool {
         let ops = &self.profile.ops;
         let op = ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
         op.is_some_and(|op| op.role != Role::Workgroup)
     }
 
-    /// Adds so many brackets of a class to those of all calls.
+    /// Adds this many brackets of a class to those of all calls.
     fn add_class(&mut self, (class, calls): (Option<u32>, u64), apart: Option<Role>) {
         if let Some(class) = class.filter(|_| apart.is_none() && calls > 0) {
             self.all_in_brackets.of(class, self.profile.groups.counters()).calls += calls;
         }
     }
 
-    /// Finds the calls of the page that follow one another and are added in the same way.
+    /// Finds runs of consecutive calls of the page that are added in the same way.
     fn find_runs(&mut self, columns: &Columns, classes: &PageBrackets) {
         self.page_runs.clear();
         for (at, row) in self.page_rows.iter().enumerate() {
@@ -202,7 +205,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Adds the calls whose counters took turns, and the time in which each group counted.
+    /// Adds the calls whose counters were multiplexed, and the time in which each group counted.
     fn add_estimates(&mut self, columns: &Columns, classes: &PageBrackets) {
         let counters = self.profile.groups.counters();
         let groups = self.profile.groups.all();
@@ -269,12 +272,12 @@ impl Adder for Table<'_> {
         self.find_rows(columns);
         let apart = apart(self.profile, columns);
         if apart.is_some() && !matches!(self.places.by(), By::Op | By::OpInProcess | By::Kind) {
-            // Calls that were only counted belong to no thread and no CPU.
+            // Calls that belong to no thread have rows only by op and by kind.
             self.page_rows.fill(NO_ROW);
         }
         let counters = self.profile.groups.counters();
         let classes = brackets.page(columns);
-        // The times of one page fit.
+        // The sums of one page fit into 64 bits.
         let (mut own, mut own_taken) = (0u64, 0u64);
         let mut of_class: (Option<u32>, u64) = (None, 0);
         let (mut dispatches, mut unplaced, mut nested) = (0, false, false);
@@ -327,7 +330,8 @@ impl Adder for Table<'_> {
             }
             if mark.inner {
                 sum.inner += 1;
-                // What follows is inside of another call of the row, which has counted it.
+                // The rest of the sums already contain this call, because it is inside of another
+                // call of the row.
                 self.page_rows[i] = NO_ROW;
                 continue;
             }

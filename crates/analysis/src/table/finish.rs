@@ -1,4 +1,4 @@
-//! Turns sums into rows: computes quantiles and metrics, and decides which values are unknown.
+//! Converts sums to rows: computes quantiles and metrics, and decides which values are unknown.
 
 use model::metric::Bound;
 use profile::Profile;
@@ -10,7 +10,7 @@ use crate::amounts::{Brackets, Inside, PARTS, ticks};
 use crate::estimate::Estimate;
 use crate::metrics::{Sets, empty_share, is_clock_of_threads};
 
-/// What all rows need in order to be finished.
+/// The data that finishing a row needs.
 struct Finishing<'a> {
     profile: &'a Profile,
     sets: &'a Sets,
@@ -41,7 +41,8 @@ impl Sum {
             counter.brackets =
                 self.brackets.counter(table.profile, i, counter.calls, inside, table.brackets);
             counter.set_value(raw);
-            // A thread is on a CPU for no longer than its calls take.
+            // The value of a clock is limited, because a thread is on a CPU for no longer than its
+            // calls take.
             let of_all_calls = counter.calls == self.calls && !raw;
             if of_all_calls && is_clock_of_threads(table.profile, i) {
                 let ns = total.times(table.profile.timeline.ns_per_tick());
@@ -50,7 +51,8 @@ impl Sum {
         }
         let of_parts = |parts: Option<f64>| parts.map_or(0.0, |parts| parts / PARTS as f64);
         let [p10, p50, p99] = self.durations.quantiles([0.1, 0.5, 0.99]).map(of_parts);
-        // Metrics are of outermost calls only, and a dispatch is not counted for those alone.
+        // Metrics are of outermost calls only, and the number of dispatches of those alone is not
+        // known.
         let all = [(self.calls, self.dispatches)].into_iter().filter(|_| self.passes.is_empty());
         let of_passes = self.passes.iter().map(|pass| (pass.calls, pass.dispatches));
         let known = all.chain(of_passes).filter(|_| !self.unplaced && self.inner == 0);
@@ -92,7 +94,8 @@ impl Sum {
     }
 }
 
-/// A sum of times, from which this much was taken. Its interval is as wide as that of what was taken.
+/// Returns a sum of times from which `taken` was subtracted. Its interval is as wide as that of
+/// `taken`.
 fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
     let value = ticks(parts);
     let of = taken.unwrap_or_default();
@@ -100,7 +103,8 @@ fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
 }
 
 impl Table<'_> {
-    /// The own times of all calls of the profile together, in ticks, and what was taken of them.
+    /// Returns the self times of all calls of the profile together, in ticks, and the time that was
+    /// subtracted from them.
     pub fn all(&self, brackets: &Brackets) -> (Estimate, Option<Estimate>) {
         let taken = ticks(self.all_own_taken);
         let taken = self.all_in_brackets.taken(self.all_calls, taken, brackets);
@@ -108,7 +112,7 @@ impl Table<'_> {
         (rest(self.all_own, taken), taken)
     }
 
-    /// The rows that have calls, in no particular order. `workers` threads compute them.
+    /// Computes the rows that have calls, in no particular order, with `workers` threads.
     pub fn finish(self, workers: usize, brackets: &Brackets) -> Vec<Row> {
         let mut sums: Vec<Option<Sum>> = self.sums.into_iter().map(Some).collect();
         let mut work: Vec<(Key, Sum)> = self

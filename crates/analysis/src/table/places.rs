@@ -1,8 +1,8 @@
-//! Which rows and calls are selected by what activities have: kind, device and stream.
+//! Decides which rows and calls are selected by properties of activities: kind, device and stream.
 //!
-//! In a profile of activities (an imported trace, or what plugins gave), the library of an op is the
-//! name of its kind, a process is a device or a process of the host, and a thread is a stream or a
-//! thread. A process is a device if some op of it runs on devices by the vocabulary of
+//! In a profile of activities (an imported trace, or the events of plugins), the library of an op
+//! is the name of its kind, a process is a device or a process of the host, and a thread is a
+//! stream or a thread. A process is a device if some op of it runs on devices by the vocabulary of
 //! [`model::activity`].
 
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use profile::{Homes, OpId, Profile};
 
 use super::{By, Key};
 
-/// What rows are, and which calls are wanted. Each pattern may be missing: then all are.
+/// The kind of rows, and the patterns that select calls. Without a pattern, all calls are selected.
 #[derive(Debug, Default)]
 pub(crate) struct Selection<'a> {
     pub by: By,
@@ -24,24 +24,24 @@ pub(crate) struct Selection<'a> {
     pub stream: Option<&'a str>,
 }
 
-/// How many processes, threads and devices there are.
+/// Numbers of processes, threads and devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Processes, without devices.
+    /// Number of processes, without devices.
     pub processes: usize,
     pub threads: usize,
-    /// Devices, which are no processes although they have parts of the profile.
+    /// Number of devices, which have parts of the profile like processes, but are not processes.
     pub devices: usize,
 }
 
 impl Counts {
-    /// Counts these threads of a profile, given by the indices of their process and their own. A thread
-    /// may come twice.
+    /// Counts the processes, threads and devices of these threads of a profile, which are given by
+    /// the index of the process and of the thread. A thread may come twice.
     pub fn of(profile: &Profile, threads: impl IntoIterator<Item = (usize, usize)>) -> Self {
         let is_device = devices(profile);
         let threads: HashSet<(usize, usize)> = threads.into_iter().collect();
         let (mut processes, mut on_devices) = (HashSet::new(), HashSet::new());
-        // Threads by the id that the kernel gave them, which it may give again.
+        // Threads are identified by the id of the kernel, which the kernel may use again.
         let (mut recorded, mut of_plugins, mut count) = (HashSet::new(), HashSet::new(), 0);
         for (at, thread) in threads {
             let Some(process) = profile.processes.get(at) else { continue };
@@ -49,7 +49,7 @@ impl Counts {
                 on_devices.insert(at);
                 continue;
             }
-            // What the plugins of a process gave is in parts of its own.
+            // The events of a process's plugins are in parts of their own.
             let id = (process.member, process.id.of_process());
             processes.insert((id, process.number(), process.pass));
             let tid = process.threads.get(thread).map(|thread| thread.tid);
@@ -65,21 +65,21 @@ impl Counts {
     }
 }
 
-/// What a table shows, decided before the calls are read.
+/// Selects the calls of a table and finds their rows, from the options of the table.
 #[derive(Debug)]
 pub(crate) struct Places<'a> {
     by: By,
-    /// For each op, whether its name and its kind are selected; `None` if all are.
+    /// For each op, whether its name and its kind are selected; `None` if all ops are.
     ops: Option<Vec<bool>>,
     /// The filter itself, for calls whose op's name is lost.
     filter: Option<&'a str>,
-    /// Whether only some kinds are selected, of which a call with a lost name has none.
+    /// Whether only some kinds are selected. A call whose op's name is lost has none of them.
     some_kinds: bool,
     /// For each op, the first op of the same kind.
     kinds: Vec<OpId>,
     /// For each process, whether it is a device.
     devices: Vec<bool>,
-    /// For each process, whether it is selected; `None` if all are.
+    /// For each process, whether it is selected; `None` if all processes are.
     processes: Option<Vec<bool>>,
     streams: Option<&'a str>,
     homes: Homes,
@@ -152,13 +152,13 @@ impl<'a> Places<'a> {
         self.by
     }
 
-    /// The thread that calls are on, which another source may have recorded.
+    /// Returns the thread that calls are on, even if another source recorded them.
     pub(crate) fn home(&self, thread: (usize, usize)) -> (usize, usize) {
         self.homes.of(thread)
     }
 
-    /// The row of calls of an export in a thread. `None`: they are not selected. By CPU, the row
-    /// depends on the call, and this one is any.
+    /// Returns the row of the calls of an export in a thread. `None` if they are not selected. By
+    /// CPU, the row depends on the call, and the returned row is only a placeholder.
     pub(crate) fn row(
         &self,
         profile: &Profile,
@@ -203,7 +203,7 @@ fn is_stream(profile: &Profile, process: usize, thread: usize, glob: &str) -> bo
         .is_some_and(|thread| matches(glob, &thread.tid.to_string()) || matches(glob, &thread.name))
 }
 
-/// For each process, whether some op of it runs on devices.
+/// Returns, for each process, whether some op of it runs on devices.
 pub(crate) fn devices(profile: &Profile) -> Vec<bool> {
     let registry = Registry::new();
     let on_device: Vec<bool> = profile

@@ -1,4 +1,4 @@
-//! One row while calls are added to it.
+//! Adds up the calls of one row.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -7,25 +7,25 @@ use crate::amounts::BracketCounts;
 use crate::durations::Durations;
 use crate::metrics::{self, SetSum};
 
-/// CPU numbers have 12 bits.
+/// Number of 64-bit words for a set of CPUs, because CPU numbers have 12 bits.
 const CPU_WORDS: usize = 4096 / 64;
 
-/// The sums over a row's calls so far: those that no other call of the row is around, except for own
-/// times, dispatches, threads and CPUs, which are of all calls. Times are in
-/// [`crate::amounts::PARTS`] of a tick, without what the recorder added to them.
+/// The sums over a row's calls so far. They are over outermost calls, which are not inside of
+/// another call of the row; but self times, dispatches, threads and CPUs are of all calls. Times
+/// are in [`crate::amounts::PARTS`] of a tick, without the time that the recorder added.
 #[derive(Debug)]
 pub struct Sum {
     pub calls: u64,
     /// Number of calls inside of others of the row.
     pub inner: u64,
-    /// Number of calls of whose own time nothing is left.
+    /// Number of calls whose self time was used up by the correction.
     pub exhausted: u64,
     pub dispatches: u64,
     /// Whether the workgroup of some call is unknown.
     pub unplaced: bool,
     pub total: u128,
     pub own: u128,
-    /// The times that were subtracted from the total and from the own times.
+    /// The times that were subtracted from the total and, below, from the self times.
     pub taken: u128,
     pub own_taken: u128,
     pub brackets: BracketCounts,
@@ -37,15 +37,16 @@ pub struct Sum {
     pub passes: Vec<PassTotal>,
     pub threads: BTreeSet<(usize, usize)>,
     pub last_thread: Option<(usize, usize)>,
-    /// The start and the duration of the earliest call of that thread.
+    /// The start and the duration of the earliest call of `last_thread`.
     pub first: (u64, u64),
-    /// The start and the duration of each thread's earliest call, except for what is only in `first` so far.
+    /// The start and the duration of each thread's earliest call, except for those that are only in
+    /// `first` so far.
     pub firsts: HashMap<(usize, usize), (u64, u64)>,
     pub cpus: [u64; CPU_WORDS],
 }
 
 impl Sum {
-    /// Saves what is known about the thread that was seen last.
+    /// Saves the earliest call of the thread that was seen last.
     pub fn note_first(&mut self) {
         if let (Some(thread), (begin, _)) = (self.last_thread, self.first) {
             let known = self.firsts.entry(thread).or_insert(self.first);

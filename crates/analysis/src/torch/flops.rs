@@ -1,7 +1,7 @@
-//! How many floating-point operations an op does, from the shapes of its inputs.
+//! Computes the number of floating-point operations of an op from the shapes of its inputs.
 //!
-//! PyTorch has these numbers with `with_flops=True` in its own tables, but it does not write them to a
-//! recording. The definitions are PyTorch's, so that the numbers are, too:
+//! PyTorch has these numbers with `with_flops=True` in its own tables, but it does not write them
+//! to a recording. The definitions are PyTorch's, so the numbers are the same.
 //!
 //! | op | operations |
 //! |---|---|
@@ -9,10 +9,10 @@
 //! | `conv2d` | 2 for each product: batch · output · kernel · channels in · channels out / groups |
 //! | `add`, `mul` | one for each element of the first input |
 //!
-//! Everything else has none, which is not 0.
+//! For all other ops the number is unknown, which is not 0.
 
 /// Returns the operations of one call. `shapes` and `concrete` are the arguments `Input Dims` and
-/// `Concrete Inputs` of the op, as JSON. `None`: it is not known.
+/// `Concrete Inputs` of the op, as JSON. `None` if the number is not known.
 pub(super) fn of_op(name: &str, shapes: Option<&str>, concrete: Option<&str>) -> Option<u64> {
     let is_known = |op| matches!(op, "mm" | "addmm" | "bmm" | "baddbmm" | "conv2d" | "add" | "mul");
     let op = name.strip_prefix("aten::").filter(|op| is_known(*op))?;
@@ -22,8 +22,8 @@ pub(super) fn of_op(name: &str, shapes: Option<&str>, concrete: Option<&str>) ->
         "mm" | "bmm" => product(&shape(0)?, &shape(1)?),
         "addmm" | "baddbmm" => product(&shape(1)?, &shape(2)?),
         "conv2d" => convolution(&shape(0)?, &shape(1)?, concrete?),
-        // An input that is not a tensor has no shape either, and a tensor without dimensions has one
-        // element; a recording does not tell them apart.
+        // An input that is not a tensor has no shape, and a tensor without dimensions has one
+        // element, but both look the same in a recording.
         _ => all(&shape(0).filter(|dims| !dims.is_empty())?),
     }
 }
@@ -36,7 +36,8 @@ fn all(dims: &[u64]) -> Option<u64> {
     dims.iter().try_fold(1u64, |all, dim| all.checked_mul(*dim))
 }
 
-/// Of matrices, or of as many pairs of them as both first dimensions say.
+/// Returns the operations of a product of two matrices, or of two batches of matrices of equal
+/// size.
 fn product(a: &[u64], b: &[u64]) -> Option<u64> {
     match (a, b) {
         ([m, k], [inner, n]) if k == inner => all(&[2, *m, *k, *n]),
@@ -47,7 +48,8 @@ fn product(a: &[u64], b: &[u64]) -> Option<u64> {
     }
 }
 
-/// `concrete` has stride, padding, dilation and groups after input, weight and bias.
+/// Returns the operations of a convolution. In `concrete`, stride, padding, dilation and groups
+/// follow input, weight and bias.
 fn convolution(input: &[u64], weight: &[u64], concrete: &str) -> Option<u64> {
     let ([batch, channels, height, width], [filters, _, rows, columns]) = (input, weight) else {
         return None;
@@ -96,7 +98,8 @@ mod tests {
         }
     }
 
-    /// 2 images of 3 × 9 × 9, 4 filters of 3 × 3 every 2 pixels with a border of 1: 5 × 5 results.
+    /// 2 images of 3 × 9 × 9, and 4 filters of 3 × 3 every 2 pixels with a border of 1: 5 × 5
+    /// results.
     #[test]
     fn convolutions_on_paper() {
         let shapes = Some("[[2,3,9,9],[4,3,3,3],[4],[],[],[],[]]");
@@ -106,7 +109,7 @@ mod tests {
         };
         let expected = 2 * 2 * 5 * 5 * 3 * 3 * 3 * 4;
         assert_eq!(of(r#""[2, 2]","[1, 1]","[1, 1]","1""#), Some(expected));
-        // Two pixels between the points of a filter reach as far as a filter of 5 × 5.
+        // With a dilation of two, a filter covers as much as a filter of 5 × 5.
         assert_eq!(of(r#""[2, 2]","[1, 1]","[2, 2]","1""#), Some(expected / 25 * 16));
         for wrong in [
             r#""[0, 2]","[1, 1]","[1, 1]","1""#,

@@ -1,9 +1,10 @@
-//! Ops by the module, or by the line of Python code, that called them.
+//! Adds up ops by the module, or by the line of Python code, that called them.
 //!
-//! A forward op belongs to the innermost module around it. A backward op runs later, often on another
-//! thread; it belongs to the module of the forward op whose number it has (`Sequence number`). Each
-//! thread numbers its ops, and a backward op says which thread it was in numbers of PyTorch's own.
-//! Arrows, which PyTorch draws from some forward ops to their backward ops, tell which rows these are.
+//! A forward op belongs to the innermost module around it. A backward op runs later, often on
+//! another thread; it belongs to the module of the forward op that has the same number (`Sequence
+//! number`). Each thread numbers its ops, and a backward op names the forward thread by a number of
+//! PyTorch's own. Arrows, which PyTorch draws from some forward ops to their backward ops, show
+//! which row belongs to such a number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,24 +15,24 @@ use super::slices::{Around, Kind, Slice, Slices};
 /// A module, with the modules around it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModuleRow {
-    /// The module's path, as `Net_0/Linear_1`. `None`: ops in no module.
+    /// The module's path, as `Net_0/Linear_1`. `None` for ops in no module.
     pub module: Option<String>,
     pub calls: u64,
-    /// The time of the module's calls, Python code included.
+    /// The time of the module's calls, including Python code.
     pub total_ns: i64,
     /// The time of the module without the modules inside of it.
     pub self_ns: i64,
-    /// Number of forward ops in it and in no module inside of it.
+    /// Number of forward ops whose innermost module is this one.
     pub ops: u64,
     /// The sum of the self times of the ops.
     pub ops_ns: i64,
-    /// Number of the backward ops of these ops.
+    /// Number of the backward ops of these forward ops.
     pub backward_ops: u64,
     /// The sum of the self times of these backward ops.
     pub backward_ns: i64,
 }
 
-/// The table.
+/// The table of modules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Modules {
     /// Rows, the largest time in ops first, forward and backward.
@@ -60,7 +61,7 @@ impl Paths {
     }
 }
 
-/// What an op belongs to.
+/// The module that an op belongs to.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Of {
     path: Option<Path>,
@@ -72,8 +73,8 @@ pub fn by_module(all: &[Activities]) -> profile::Result<Modules> {
     by(all, Around::Modules)
 }
 
-/// Adds up the ops of all recordings by the line of code outside of PyTorch that called them: the
-/// innermost one. The rows have the line instead of a path of modules.
+/// Adds up the ops of all recordings by the innermost line of code outside of PyTorch that called
+/// them. The rows have the line instead of a path of modules.
 pub fn by_line(all: &[Activities]) -> profile::Result<Modules> {
     by(all, Around::Lines)
 }
@@ -112,7 +113,7 @@ fn by(all: &[Activities], around: Around) -> profile::Result<Modules> {
     }
     let mut rows = paths.rows;
     if around == Around::Lines {
-        // Most lines that call a Python function call no op.
+        // Most lines that call a Python function call no op, so they have no row.
         rows.retain(|row| row.ops + row.backward_ops > 0);
     }
     if none.ops + none.backward_ops > 0 {
@@ -124,11 +125,11 @@ fn by(all: &[Activities], around: Around) -> profile::Result<Modules> {
     Ok(Modules { rows, ops_ns, any })
 }
 
-/// The module of each slice of a row; of a module, itself.
+/// Returns the module of each slice of a row; the module of a module's slice is the module itself.
 fn forward(slices: &Slices, row: &[Slice], paths: &mut Paths, kind: Around) -> Vec<Of> {
     let mut found: Vec<Of> = Vec::with_capacity(row.len());
     for slice in row {
-        // What encloses a slice comes before it.
+        // The slices are sorted, so an enclosing slice comes first.
         let around = slice.module.and_then(|module| found[module as usize].path);
         let path = match (slice.kind, slice.hierarchy) {
             (Kind::Module, _) => {
@@ -154,7 +155,7 @@ fn forward(slices: &Slices, row: &[Slice], paths: &mut Paths, kind: Around) -> V
     found
 }
 
-/// Gives backward ops, and what is inside of them, the modules of their forward ops.
+/// Assigns backward ops, and the ops inside of them, to the modules of their forward ops.
 fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
     // Rows of forward threads by their numbers in PyTorch.
     let mut threads: HashMap<u64, usize> = HashMap::new();
@@ -163,7 +164,7 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
             threads.insert(thread, *from);
         }
     }
-    // Forward ops by row and number. An op that calls another may have its number, too; both are in
+    // Forward ops by row and number. An op that calls another may have the same number; both are in
     // the same module, or the inner one is in the module that did the work.
     let mut numbered: HashMap<(usize, i64), Option<Path>> = HashMap::new();
     let mut forward_rows: Vec<usize> = Vec::new();
@@ -181,7 +182,7 @@ fn backward(slices: &Slices, of: &mut [Vec<Of>]) {
         for (at, slice) in all.iter().enumerate() {
             let around = slice.op.map(|op| of[row][op as usize]).filter(|of| of.backward);
             let own = slice.forward_thread.zip(slice.sequence).map(|(thread, sequence)| {
-                // Without arrows, there is no doubt if only one thread has forward ops.
+                // Even without arrows, the row is certain if only one thread has forward ops.
                 let known = threads.get(&thread).copied();
                 let from = known.or(match forward_rows[..] {
                     [only] => Some(only),

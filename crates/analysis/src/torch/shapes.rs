@@ -1,4 +1,4 @@
-//! Ops by the shapes of their inputs.
+//! Adds up ops by the shapes of their inputs.
 
 use std::collections::HashMap;
 
@@ -12,30 +12,30 @@ use super::slices::{Around, Kind, Slices};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShapeRow {
     pub op: String,
-    /// The shapes, as JSON: a list with one entry for each argument, which is empty if the argument is
-    /// not a tensor. `None`: shapes were not recorded.
+    /// The shapes, as JSON: a list with one entry for each argument, which is empty if the argument
+    /// is not a tensor. `None` if shapes were not recorded.
     pub shapes: Option<String>,
-    /// Floating-point operations of all calls, as PyTorch defines them; `None` if they are not known for
-    /// all of the calls.
+    /// Floating-point operations of all calls, as PyTorch defines them; `None` if they are not
+    /// known for some of the calls.
     pub flops: Option<u64>,
     pub calls: u64,
     /// The sum of the durations of the calls.
     pub total_ns: i64,
     /// The sum of the durations of the calls, without the ops inside of them.
     pub self_ns: i64,
-    /// The shortest.
+    /// The shortest duration of a call.
     pub min_ns: i64,
-    /// The longest.
+    /// The longest duration of a call.
     pub max_ns: i64,
 }
 
-/// What metrics of a [`ShapeRow`] are made of: it has one counter.
+/// The operands of metrics of a [`ShapeRow`]: it has one counter.
 pub const SHAPE_COUNTERS: [Operand<'static>; 1] =
     [Operand { name: "flops", unit: Unit::Count, scale: 1.0, group: 0 }];
 
 impl ShapeRow {
-    /// The value of a metric that is bound to [`SHAPE_COUNTERS`]; `duration` is the time of all calls.
-    /// `None`: it uses operations that are not known, or is not defined.
+    /// Returns the value of a metric that is bound to [`SHAPE_COUNTERS`]; `duration` is the time of
+    /// all calls. `None` if it needs operations that are not known, or is not defined.
     pub fn metric(&self, metric: &Bound) -> Option<f64> {
         let of = |_: &usize| self.flops.map(|flops| flops as f64);
         let values: Vec<f64> = metric.counters.iter().map(of).collect::<Option<_>>()?;
@@ -43,14 +43,14 @@ impl ShapeRow {
     }
 }
 
-/// The table.
+/// The table of ops and shapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shapes {
     /// Rows, the largest self time first.
     pub rows: Vec<ShapeRow>,
     /// Self times of all ops.
     pub self_ns: i64,
-    /// Ops that end after the op in which they begin.
+    /// Number of ops that end after the op in which they begin.
     pub overlapping: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Ops and modules of a profile's activities, with who is inside of whom.
+//! Reads ops and modules from a profile's activities, and finds their nesting.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,20 +11,21 @@ use super::flops;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A call of a module. Comes first, so that it encloses an op that begins at the same time.
+    /// A call of a module. This variant comes first, so that it encloses an op that begins at the
+    /// same time.
     Module,
     Op,
 }
 
-/// A slice, with places in [`Slices::texts`].
+/// A slice. Its texts are indices in [`Slices::texts`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     pub kind: Kind,
-    /// The name; of a module without its prefix.
+    /// The name; for a module, without the prefix of module names.
     pub name: u32,
     pub start_ns: i64,
     pub end_ns: i64,
-    /// Shapes of the inputs, as JSON. `None`: they were not recorded.
+    /// Shapes of the inputs, as JSON. `None` if they were not recorded.
     pub shapes: Option<u32>,
     /// Floating-point operations of an op, if they are known.
     pub flops: Option<u64>,
@@ -32,13 +33,14 @@ pub(super) struct Slice {
     pub sequence: Option<i64>,
     /// PyTorch's number of the thread of the forward op; set for backward ops only.
     pub forward_thread: Option<u64>,
-    /// Where TorchScript was in the module, for ops of such modules.
+    /// The path of the module in TorchScript, for ops of such modules.
     pub hierarchy: Option<u32>,
-    /// The innermost slice of the same row around it, and the innermost op and module around it.
+    /// The innermost slice of the same row around this one; below, the innermost op and the
+    /// innermost module.
     pub parent: Option<u32>,
     pub op: Option<u32>,
     pub module: Option<u32>,
-    /// Time in ops directly inside of it (of an op), or in modules (of a module).
+    /// Time in the ops directly inside of an op, or in the modules directly inside of a module.
     pub inside_ns: i64,
 }
 
@@ -59,20 +61,20 @@ struct End {
     time_ns: i64,
 }
 
-/// Everything that the tables need of the activities.
+/// The parts of the activities that the tables need.
 #[derive(Debug, Default)]
 pub(super) struct Slices {
     texts: Vec<Box<str>>,
     numbers: HashMap<Box<str>, u32>,
-    /// The slices of each row, by time, those that enclose others first.
+    /// The slices of each row, sorted by time; a slice comes after those that enclose it.
     pub rows: Vec<Vec<Slice>>,
-    /// For each arrow from a forward op to a backward op: both slices, as row and place.
+    /// For each arrow from a forward op to a backward op: both slices, by row and index in the row.
     pub arrows: Vec<[(usize, usize); 2]>,
-    /// Slices that do not nest: they end after the slice in which they begin.
+    /// Number of slices that do not nest: they end after a slice in which they begin.
     pub overlapping: u64,
 }
 
-/// The arguments that matter here.
+/// The arguments of an activity that the tables need.
 #[derive(Deserialize, Default)]
 struct Arguments<'a> {
     #[serde(rename = "Input Dims", borrow, default)]
@@ -89,7 +91,7 @@ struct Arguments<'a> {
     call_from: Option<Cow<'a, str>>,
 }
 
-/// What slices of the kind [`Kind::Module`] are.
+/// The meaning of slices of the kind [`Kind::Module`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Around {
     /// Calls of modules, with the module's name.
@@ -100,7 +102,7 @@ pub(super) enum Around {
     Lines,
 }
 
-/// How the names of modules begin.
+/// The prefix of the names of modules.
 const MODULE: &str = "nn.Module: ";
 
 impl Slices {
@@ -209,7 +211,8 @@ impl Slices {
         })
     }
 
-    /// Returns the innermost op that begins at this moment: that is where PyTorch ties its arrows.
+    /// Returns the innermost op that begins at this moment, because PyTorch attaches its arrows
+    /// there.
     fn at(&self, end: End) -> Option<(usize, usize)> {
         let row = self.rows.get(end.row)?;
         let next = row.partition_point(|slice| slice.start_ns <= end.time_ns);
@@ -231,8 +234,8 @@ fn is_function(name: &str) -> bool {
     })
 }
 
-/// Sorts the slices of a row and finds out which are inside of which. Returns how many overlap others
-/// without being inside; they count as inside.
+/// Sorts the slices of a row and finds their nesting. Returns the number of slices that overlap
+/// others without being inside; they count as inside.
 fn nest(row: &mut [Slice]) -> u64 {
     row.sort_by_key(|slice| (slice.start_ns, std::cmp::Reverse(slice.end_ns), slice.kind));
     let mut open: Vec<usize> = Vec::new();
@@ -241,7 +244,7 @@ fn nest(row: &mut [Slice]) -> u64 {
         let slice = row[at];
         while let Some(last) = open.last()
             && row[*last].end_ns <= slice.start_ns
-            // A slice of no duration is inside of one that ends at the same moment.
+            // A slice without a duration is inside of a slice that ends at the same moment.
             && !(slice.duration_ns() == 0 && row[*last].end_ns == slice.start_ns
                 && row[*last].duration_ns() > 0)
         {

@@ -1,4 +1,5 @@
-//! The rows of a report as a tree: calls inside of calls, and the loops inside of dispatches and ops.
+//! Makes the rows of a report as a tree: calls inside of calls, and the loops inside of dispatches
+//! and ops.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,24 +17,24 @@ use crate::table::{By, Key};
 pub enum TreePart {
     /// The calls of a node of the [`CallTree`].
     Calls(usize),
-    /// A function or a loop: the index of its module, and its index in that module's nodes.
+    /// A function or a loop: the index of its module, and its index in the module's nodes.
     Loop(usize, usize),
 }
 
-/// A row. Times are in ns. If the program ran once for each pass, all values are means of the passes.
+/// A row. Times are in ns. If the program ran once for each pass, all values are the means of the
+/// passes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TreeRow {
     /// Index of the row above.
     pub parent: Option<usize>,
     /// The number of rows above.
     pub depth: u32,
-    /// The thing that the row stands for.
     pub what: TreePart,
-    /// The number of calls or hits. `None`: the passes cannot have had the same number.
+    /// The number of calls or hits. `None` if the passes cannot have had the same number.
     pub calls: Option<u128>,
-    /// The time with what is inside; `None` if it is not known.
+    /// The time with the calls and loops inside; `None` if not known.
     pub total: Option<Estimate>,
-    /// The time without what is inside; `None` if it is not known.
+    /// The time without the calls and loops inside; `None` if not known.
     pub own: Option<Estimate>,
     /// `own` as a part of [`TreeRows::own_ns`].
     pub share: Option<f64>,
@@ -41,7 +42,7 @@ pub struct TreeRow {
     pub total_share: Option<f64>,
 }
 
-/// All rows, each after the one above it.
+/// All rows. Each one comes after the row above it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TreeRows {
     pub rows: Vec<TreeRow>,
@@ -49,11 +50,11 @@ pub struct TreeRows {
     pub own_ns: f64,
 }
 
-/// Puts the loops of each dispatch or op below its calls, if these are in one place of the tree, and all other
-/// loops below nothing. Which of several places a loop's hits were made in is not known, and neither is in
-/// which calls loops ran that are in no dispatch or op. They have no share then, because their time can be in that of
-/// the calls. With `raw`, times of loops are as they were
-/// measured.
+/// Puts the loops of each dispatch or op below its calls, if these are in one place of the tree,
+/// and all other loops at the top. If the calls are in several places, it is not known to which of
+/// them a loop's hits belong; and if loops ran in no dispatch or op, the calls around them are not
+/// known. These loops have no share, because their time can be part of the time of calls. With
+/// `raw`, times of loops are as they were measured.
 pub fn rows(
     profile: &Profile,
     calls: &CallTree,
@@ -65,7 +66,7 @@ pub fn rows(
     build(calls, loops, around, raw, profile.timeline.ns_per_tick(), passes(profile, By::Op))
 }
 
-/// The rows, with the length of a tick in ns and the number of passes.
+/// Makes the rows. `tick` is the length of a tick in ns, and `passes` the number of passes.
 fn build(
     calls: &CallTree,
     loops: &LoopTable,
@@ -84,7 +85,7 @@ fn build(
         all.next().filter(|_| all.next().is_none()).copied()
     };
     let too_long = longer_than_their_calls(calls, loops, raw, tick, candidate);
-    // The only place of the calls that a loop was in.
+    // Returns the only place among the calls in which a loop was.
     let home = |tree: &LoopTree, node: &LoopNode| {
         candidate(tree, node).filter(|index| !too_long.contains(index))
     };
@@ -124,8 +125,8 @@ fn build(
     TreeRows { rows, own_ns }
 }
 
-/// The nodes that are shorter than the loops that seem to be in them, whatever the intervals leave open. Such loops
-/// ran on other threads as well, whose calls were not recorded.
+/// Finds nodes that are shorter than the loops that seem to be inside of them, even with the
+/// intervals of both. Such loops also ran on other threads, whose calls were not recorded.
 fn longer_than_their_calls(
     calls: &CallTree,
     loops: &LoopTable,
@@ -144,7 +145,7 @@ fn longer_than_their_calls(
             }
         }
     }
-    // Loops measure their times themselves, at another rate of the clock.
+    // Loops measure their times themselves, with a clock whose rate may differ slightly.
     let most = |at: &usize| calls.nodes.get(*at).map_or(0.0, |node| 1.01 * node.total.high * tick);
     inside.into_iter().filter(|(at, ns)| *ns > most(at) + 1e3).map(|(at, _)| at).collect()
 }
@@ -156,11 +157,11 @@ struct Adder<'a> {
 }
 
 impl Adder<'_> {
-    /// Adds the functions and loops that were entered and that `of` selects below a row.
+    /// Adds below a row the functions and loops that were entered and that `of` selects.
     fn add(&mut self, above: Option<usize>, of: impl Fn(&LoopTree, &LoopNode) -> bool) {
         let rows = &mut self.rows;
         let depth = above.map_or(0, |above| rows[above].depth + 1);
-        // The rows of the loops around the next one, by their levels.
+        // The levels and rows of the loops around the next one.
         let mut around: Vec<(u32, usize)> = Vec::new();
         let mut inside: Option<Estimate> = Some(Estimate::exact(0.0));
         for (module, tree) in self.loops.modules.iter().enumerate() {
@@ -187,7 +188,7 @@ impl Adder<'_> {
                 });
             }
         }
-        // What belongs to loops does not belong to the dispatch around them as well.
+        // The time of loops is not part of the own time of the dispatch around them.
         if let Some(above) = above.filter(|above| rows.len() > above + 1) {
             rows[above].own = rows[above].own.zip(inside).map(|(own, inside)| {
                 let rest = own.minus(inside);
@@ -198,7 +199,7 @@ impl Adder<'_> {
     }
 }
 
-/// A time of a loop with its interval, in ns. A time cannot be negative.
+/// Returns a time of a loop with its interval, in ns. The ends are not negative.
 fn ns(tree: &LoopTree, of: crate::loops::Estimate) -> Option<Estimate> {
     let value = tree.ns(of.value)?;
     let margin = of.margin.and_then(|margin| tree.ns(margin)).unwrap_or(0.0);
@@ -218,7 +219,7 @@ mod tests {
 
     const ID: [u8; 16] = [1; 16];
 
-    /// A function `f` with a loop in it, which ran 5 and 50 times.
+    /// Makes a function `f` that was entered 5 times and has a loop that was entered 50 times.
     fn loops() -> LoopTable {
         let entries = serde_json::json!([
             {"id": 0, "kind": "function", "function": "f", "height": 1, "siblings": 0, "text": [1, 2]},
@@ -226,7 +227,7 @@ mod tests {
         ]);
         let table =
             SideTable { entries: serde_json::from_value(entries).unwrap(), ..SideTable::default() };
-        // As long as two of the calls below.
+        // As long as two of the calls below together.
         let all = Margin { value: 20.0, margin: None };
         let times = Times { inclusive: all, own: Some(all), mean: None, share: None };
         let node = |id: u32, parent, level, hits| LoopNode {
@@ -255,7 +256,7 @@ mod tests {
         LoopTable { modules: vec![tree], strays: 0 }
     }
 
-    /// The tree of calls of these ops, each with the index of the node above it.
+    /// Makes the tree of calls of these ops, each with the index of the node above it.
     fn calls(nodes: &[(u32, Option<usize>)]) -> CallTree {
         let node = |(op, parent): &(u32, Option<usize>)| TreeNode {
             parent: *parent,
@@ -271,7 +272,7 @@ mod tests {
         CallTree { nodes: nodes.iter().map(node).collect() }
     }
 
-    /// For each row of loops: its hits, what is above it, and whether it has a share.
+    /// Returns for each row of loops: its hits, the row above it, and whether it has a share.
     fn placed(nodes: &[(u32, Option<usize>)], ops: &[u32]) -> Vec<(u128, Option<usize>, bool)> {
         let dispatch = Dispatch { ops: ops.to_vec(), workgroups: 5, ..Dispatch::default() };
         let functions = BTreeMap::from([("f".to_owned(), dispatch)]);
@@ -290,7 +291,8 @@ mod tests {
         let below =
             |at: Option<usize>, of| vec![(5, at, at.is_some()), (50, Some(of), at.is_some())];
         assert_eq!(placed(&[(7, None), (8, None)], &[8]), below(Some(1), 2));
-        // In two places, in none, and under two names: below nothing, once.
+        // If the calls are in two places, in none, or under two names, the loops are at the top,
+        // once.
         assert_eq!(
             placed(&[(7, None), (8, Some(0)), (9, None), (8, Some(2))], &[8]),
             below(None, 4)

@@ -1,12 +1,12 @@
-//! The tree of calls as stacks: what belongs to each node alone, in whole numbers.
+//! Converts the tree of calls to stacks: the own values of each node, in whole numbers.
 //!
 //! ```text
 //!  thread ─ call ─ call ─ loop        a stack is a node with all nodes above it,
 //!       └─ call                       and its values are of this node alone
 //! ```
 //!
-//! The times of all stacks of calls add up to the time in calls as `report --tree` has it: they are
-//! rounded together, so that no part of it is lost.
+//! The times of all stacks of calls add up to the time in calls as in `report --tree`: they are
+//! rounded together, so that no part of that time is lost.
 
 use std::collections::HashMap;
 
@@ -18,58 +18,60 @@ use crate::loops::ops::OpsAround;
 use crate::loops::{LoopTable, LoopThread, Numbers};
 use crate::table::{By, Key};
 
-/// What a node of stacks is.
+/// The thing that a node of stacks stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StackPart {
-    /// A thread, as indices of its process and its own. Calls on it are below.
+    /// A thread, by process and thread index. The calls on it are below.
     Thread(usize, usize),
     /// Calls of a function.
     Calls {
         /// The function, as in a table by op.
         key: Key,
-        /// Whether the row is not one function: the calls that are deeper than nodes go.
+        /// Whether the node does not stand for one function, but for the calls that are deeper than
+        /// nodes go.
         is_deeper: bool,
     },
-    /// A function or a loop that was instrumented: the index of its module, and its index in that
-    /// module's nodes.
+    /// An instrumented function or loop: the index of its module, and its index in the module's
+    /// nodes.
     Loop(usize, usize),
-    /// The loops below are in no recorded call. Their times are not part of the time in calls.
+    /// The root of loops that are in no recorded call. Their times are not part of the time in
+    /// calls.
     InNoCall,
 }
 
-/// One node, and what belongs to it alone.
+/// One node, with its own values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stack {
     /// Index of the node above.
     pub parent: Option<usize>,
-    /// What the node is.
     pub what: StackPart,
-    /// The number of calls or hits; 0 for a thread. If the program ran once for each pass, the mean of
-    /// the passes, rounded down.
+    /// The number of calls or hits; 0 for a thread. If the program ran once for each pass, this is
+    /// the mean of the passes, rounded down.
     pub calls: u64,
     /// The stack's own time in ns.
     pub own_ns: u64,
-    /// What was counted in it and not inside of it, for each of [`Stacks::counters`]. Values are as they
-    /// were counted, with what the recorder added.
+    /// For each of [`Stacks::counters`], the count in the node itself and not inside of it. Values
+    /// are as they were read, including the counts that the recorder added.
     pub values: Vec<u64>,
 }
 
-/// All nodes.
+/// All nodes, with the counters and the time of the calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stacks {
-    /// The nodes, each after the one above it.
+    /// The nodes. Each one comes after the node above it.
     pub nodes: Vec<Stack>,
-    /// The counters that calls have values of, as indices in those of the profile.
+    /// The counters of which calls have values, as indices in the profile's counters.
     pub counters: Vec<usize>,
-    /// The time in calls, in ns. It is what the nodes have together, without those in no call.
+    /// The time in calls, in ns: the sum over all nodes except those of loops in no call.
     pub calls_ns: u64,
 }
 
-/// Makes the stacks. `None` in a run with a budget, where it is not known what was around a call.
+/// Makes the stacks. `None` in a run with a budget, in which the calls around a call are not known.
 ///
-/// If the program ran once for each pass, threads have no nodes: each pass had its own. Loops have no
-/// values of counters, and their times are taken of the dispatch that they are in. If they are longer than
-/// it, which only estimates can be, they are shortened together.
+/// If the program ran once for each pass, threads have no nodes, because each pass had threads of
+/// its own. Loops have no values of counters, and their times are subtracted from the dispatch that
+/// they are in. If the loops are longer than the dispatch, which only estimates can be, they are
+/// all shortened in proportion.
 pub fn stacks(
     profile: &Profile,
     loops: &LoopTable,
@@ -111,7 +113,7 @@ pub fn stacks(
             _ => Vec::new(),
         };
         let (own, in_loops) = (node.own.value * tick, inside.iter().map(|one| one.ns).sum::<f64>());
-        // Estimates of loops can be longer than what they are in.
+        // Estimates of loops can be longer than the dispatch around them.
         let fitting = if in_loops > own { own / in_loops } else { 1.0 };
         let what = StackPart::Calls { key: node.key, is_deeper: node.is_deeper };
         let rest = (own - in_loops * fitting).max(0.0);
@@ -131,13 +133,13 @@ pub fn stacks(
     Some(Stacks { nodes: maker.out, counters, calls_ns })
 }
 
-/// For each node, what was counted in its calls and not in those directly inside, for each of these
-/// counters. A node without values, or with values of some calls only, has at least what is inside of it,
-/// so that nothing is negative and nothing is counted twice.
+/// Returns for each node the counts of each of these counters in its calls outside of the calls
+/// directly inside. A node without values, or with values of only some calls, has at least the
+/// counts of the calls inside, so that no count is negative or counted twice.
 fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
     let mut inside = vec![vec![0u128; counters.len()]; tree.nodes.len()];
     let mut own = vec![Vec::new(); tree.nodes.len()];
-    // A node comes after the one above it.
+    // In reverse order, a node comes before the node above it.
     for (at, node) in tree.nodes.iter().enumerate().rev() {
         let inside_of_node = std::mem::take(&mut inside[at]);
         for (place, inside_of_node) in inside_of_node.into_iter().enumerate() {
@@ -155,10 +157,10 @@ fn own_values(tree: &CallTree, counters: &[usize]) -> Vec<Vec<u64>> {
 struct Inside {
     module: usize,
     node: usize,
-    /// How many of the parts before this one, in the same call, are around it.
+    /// Number of functions or loops around this one, within the same call.
     level: u32,
     hits: u128,
-    /// The function's own time; 0 if it is not known.
+    /// The own time of the function or loop; 0 if not known.
     ns: f64,
 }
 
@@ -168,13 +170,13 @@ struct Maker<'a> {
     raw: bool,
     passes: u64,
     nothing: Vec<u64>,
-    /// The times of all nodes so far, before they are rounded.
+    /// The sum of the times of all nodes so far, before rounding.
     rounded: f64,
     out: Vec<Stack>,
 }
 
 impl Maker<'_> {
-    /// Adds a node. Times are rounded so that their sums are right.
+    /// Adds a node. Its time is rounded so that sums of times are right.
     fn push(
         &mut self,
         parent: Option<usize>,
@@ -191,7 +193,8 @@ impl Maker<'_> {
         self.out.len() - 1
     }
 
-    /// The functions and loops that were entered, on this thread or on all, and that `of` selects.
+    /// Returns the functions and loops that were entered, on this thread or on any, and that `of`
+    /// selects.
     fn loops(
         &self,
         thread: Option<(usize, usize)>,
@@ -226,7 +229,7 @@ impl Maker<'_> {
     }
 
     fn add_loops(&mut self, above: usize, inside: &[Inside], fitting: f64) {
-        // The nodes around the next one, by their modules and levels.
+        // The nodes around the next one, with their modules and levels.
         let mut around: Vec<(usize, u32, usize)> = Vec::new();
         for one in inside {
             around.retain(|(module, level, _)| *module == one.module && *level < one.level);

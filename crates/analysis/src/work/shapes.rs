@@ -1,5 +1,5 @@
-//! Shapes: of arguments (`float32[64, 784], float32[784, 256]`), in the names of IREE's dispatches
-//! (`mlp_dispatch_0_matmul_64x256x784_f32`), and in rules (`[m, k], [k, n]`).
+//! Reads shapes: those of arguments (`float32[64, 784], float32[784, 256]`), in the names of IREE's
+//! dispatches (`mlp_dispatch_0_matmul_64x256x784_f32`), and in rules (`[m, k], [k, n]`).
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 pub struct Number {
     /// Whether the type is a floating-point number.
     pub is_float: bool,
-    /// The size of a number in bytes.
+    /// The size of a number in bits.
     pub bits: u32,
 }
 
 impl Number {
-    /// A type as hosts write it: `float32`, `f32`, `bfloat16`, `int8`, `i64`, `uint8`, `bool`.
+    /// Reads a type as hosts write it: `float32`, `f32`, `bfloat16`, `int8`, `i64`, `uint8`,
+    /// `bool`.
     pub fn of_name(name: &str) -> Option<Self> {
         let digits = name.find(|c: char| c.is_ascii_digit()).unwrap_or(name.len());
         let (kind, bits) = name.split_at(digits);
@@ -27,40 +28,40 @@ impl Number {
         Some(Self { is_float, bits })
     }
 
-    /// The size of a number in bytes.
+    /// Returns the size of a number in bytes.
     pub fn bytes(self) -> f64 {
         f64::from(self.bits) / 8.0
     }
 }
 
-/// An argument.
+/// An argument that is a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// `None`: a type that is not known.
+    /// The type of its numbers. `None` for a type that is not known.
     pub number: Option<Number>,
-    /// `None`: not known.
+    /// The shape. `None` if not known.
     pub dims: Option<Vec<u64>>,
 }
 
 impl Tensor {
-    /// The number of the argument's elements.
+    /// Returns the number of elements.
     pub fn elements(&self) -> Option<f64> {
         Some(self.dims.as_ref()?.iter().map(|dim| *dim as f64).product())
     }
 
-    /// Bytes of an element.
+    /// Returns the bytes of an element.
     pub fn bytes_each(&self) -> Option<f64> {
         self.number.map(Number::bytes)
     }
 
-    /// Bytes of all elements.
+    /// Returns the bytes of all elements.
     pub fn bytes(&self) -> Option<f64> {
         Some(self.elements()? * self.bytes_each()?)
     }
 }
 
-/// The type of all tensors; `None` if they differ, or it is not known. Indices of other types beside
-/// floating-point numbers do not count.
+/// Returns the type of all tensors; `None` if they differ, or if a type is not known. Beside
+/// floating-point numbers, tensors of other types are ignored, because they are indices.
 pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
     let floats = |tensor: &&Tensor| tensor.number.is_none_or(|number| number.is_float);
     let mut numbers = tensors.iter().filter(floats).map(|tensor| tensor.number).peekable();
@@ -71,8 +72,8 @@ pub fn number_of(tensors: &[Tensor]) -> Option<Number> {
     numbers.all(|number| number == Some(first)).then_some(first)
 }
 
-/// Reads arguments as the recorder writes them. `None` if they are of another form, such as texts that
-/// were cut; no arguments are an empty list.
+/// Reads arguments as the recorder writes them. `None` if they have another form, for example
+/// because the text was cut; without arguments, the list is empty.
 pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
     let mut rest = arguments.trim();
     let mut found = Vec::new();
@@ -99,8 +100,8 @@ pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
     Some(found)
 }
 
-/// The number of elements of all tensors stretched to one shape, as elementwise ops do it. `None` if
-/// they do not fit, or a shape is not known.
+/// Returns the number of elements if all tensors are stretched to one shape, as in elementwise ops.
+/// `None` if they do not fit, or if a shape is not known.
 pub fn stretched(tensors: &[Tensor]) -> Option<f64> {
     let mut result: Vec<u64> = Vec::new();
     for tensor in tensors {
@@ -126,10 +127,11 @@ pub struct InName {
     pub number: Option<Number>,
 }
 
-/// The dimensions in the name of a dispatch: the first part, after `_dispatch_N_`, that is numbers with
-/// `x` between them. Its last part may be a type (`64x10xf32`); otherwise, the type is a part after it, if
-/// that is the same type for all of them (`f32`, and not `i8xi8xi32`). A dimension that is only known when
-/// the program runs (`D`) makes it unknown.
+/// Finds the dimensions in the name of a dispatch: the first part after `_dispatch_N_` that
+/// consists of numbers with `x` between them. Its last number may be followed by a type
+/// (`64x10xf32`); otherwise, the type is in a later part, if that has a single type (`f32`, but not
+/// `i8xi8xi32`). If a dimension is only known when the program runs (`D`), the dimensions are
+/// unknown.
 pub fn in_name(name: &str) -> Option<InName> {
     let (_, behind) = name.split_once("_dispatch_")?;
     let mut parts = behind.split('_').skip(1);
@@ -158,12 +160,12 @@ pub struct Pattern(Vec<Piece>);
 enum Piece {
     Fixed(u64),
     One(String),
-    /// Any number of dimensions; those of `*` have no name.
+    /// Any number of dimensions, with their name; those of `*` have no name.
     Many(Option<String>),
 }
 
 impl Pattern {
-    /// Reads `[m, k], [*b, k, n]`.
+    /// Reads shapes such as `[m, k], [*b, k, n]`.
     pub fn all(text: &str) -> Result<Vec<Self>, String> {
         let wrong = || format!("{text:?}: expected shapes such as [m, k], [k, n]");
         let mut rest = text.trim();
@@ -183,7 +185,7 @@ impl Pattern {
         Ok(all)
     }
 
-    /// The words in the text.
+    /// Returns the words in the pattern.
     pub fn names(&self) -> Vec<String> {
         let name = |piece: &Piece| match piece {
             Piece::One(name) | Piece::Many(Some(name)) => Some(name.clone()),
@@ -208,12 +210,13 @@ impl Piece {
     }
 }
 
-/// What the words of a rule are.
+/// The dimensions that the words of a rule stand for.
 #[derive(Debug, Default)]
 pub struct Dimensions<'a>(BTreeMap<&'a str, Vec<u64>>);
 
 impl<'a> Dimensions<'a> {
-    /// `None` if these tensors do not have these shapes. Tensors after those of the rule may have any.
+    /// Matches tensors with patterns. `None` if these tensors do not have these shapes. Tensors
+    /// without a pattern may have any shape.
     pub fn of(patterns: &'a [Pattern], tensors: &[Tensor]) -> Option<Self> {
         let mut found = Self::default();
         if tensors.len() < patterns.len() {
@@ -254,7 +257,7 @@ impl<'a> Dimensions<'a> {
         })
     }
 
-    /// The product of each.
+    /// Returns the product of each word's dimensions.
     pub fn values(&self) -> BTreeMap<String, f64> {
         let product = |dims: &Vec<u64>| dims.iter().map(|dim| *dim as f64).product();
         self.0.iter().map(|(name, dims)| ((*name).to_owned(), product(dims))).collect()

@@ -15,7 +15,7 @@ fn the_table_is_whole() {
 
 #[test]
 fn products_on_paper() {
-    // 4 × 8 results of 16 products each; 64 + 128 + 32 numbers of 4 bytes.
+    // 4 × 8 results of 16 products each; 64 + 128 + 32 numbers of 4 bytes each.
     let of = (Some(1024.0), Some(4.0 * (64.0 + 128.0 + 32.0)));
     assert_eq!(work("aten::mm", "float32[4, 16], float32[16, 8]"), Some(of));
     assert_eq!(work("matmul", "float32[4, 16], float32[16, 8], float32[4, 8]"), Some(of));
@@ -48,8 +48,8 @@ fn elementwise_ops_on_paper() {
     assert_eq!(work("aten::native_layer_norm", "float32[32, 64], float32[64], float32[64]"), norm);
 }
 
-/// 5 channels of 6 × 6 results, each of 3 channels of 3 × 3 products. What is fused behind it changes no
-/// more than the bytes, also where a bias has the dimensions of a result.
+/// 5 channels of 6 × 6 results, each computed from 3 channels of 3 × 3 products. Ops that are fused
+/// with the convolution change only the bytes, even if a bias has the dimensions of a result.
 #[test]
 fn convolutions_on_paper() {
     let flop = Some(2.0 * f64::from(5 * 6 * 6 * 3 * 3 * 3));
@@ -58,14 +58,14 @@ fn convolutions_on_paper() {
     assert_eq!(work("conv2d", &format!("{x}, {w}, {y}")), Some((flop, Some(4.0 * numbers))));
     let with_bias = work("fused_conv2d_add_relu", &format!("{x}, {w}, float32[1, 5, 1, 1], {y}"));
     assert_eq!(with_bias, Some((flop, Some(4.0 * (numbers + 5.0)))));
-    // One channel of the weights for each of the input's: a group of its own.
+    // One channel of the weights for each channel of the input: each is a group of its own.
     let depthwise = format!("{x}, float32[3, 1, 3, 3], float32[1, 3, 6, 6]");
     assert_eq!(work("depthwise_conv2d", &depthwise), None);
-    // Fused ops are more than the one that they begin with.
+    // Fused ops do more work than the op that their name begins with.
     assert_eq!(work("add_rms_norm", &format!("{x}, {x}, {x}")), None);
 }
 
-/// What a rule does not say is absent, and not 0.
+/// Work for which there is no rule is absent, and not 0.
 #[test]
 fn what_is_not_known_is_absent() {
     for (name, arguments) in [
@@ -83,16 +83,16 @@ fn what_is_not_known_is_absent() {
     ] {
         assert_eq!(work(name, arguments), None, "{name} {arguments}");
     }
-    // The operations are known, the size of a number is not.
+    // The operations are known, but not the size of a number.
     let mixed = work("x_dispatch_0_matmul_4x8x16_i8xi8xi32", "");
     assert_eq!(mixed, Some((Some(1024.0), None)));
     assert_eq!(work("aten::mm", "weird[4, 16], weird[16, 8]"), Some((Some(1024.0), None)));
     assert_eq!(work("aten::copy_", "float32[4], float32[4]"), Some((None, Some(32.0))));
-    // Shapes that cannot be stretched to one.
+    // These shapes cannot be stretched to one.
     assert_eq!(work("aten::add", "float32[3], float32[4]"), None);
-    // An op of PyTorch that is not in its part of the table.
+    // An op of PyTorch for which the table has no rule.
     assert_eq!(work("aten::matmul", "float32[4, 16], float32[16, 8]"), None);
-    // More than a 64-bit number.
+    // The product does not fit into 64 bits.
     let huge =
         "float32[18446744073709551615, 18446744073709551615], float32[18446744073709551615, 2]";
     assert!(work("aten::mm", huge).unwrap().0.unwrap() > 1e39);
