@@ -1,13 +1,12 @@
 //! Computes the numbers of each row of a tree: inclusive time, self time, mean and share.
 //!
-//! They are computed for all threads together and for each thread, from the innermost loops
-//! outwards. So for each loop, two numbers are known before its own self time is computed: the time
-//! that its hits add to the loop around it, and the time of its direct children. `estimate` has the
-//! formulas.
+//! They are computed for all threads together and for each thread, from the innermost loops outwards. So for
+//! each loop, two numbers are known before its own self time is computed: the time that its hits add to the
+//! loop around it, and the time of its direct children. `estimate` has the formulas.
 //!
-//! **Slow hits that no sample contains.** In mode sampled, random hits are timed. There may be slow
-//! hits of which none was timed, and their length is not known. So an interval is only stated if
-//! such hits cannot make it wrong, which is so in two cases:
+//! **Slow hits that no sample contains.** In mode sampled, random hits are timed. There may be slow hits of
+//! which none was timed, and their length is not known. So an interval is only stated if such hits cannot make
+//! it wrong, which is so in two cases:
 //!
 //! - Every hit was timed.
 //! - The loop or function around the row leaves no room for slow hits. All hits of the row are
@@ -15,8 +14,8 @@
 //!   *room*). If the room is not longer than the estimate, the interval reaches to its end. Then
 //!   the self time around the row may be as little as 0, and its interval says so.
 //!
-//! So a function without anything instrumented around it, and of which not all hits were timed, has
-//! no interval, because nothing limits the hits that were not timed.
+//! So a function without anything instrumented around it, and of which not all hits were timed, has no
+//! interval, because nothing limits the hits that were not timed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -46,24 +45,23 @@ pub struct Numbers {
     pub iterations: Option<u128>,
     /// Number of hits whose iterations are known.
     pub iterated: u128,
-    /// Iterations of all hits, estimated if only some hits were counted. Missing if there is no
-    /// estimate for the hits that were not counted (see [`super::trips`]), or if no hit was
-    /// counted.
+    /// Iterations of all hits, estimated if only some hits were counted. Missing if there is no estimate for
+    /// the hits that were not counted (see [`super::trips`]), or if no hit was counted.
     pub estimated_iterations: Option<f64>,
     /// The numbers of iterations of single hits, for the hits in `iterated`.
     pub trips: Option<Trips>,
-    /// The sum that each of the profile's counters added in timed hits. A counter that was not read
-    /// has no sum: it is `None`, or beyond the end.
+    /// The sum that each of the profile's counters added in timed hits. A counter that was not read has no sum:
+    /// it is `None`, or beyond the end.
     pub counters: Vec<Option<CounterSum>>,
     /// Times as they were measured, for all hits. Missing in mode count.
     pub raw: Option<Times>,
     /// Times without the time that measuring has added. Missing if the cost of a hit is not known.
     pub compensated: Option<Times>,
-    /// Whether the mean hit takes less than ten times the cost of timing it. Then its times are
-    /// only good as samples, and self times around it are doubtful.
+    /// Whether the mean hit takes less than ten times the cost of timing it. Then its times are only good as
+    /// samples, and self times around it are doubtful.
     pub sampled_only: bool,
-    /// Whether the time that measuring has added was not subtracted, because that would have made a
-    /// time in this function negative, or a loop shorter than the loops inside of it.
+    /// Whether the time that measuring has added was not subtracted, because that would have made a time in
+    /// this function negative, or a loop shorter than the loops inside of it.
     pub refused: bool,
 }
 
@@ -104,15 +102,14 @@ impl CounterSum {
 pub struct Times {
     /// The time from start to end, with everything inside.
     pub inclusive: Estimate,
-    /// The time without the instrumented loops directly inside. Never negative. Missing without a
-    /// side table, if the time of a loop inside is missing, or if not all hits ended, because loops
-    /// inside may have ended in those hits.
+    /// The time without the instrumented loops directly inside. Never negative. Missing without a side table,
+    /// if the time of a loop inside is missing, or if not all hits ended, because loops inside may have ended
+    /// in those hits.
     pub own: Option<Estimate>,
     /// The mean time of a hit that ended. Missing if no hit ended.
     pub mean: Option<Estimate>,
-    /// The part that this row has in the inclusive time of the function or loop around it. Missing
-    /// at the top, if the inclusive time is not above 0, or if not all hits of the function or loop
-    /// around it ended.
+    /// The part that this row has in the inclusive time of the function or loop around it. Missing at the top,
+    /// if the inclusive time is not above 0, or if not all hits of the function or loop around it ended.
     pub share: Option<Estimate>,
 }
 
@@ -123,8 +120,7 @@ pub(super) struct Cell {
     pub trips: TripSum,
     /// The sum of the squares of the times in `numbers.ticks`.
     pub squares: u128,
-    /// The time of all hits with its variance; `None` if the time of one of the added rows is
-    /// missing.
+    /// The time of all hits with its variance; `None` if the time of one of the added rows is missing.
     pub time: Option<Sum>,
     /// The number of hits that ended, estimated if not all hits were timed.
     pub ended: f64,
@@ -151,8 +147,8 @@ struct Inside {
     cost_missing: bool,
 }
 
-/// Computes the numbers of all rows that exist. `parents` has the id around each id; `None` without
-/// a side table.
+/// Computes the numbers of all rows that exist. `parents` has the id around each id; `None` without a side
+/// table.
 pub(super) fn of_scope(
     mut cells: BTreeMap<u32, Cell>,
     parents: Option<&[Option<u32>]>,
@@ -167,8 +163,7 @@ pub(super) fn of_scope(
         .collect();
     let ids: Vec<u32> = cells.keys().rev().copied().collect();
     for id in ids {
-        // A thread may have no row for the loop around a loop. Then the loop belongs to the next
-        // one outwards.
+        // A thread may have no row for the loop around a loop. Then the loop belongs to the next one outwards.
         let mut around = parent_of(id);
         while let Some(next) = around.filter(|next| !cells.contains_key(next)) {
             around = parent_of(next);
@@ -208,8 +203,7 @@ pub(super) fn of_scope(
     all
 }
 
-/// For each row, the time that the loops directly inside took together: as measured, and
-/// compensated.
+/// For each row, the time that the loops directly inside took together: as measured, and compensated.
 type Wholes = HashMap<u32, [f64; 2]>;
 
 fn inner(
@@ -227,11 +221,11 @@ fn inner(
     inner
 }
 
-/// Enforces what must be true: no time is negative, and the loops inside of a loop take no longer
-/// than the loop. If a correction breaks this, it is removed from the whole tree of that function,
-/// so that only times as they were measured remain. If these break it as well (the outer hits did
-/// not all end, or other hits were timed than inside), the self time is missing, or 0 if the
-/// interval allows 0. Returns the times inside of each row.
+/// Enforces what must be true: no time is negative, and the loops inside of a loop take no longer than the
+/// loop. If a correction breaks this, it is removed from the whole tree of that function, so that only times as
+/// they were measured remain. If these break it as well (the outer hits did not all end, or other hits were
+/// timed than inside), the self time is missing, or 0 if the interval allows 0. Returns the times inside of
+/// each row.
 fn hold(
     all: &mut BTreeMap<u32, Numbers>,
     mode: Mode,
@@ -244,9 +238,8 @@ fn hold(
         }
         id
     };
-    // Measured times may break the rule as well, because other hits were timed outside than inside.
-    // Then the correction is not to blame. Neither is it if the interval of a sample contains a
-    // possible time.
+    // Measured times may break the rule as well, because other hits were timed outside than inside. Then the
+    // correction is not to blame. Neither is it if the interval of a sample contains a possible time.
     let breaks = |times: Option<Times>, within: f64| {
         times.is_some_and(|times| {
             let whole = times.inclusive.value;
@@ -279,15 +272,14 @@ fn hold(
     inside
 }
 
-/// Widens or removes the intervals of rows of which not all hits were timed (those in `sampled`),
-/// as the beginning of this file explains.
+/// Widens or removes the intervals of rows of which not all hits were timed (those in `sampled`), as the
+/// beginning of this file explains.
 fn allow_for_unseen(
     all: &mut BTreeMap<u32, Numbers>,
     sampled: &BTreeSet<u32>,
     around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
 ) {
-    // The function or loop around a row has a smaller id, so its interval is final when the row's
-    // turn comes.
+    // The function or loop around a row has a smaller id, so its interval is final when the row's turn comes.
     let ids: Vec<(u32, Option<u32>)> = all.keys().map(|id| (*id, around(*id, all))).collect();
     for (id, around) in ids {
         let of_around = around.and_then(|around| all.get(&around));
@@ -343,9 +335,9 @@ fn allow_for_unseen(
     }
 }
 
-/// Limits the times of rows in `sampled` without a known interval. Such a row takes no longer than
-/// the function or loop around it, if all hits of that ended. If its few timed hits give a longer
-/// time, they were slower than the others, and all its times are reduced in proportion.
+/// Limits the times of rows in `sampled` without a known interval. Such a row takes no longer than the function
+/// or loop around it, if all hits of that ended. If its few timed hits give a longer time, they were slower
+/// than the others, and all its times are reduced in proportion.
 fn fit(
     all: &mut BTreeMap<u32, Numbers>,
     sampled: &BTreeSet<u32>,
@@ -378,8 +370,8 @@ fn fit(
 /// Sums of more than 2⁵³ ticks are not exact, and neither are their differences.
 const ROUNDING: f64 = 1e-9;
 
-/// Limits a time that cannot be negative: a negative value becomes 0 if the interval contains 0,
-/// and is removed otherwise.
+/// Limits a time that cannot be negative: a negative value becomes 0 if the interval contains 0, and is removed
+/// otherwise.
 fn not_negative(time: Estimate) -> Option<Estimate> {
     match (time.value < 0.0, time.margin) {
         (false, _) => Some(time),
@@ -433,9 +425,9 @@ fn fill(cell: &mut Cell, inside: &Inside, overhead: &Overhead, tree: bool, mode:
     });
 }
 
-/// Computes each row's share of the function or loop around it. If the rows inside took longer than
-/// that, because not all of its hits ended, they have no shares. If the difference can be chance,
-/// the shares are of the time of the rows inside.
+/// Computes each row's share of the function or loop around it. If the rows inside took longer than that,
+/// because not all of its hits ended, they have no shares. If the difference can be chance, the shares are of
+/// the time of the rows inside.
 fn shares(
     all: &mut BTreeMap<u32, Numbers>,
     inside: &Wholes,
@@ -469,9 +461,8 @@ fn shares(
     }
 }
 
-/// Returns the iterations of all hits: the counted iterations if every hit was counted, or else
-/// from the number that the module's text states. Hits that were left in the middle ran less often
-/// than the text states.
+/// Returns the iterations of all hits: the counted iterations if every hit was counted, or else from the number
+/// that the module's text states. Hits that were left in the middle ran less often than the text states.
 pub fn iterations(entry: Option<&Entry>, numbers: &Numbers) -> Option<u128> {
     let counted = numbers.iterations.filter(|_| numbers.iterated == numbers.hits);
     let each = entry.and_then(|entry| entry.trip_count).filter(|_| numbers.unended() == 0);
@@ -508,8 +499,8 @@ mod tests {
         of_scope(cells, Some(parents), Mode::Timed)
     }
 
-    /// Of both loops inside, few hits were timed. The time estimated from the outer loop's three
-    /// hits is longer than the function's, and that of the inner loop is even longer.
+    /// Of both loops inside, few hits were timed. The time estimated from the outer loop's three hits is longer
+    /// than the function's, and that of the inner loop is even longer.
     #[test]
     fn few_timed_hits_take_no_longer_than_what_is_around_them() {
         let seldom = |hits, ticks: f64| Cell {
@@ -536,8 +527,7 @@ mod tests {
         assert_eq!((inner.inclusive.value, inner.share), (100.0, None));
     }
 
-    /// Two of ten hits of the outer loop ended and took 50 ticks; the loop inside also ended in
-    /// eight others.
+    /// Two of ten hits of the outer loop ended and took 50 ticks; the loop inside also ended in eight others.
     #[test]
     fn what_is_inside_of_hits_that_did_not_end_is_no_part_of_those_that_did() {
         let rows = rows(vec![cell(10, 10, 2, 50), cell(10, 10, 10, 400)], &[None, Some(0)]);
@@ -546,8 +536,8 @@ mod tests {
         assert_eq!(rows[&1].raw.unwrap().share, None);
     }
 
-    /// The loop inside took 90 of 100 ticks. With a compensation to 60 of 40, it would be 150 % of
-    /// the function around it. So in this tree nothing is subtracted, and in the other one it is.
+    /// The loop inside took 90 of 100 ticks. With a compensation to 60 of 40, it would be 150 % of the function
+    /// around it. So in this tree nothing is subtracted, and in the other one it is.
     #[test]
     fn a_correction_that_breaks_what_must_be_true_is_not_used() {
         let with = |mut cell: Cell, inside: f64| {
@@ -567,10 +557,9 @@ mod tests {
         assert_eq!(rows[&2].compensated.unwrap().inclusive.value, 90.0);
     }
 
-    /// An exact row of 100 ticks with a loop of which some hits were timed. If the loop is
-    /// estimated at 90 ± 2, all 100 may be its own, so its interval reaches there, and the interval
-    /// of the row's self time reaches 0. If it is estimated at 30, nothing limits the hits that
-    /// were not timed.
+    /// An exact row of 100 ticks with a loop of which some hits were timed. If the loop is estimated at 90 ± 2,
+    /// all 100 may be its own, so its interval reaches there, and the interval of the row's self time reaches
+    /// 0. If it is estimated at 30, nothing limits the hits that were not timed.
     #[test]
     fn what_was_not_timed_takes_no_longer_than_what_is_around_it() {
         let of = |estimated: f64| {
@@ -587,8 +576,7 @@ mod tests {
         assert_eq!(of(30.0), [None, None, Some(70.0)]);
     }
 
-    /// A loop was estimated at 104 ± 10 ticks, inside of one at 100 ± 10 ticks of which other hits
-    /// were timed.
+    /// A loop was estimated at 104 ± 10 ticks, inside of one at 100 ± 10 ticks of which other hits were timed.
     #[test]
     fn chance_makes_no_self_time_negative_and_no_share_larger_than_all() {
         let sampled = |ticks: u128| Cell {
