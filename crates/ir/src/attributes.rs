@@ -1,11 +1,11 @@
 //! Removes attributes that instrumentation makes false.
 //!
-//! An instrumented function writes memory, reads a clock and calls a runtime. If the text still said that it
-//! does not (`memory(none)`), the next optimisation would join two calls with the same arguments, and the
-//! count would be wrong. The attributes of its callers and of the places of the calls would be false as well.
-//! So these attributes are removed from the functions that are defined here and that call others or are
-//! instrumented, and from calls of anything but declared functions: declared functions are not instrumented
-//! here.
+//! An instrumented function writes memory, reads a clock and calls a runtime. If an attribute still
+//! promised that it does none of this (`memory(none)`), the next optimisation would join two calls
+//! with the same arguments, and the count would be wrong. The attributes of its callers and those
+//! at the calls would be false as well. So these attributes are removed from the functions that are
+//! defined here and that call others or are instrumented, and from calls, except for calls of
+//! declared functions: those are not instrumented here.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
@@ -31,11 +31,11 @@ const FALSE_NOW: [&[u8]; 10] = [
 /// The groups that contain such attributes, and the groups that take their place.
 #[derive(Debug, Default)]
 pub struct Weaker {
-    /// The old group's number, and the new one's.
+    /// The number of each old group, and of the new one that replaces it.
     twins: BTreeMap<u32, u32>,
 }
 
-/// The places in a list of attributes where an attribute is removed.
+/// Finds the pieces of a list of attributes that must be removed.
 fn false_now(text: &[u8], span: Span) -> Vec<Span> {
     let mut found: Vec<Span> = Vec::new();
     let mut depth = 0_u32;
@@ -44,7 +44,7 @@ fn false_now(text: &[u8], span: Span) -> Vec<Span> {
         match token {
             Token::Mark(b'(') => {
                 depth += 1;
-                // The parenthesis of `memory(…)`.
+                // The opening parenthesis of `memory(…)`.
                 group = depth == 1 && found.last().is_some_and(|last| last.end == span.start);
             }
             Token::Mark(b')') => {
@@ -64,7 +64,7 @@ fn false_now(text: &[u8], span: Span) -> Vec<Span> {
 }
 
 impl Weaker {
-    /// Looks for groups with such attributes.
+    /// Finds the groups with such attributes.
     pub fn new(text: &[u8], module: &Module) -> Self {
         let mut next = module.attributes.keys().max().map_or(0, |most| most.saturating_add(1));
         let mut groups: Vec<_> = module.attributes.iter().collect();
@@ -79,7 +79,7 @@ impl Weaker {
         Self { twins }
     }
 
-    /// The groups that take the place of others, as text.
+    /// Writes the groups that take the place of others.
     pub fn write(&self, text: &[u8], module: &Module, out: &mut String) {
         for (old, new) in &self.twins {
             let Some(span) = module.attributes.get(old) else { continue };
@@ -94,7 +94,7 @@ impl Weaker {
         }
     }
 
-    /// Weakens a definition: the text between its arguments and its body.
+    /// Weakens a definition. `tail` is the text between its arguments and its body.
     pub fn definition(&self, text: &[u8], tail: Span, edits: &mut Edits) {
         // The operands of `prefix` and similar words are not attributes.
         for piece in false_now(text, tail) {
@@ -113,7 +113,7 @@ impl Weaker {
         }
     }
 
-    /// Weakens a call, unless a declared function or inline assembler is called. Says whether it
+    /// Weakens a call, unless a declared function or inline assembler is called. Returns whether it
     /// may reach a function that is defined here.
     pub fn call(
         &self,

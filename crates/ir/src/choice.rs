@@ -1,4 +1,4 @@
-//! Which functions and loops are instrumented.
+//! Chooses the functions and loops that are instrumented.
 
 use abi::loops::Mode;
 
@@ -7,39 +7,41 @@ use crate::function::{Body, Terminator};
 use crate::loops::Loops;
 use crate::schedule::Schedule;
 
-/// Which functions get an id of their own.
+/// The functions that get an id of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Functions {
     /// Functions with a loop that is instrumented.
     #[default]
     WithLoops,
-    /// All that have a body.
+    /// All functions that have a body.
     All,
-    /// None.
+    /// No functions.
     None,
 }
 
-/// What is instrumented, and how.
+/// Options that decide what is instrumented, and how.
 pub struct Options<'a> {
-    /// How hits are recorded.
+    /// The way in which hits are recorded.
     pub mode: Mode,
-    /// Loops with more loops around them are left out. `None`: 2, or no limit with `siblings`.
+    /// Loops with more loops around them are left out. `None` stands for 2, or for no limit with
+    /// `siblings`.
     pub max_depth: Option<u32>,
-    /// Loops with fewer levels of loops inside are left out. `None`: 0 for an outermost loop, and
-    /// 1 for others.
+    /// Loops with fewer levels of loops inside are left out. `None` stands for 0 for an outermost
+    /// loop, and for 1 for others.
     pub min_height: Option<u32>,
-    /// Only loops that have siblings.
+    /// Whether only loops that have siblings are instrumented.
     pub siblings: bool,
-    /// Which functions get an id.
+    /// The functions that get an id.
     pub functions: Functions,
-    /// Only functions with such a name, as the text has it without `@`.
+    /// If set, only functions whose name it accepts are instrumented. Names are as in the text,
+    /// without `@`.
     pub filter: Option<&'a dyn Fn(&str) -> bool>,
-    /// The loops of the schedule that the text was compiled from. It then says which loops are
-    /// instrumented, instead of their depth and height.
+    /// The loops of the schedule that the text was compiled from. If it is set, it decides which
+    /// loops are instrumented, instead of their depth and height.
     pub schedule: Option<&'a Schedule>,
     /// The target triple, for a text without one.
     pub target: Option<&'a str>,
-    /// The file, as the side table is to name it.
+    /// The name of the file in the side table.
     pub source: &'a str,
 }
 
@@ -60,7 +62,7 @@ impl Default for Options<'_> {
 }
 
 impl Options<'_> {
-    /// Whether a loop is one of those that are asked for.
+    /// Whether these options select a loop.
     fn takes(&self, loops: &Loops, l: u32) -> bool {
         let found = &loops.all[l as usize];
         let deepest = self.max_depth.unwrap_or(if self.siblings { u32::MAX } else { 2 });
@@ -70,18 +72,19 @@ impl Options<'_> {
     }
 }
 
-/// What is instrumented of a function.
+/// The chosen parts of one function.
 #[derive(Debug, Default)]
 pub struct Choice {
     /// Whether the function has an id.
     pub function: bool,
-    /// Loops that have ids, in the order of [`Loops::all`].
+    /// The loops that have ids, in the order of [`Loops::all`].
     pub loops: Vec<u32>,
-    /// Loops that nobody asked for.
+    /// Number of loops that the options leave out.
     pub left: usize,
-    /// For each loop, itself if it is chosen, else the next one around it that is, or [`NONE`].
+    /// For each loop, the loop itself if it is chosen, or else the next chosen one around it, or
+    /// [`NONE`].
     pub nearest: Vec<u32>,
-    /// Loops that cannot be instrumented, and why.
+    /// The loops that cannot be instrumented, with the reasons.
     pub unfit: Vec<(u32, &'static str)>,
 }
 
@@ -91,7 +94,7 @@ impl Choice {
         Self::among(options.functions, body, loops, |l| options.takes(loops, l))
     }
 
-    /// Chooses the loops that `takes` takes.
+    /// Chooses the loops that `takes` accepts.
     pub fn among(
         functions: Functions,
         body: &Body,
@@ -121,7 +124,7 @@ impl Choice {
         choice
     }
 
-    /// The chosen loops that an edge of the function leaves, innermost first.
+    /// Returns the chosen loops that an edge of the function leaves, innermost first.
     pub fn loops_left(&self, loops: &Loops, from: u32, to: u32) -> impl Iterator<Item = u32> {
         let inner = loops.innermost[from as usize];
         let mut at = self.nearest.get(inner as usize).copied().unwrap_or(NONE);
@@ -135,7 +138,7 @@ impl Choice {
         })
     }
 
-    /// The chosen loop that an edge of the function enters, or [`NONE`].
+    /// Returns the chosen loop that an edge of the function enters, or [`NONE`].
     pub fn loop_entered(&self, loops: &Loops, from: u32, to: u32) -> u32 {
         let l = loops.innermost[to as usize];
         let chosen = l != NONE && self.nearest[l as usize] == l;
@@ -143,7 +146,7 @@ impl Choice {
         if enters { l } else { NONE }
     }
 
-    /// The chosen loop that is nearest around a chosen one, or [`NONE`].
+    /// Returns the nearest chosen loop around a chosen one, or [`NONE`].
     pub fn parent(&self, loops: &Loops, l: u32) -> u32 {
         loops_parent(&self.nearest, loops.all[l as usize].parent)
     }
@@ -153,14 +156,15 @@ fn loops_parent(nearest: &[u32], parent: u32) -> u32 {
     nearest.get(parent as usize).copied().unwrap_or(NONE)
 }
 
-/// Indirect jumps times depth of loops, above which nobody looks which ones they leave.
+/// If the number of indirect jumps times the depth of loops is larger than this, the loops that
+/// such jumps leave are not computed, and all loops count as unfit.
 const MOST_WORK: u64 = 10_000_000;
 
-/// Why each loop cannot be instrumented, if it cannot.
+/// Returns for each loop the reason why it cannot be instrumented, if it cannot.
 ///
 /// A hook needs a block of its own on its edge. An edge to a landing pad or from an `indirectbr`
-/// cannot have one. A loop that is left by an exception is measured all the same; this hit has
-/// then begun and not ended.
+/// cannot have one. A loop that is left by an exception is measured all the same; its hit has then
+/// begun and not ended.
 fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     let mut why = vec![None; loops.all.len()];
     let indirect = body.blocks.iter().filter(|block| block.end == Terminator::Indirect);
@@ -187,7 +191,8 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
                 why[target as usize] = Some("an indirect jump enters it");
             }
             if inner != NONE && !(target != NONE && loops.encloses(inner, target)) {
-                // The loops from `inner` outwards, until one contains the target.
+                // The common loops are found by going outwards from `target` to a loop around
+                // `inner`.
                 let kept = common_depth(loops, inner, target);
                 let least = &mut left[inner as usize];
                 *least = (*least).min(kept);
@@ -207,8 +212,8 @@ fn unfit(body: &Body, loops: &Loops) -> Vec<Option<&'static str>> {
     why
 }
 
-/// How many of `inner` and the loops around it also contain `target`. A jump from `inner` to `target`
-/// leaves the others, which have this depth and more.
+/// Returns how many of `inner` and the loops around it also contain `target`. A jump from `inner`
+/// to `target` leaves the others, which have this depth or a larger one.
 fn common_depth(loops: &Loops, inner: u32, target: u32) -> u32 {
     if target == NONE {
         return 0;

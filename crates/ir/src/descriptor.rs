@@ -1,6 +1,6 @@
-//! What an instrumented module gets beside its hooks: the descriptor, the side table as bytes, the
-//! constructor and destructor that look for a runtime, the function with which a JIT attaches one,
-//! and the rehearsal.
+//! Writes the parts of an instrumented module besides its hooks: the descriptor, the side table as
+//! bytes, the constructor and destructor that look for a runtime, the function with which a JIT
+//! attaches one, and the rehearsal.
 
 use std::fmt::Write;
 
@@ -16,15 +16,15 @@ use crate::scan::{Span, Token, Tokens, number};
 /// implementation, so our constructor runs after those, but before all ordinary ones.
 const PRIORITY: u32 = 101;
 
-/// Names of what is added, for one module.
+/// The names of the added definitions of one module.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// 32 hexadecimal digits.
+    /// The module's identity as 32 hexadecimal digits.
     pub id: String,
 }
 
 impl Names {
-    /// A name with `@`.
+    /// Returns the full name of a definition, with `@`.
     pub fn of(&self, what: &str) -> String {
         format!("@{PREFIX}{what}_{}", self.id)
     }
@@ -32,9 +32,9 @@ impl Names {
 
 pub struct Descriptor<'a> {
     pub names: &'a Names,
-    /// How hits are recorded.
+    /// The way in which hits are recorded.
     pub mode: Mode,
-    /// How many ids there are.
+    /// Number of ids.
     pub ids: u32,
     /// The identity as bytes.
     pub id: [u8; 16],
@@ -44,7 +44,7 @@ pub struct Descriptor<'a> {
     pub triple: &'a str,
 }
 
-/// Bytes as the inside of `c"…"`.
+/// Writes bytes as the inside of `c"…"`.
 pub(crate) fn quoted(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         match byte {
@@ -57,7 +57,7 @@ pub(crate) fn quoted(bytes: &[u8], out: &mut String) {
 }
 
 impl Descriptor<'_> {
-    /// Writes everything that belongs to the top level.
+    /// Writes all definitions at the top level.
     pub fn write(&self, module: &Module, writer: &mut Writer, out: &mut String) {
         let names = self.names;
         let (descriptor, table) = (names.of("module"), names.of("table"));
@@ -65,7 +65,7 @@ impl Descriptor<'_> {
         let _ = write!(out, "{table} = internal constant [{bytes} x i8] c\"");
         quoted(self.table.as_bytes(), out);
         out.push_str("\", align 1\n");
-        // A log that is not of the program would be of no use to anybody.
+        // Nobody could use a log with hits that are not the program's.
         let rehearse = match self.mode {
             Mode::Log => "null".to_owned(),
             _ => names.of("rehearse"),
@@ -98,7 +98,7 @@ impl Descriptor<'_> {
         }
     }
 
-    /// Windows has no dlsym.
+    /// Whether the target has `dlsym`; Windows does not.
     pub fn has_dlsym(&self) -> bool {
         !self.triple.contains("windows")
     }
@@ -107,9 +107,10 @@ impl Descriptor<'_> {
         !["windows", "apple", "wasm"].iter().any(|other| self.triple.contains(other))
     }
 
-    /// The note by which a runtime that is loaded later finds the descriptor: how far that is from
-    /// the note's description, so that the dynamic linker has nothing to relocate. The constructor
-    /// mentions it; otherwise an optimiser would remove it.
+    /// Writes the note by which a runtime that is loaded later finds the descriptor. The note
+    /// contains the distance from its description to the descriptor, so that the dynamic linker has
+    /// nothing to relocate. The constructor refers to the note; otherwise an optimiser would remove
+    /// it.
     fn note(&self, out: &mut String) {
         let (note, descriptor) = (self.names.of("note"), self.names.of("module"));
         let (name, kind) = (abi::loops::NOTE_NAME.to_bytes_with_nul(), abi::loops::NOTE_TYPE);
@@ -131,9 +132,9 @@ impl Descriptor<'_> {
         );
     }
 
-    /// The functions that register the module, once: ours, and the one for loaders that run no
-    /// constructors. The constructor does not call that one, because it is exported: of two loaded
-    /// copies of a module both would call the same one.
+    /// Writes the functions that register the module once: an internal one, and an exported one for
+    /// loaders that run no constructors. The constructor does not call the exported one, because if
+    /// two copies of a module are loaded, both would call the same function.
     fn attach(&self, out: &mut String) {
         let names = self.names;
         let (attach, registered) = (names.of("attach"), names.of("registered"));
@@ -171,7 +172,7 @@ done:
         );
     }
 
-    /// The constructor and the destructor.
+    /// Writes the constructor and the destructor.
     fn start(&self, module: &Module, out: &mut String) {
         let names = self.names;
         let (once, descriptor) = (names.of("once"), names.of("module"));
@@ -250,7 +251,7 @@ done:
         );
     }
 
-    /// Runs empty hits on an entry of the caller's.
+    /// Writes the function that runs empty hits on an entry of the caller's.
     fn rehearse(&self, writer: &mut Writer) {
         writer.restart();
         let hook = Hook::default();
@@ -276,8 +277,8 @@ start:
 }
 
 impl Names {
-    /// Has the module's lists of constructors and destructors call ours, too: changes of the text,
-    /// and what is added at its end.
+    /// Adds our functions to the module's lists of constructors and destructors: as changes of the
+    /// text, and as text for its end.
     pub fn constructors(
         &self,
         text: &[u8],

@@ -1,6 +1,7 @@
-//! Dominators of a control-flow graph, by Lengauer and Tarjan's algorithm with path compression
-//! (TOPLAS 1979): O(m log n) on every graph. The iterative algorithm of Cooper, Harvey and Kennedy
-//! is shorter, but quadratic in deep nests of loops, and a text may have any.
+//! Computes the dominators of a control-flow graph, by Lengauer and Tarjan's algorithm with path
+//! compression (TOPLAS 1979): O(m log n) on every graph. The iterative algorithm of Cooper, Harvey
+//! and Kennedy is shorter, but quadratic in deep nests of loops, and a text may have nests of any
+//! depth.
 
 /// Stands for a node that does not exist.
 pub const NONE: u32 = u32::MAX;
@@ -8,20 +9,20 @@ pub const NONE: u32 = u32::MAX;
 /// A directed graph: the successors of node `i` are `targets[starts[i]..starts[i + 1]]`.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// One more than there are nodes.
+    /// The starts of all nodes, and the end of the last one.
     pub starts: Vec<u32>,
-    /// Successors of all nodes.
+    /// The successors of all nodes.
     pub targets: Vec<u32>,
 }
 
 impl Graph {
-    /// The successors of a node.
+    /// Returns the successors of a node.
     pub fn of(&self, node: u32) -> &[u32] {
         let node = node as usize;
         &self.targets[self.starts[node] as usize..self.starts[node + 1] as usize]
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn len(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
@@ -31,7 +32,7 @@ impl Graph {
         self.len() == 0
     }
 
-    /// The graph with all edges in the other direction.
+    /// Returns the graph with all edges reversed.
     pub fn reversed(&self) -> Self {
         let mut starts = vec![0_u32; self.starts.len()];
         for target in &self.targets {
@@ -56,12 +57,13 @@ impl Graph {
 /// The dominator tree of the nodes that node 0 reaches.
 #[derive(Clone, Debug, Default)]
 pub struct Dominators {
-    /// The immediate dominator of each node; [`NONE`] of node 0 and of nodes that it does not reach.
+    /// The immediate dominator of each node; [`NONE`] for node 0 and for nodes that it does not
+    /// reach.
     pub idom: Vec<u32>,
     /// Nodes in the order in which a depth-first search finds them, parents before children.
     pub order: Vec<u32>,
-    /// Each node's place in a walk over the dominator tree: on the way down and on the way up.
-    /// Zero where a node is not reached.
+    /// The time at which a walk over the dominator tree enters each node, and the time at which it
+    /// leaves the node. Both are 0 if node 0 does not reach the node.
     spans: Vec<(u32, u32)>,
     /// Nodes of the dominator tree, children before parents.
     pub postorder: Vec<u32>,
@@ -76,7 +78,7 @@ impl Dominators {
         for (i, node) in order.iter().enumerate() {
             number[*node as usize] = i as u32;
         }
-        // All of these are by number in the search, so that smaller means earlier.
+        // All of these are indexed by number in the search, so that smaller means earlier.
         let mut semi: Vec<u32> = (0..order.len() as u32).collect();
         let mut idom = vec![0_u32; order.len()];
         let mut forest = Forest::new(order.len());
@@ -121,14 +123,15 @@ impl Dominators {
         self.spans[node as usize].1 != 0
     }
 
-    /// Whether every way from node 0 to `node` passes `above`. Both are reached.
+    /// Whether every path from node 0 to `node` passes through `above`. Both must be reached.
     pub fn dominates(&self, above: u32, node: u32) -> bool {
         let (above, node) = (self.spans[above as usize], self.spans[node as usize]);
         above.0 <= node.0 && node.1 <= above.1
     }
 }
 
-/// Nodes in the order of a depth-first search from node 0, and the number of each one's parent.
+/// Returns the nodes in the order of a depth-first search from node 0, and the number of each one's
+/// parent.
 fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     let mut order = Vec::new();
     let mut parent = Vec::new();
@@ -136,7 +139,7 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
         return (order, parent);
     }
     let mut seen = vec![false; graph.len()];
-    // A node, its number, and which successor is next.
+    // Each element is a node, its number, and the index of its next successor.
     let mut stack = vec![(0_u32, 0_u32, 0_usize)];
     seen[0] = true;
     order.push(0);
@@ -157,7 +160,7 @@ fn depth_first(graph: &Graph) -> (Vec<u32>, Vec<u32>) {
     (order, parent)
 }
 
-/// The forest of the nodes that were already processed.
+/// The forest of the nodes that were already processed, with compressed paths.
 struct Forest {
     ancestor: Vec<u32>,
     label: Vec<u32>,
@@ -169,7 +172,8 @@ impl Forest {
         Self { ancestor: vec![NONE; n], label: (0..n as u32).collect(), path: Vec::new() }
     }
 
-    /// The node with the smallest semidominator on the way from `v` to its root, the root excluded.
+    /// Returns the node with the smallest semidominator on the path from `v` to its root, without
+    /// the root.
     fn eval(&mut self, v: u32, semi: &[u32]) -> u32 {
         let mut u = v;
         while self.ancestor[u as usize] != NONE
@@ -190,10 +194,11 @@ impl Forest {
     }
 }
 
-/// Walks the dominator tree: when each node is entered and left, and nodes in the order of leaving.
+/// Walks over the dominator tree. Returns the times at which each node is entered and left, and the
+/// nodes in the order of leaving.
 fn walk(order: &[u32], idom: &[u32], n: usize) -> (Vec<(u32, u32)>, Vec<u32>) {
     let mut spans = vec![(0_u32, 0_u32); n];
-    // Children as lists: the first child of a node, and the next one of the same parent.
+    // The children are in lists: the first child of a node, and the next one of the same parent.
     let mut first = vec![NONE; n];
     let mut next = vec![NONE; n];
     for node in order.iter().skip(1).rev() {
@@ -240,7 +245,7 @@ mod tests {
         Graph { starts, targets }
     }
 
-    /// What the definition says: `above` dominates `node` if no way avoids it.
+    /// Decides by the definition: `above` dominates `node` if no path avoids it.
     fn by_definition(graph: &Graph, above: u32, node: u32) -> bool {
         let mut seen = vec![false; graph.len()];
         let mut stack = if above == 0 { vec![] } else { vec![0] };

@@ -1,9 +1,9 @@
-//! Changes to a text: pieces that are replaced, by offset.
+//! Collects changes to a text: pieces that are replaced, by offset.
 
 use crate::scan::Span;
 
-/// Changes to a text, each of which replaces a piece of it. Pieces do not overlap. Texts that are inserted at
-/// the same place stay in the order in which they were added.
+/// Changes to a text, each of which replaces a piece of it. Pieces do not overlap. Texts that are
+/// inserted at the same offset stay in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct Edits {
     /// The piece that is replaced, and the piece of `arena` that takes its place.
@@ -19,13 +19,13 @@ impl Edits {
         self.all.push((span, from, self.arena.len()));
     }
 
-    /// Inserts before an offset.
+    /// Inserts text before an offset.
     pub fn insert(&mut self, at: u32, what: &str) {
         self.replace(Span { start: at, end: at }, what);
     }
 
-    /// Appends the text between two offsets with these changes, all of which are inside, and forgets the
-    /// changes.
+    /// Appends the text between two offsets to `out` with all changes, which must be inside of
+    /// these offsets, and forgets the changes.
     pub fn apply(&mut self, text: &[u8], within: Span, out: &mut Vec<u8>) {
         self.all.sort_by_key(|(span, from, _)| (span.start, span.end, *from));
         let mut at = within.start;

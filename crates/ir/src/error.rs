@@ -1,29 +1,29 @@
-//! Why a text was not instrumented.
+//! Defines the reasons why a text is not instrumented.
 
 use crate::table::TableError;
 
-/// Why a text was not instrumented.
+/// The reason why a text is not instrumented.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IrError {
-    /// The text is not LLVM's text.
+    /// The file is recognised as something other than the text of LLVM IR.
     #[error("this is {0}, not the text of LLVM IR")]
     Other(&'static str),
-    /// The text contains nothing of LLVM IR.
+    /// The text contains nothing that belongs to LLVM IR.
     #[error("this is not the text of LLVM IR: line 1 is {0:?}")]
     Unknown(String),
-    /// The text is longer than offsets of 32 bits reach.
+    /// The text is too long for 32-bit offsets.
     #[error("the text has {0} bytes, at most {max} can be read", max = u32::MAX)]
     Long(usize),
     /// The text ends in the middle of a construct.
     #[error("the text ends inside of {what} that begins in line {line}")]
     Truncated {
-        /// What is open.
+        /// The construct that is open.
         what: &'static str,
         /// The line in which the construct begins, from 1.
         line: u32,
     },
-    /// A bracket closes nothing.
+    /// A bracket closes no open one.
     #[error("line {line}: {bracket:?} closes nothing")]
     Unbalanced {
         /// The line, from 1.
@@ -36,26 +36,26 @@ pub enum IrError {
     Definition {
         /// The line, from 1.
         line: u32,
-        /// What the definition lacks.
+        /// The part that the definition lacks.
         what: &'static str,
     },
-    /// A jump has no target, too many of them, or one that does not exist.
+    /// A jump has no target, too many targets, or one that does not exist.
     #[error("line {line}: this jump of {function} is malformed: {why}")]
     Branch {
-        /// The line in which it ends, from 1.
+        /// The line in which the jump ends, from 1.
         line: u32,
         /// The function, as the text names it.
         function: String,
         /// The defect.
         why: String,
     },
-    /// The text has pointers with types, which only LLVM 14 and older write.
+    /// The text has typed pointers, which only LLVM 14 and older write.
     #[error("line {line}: pointers with a type (as in i8*) are of LLVM 14 or older")]
     TypedPointers {
         /// The line of the first one, from 1.
         line: u32,
     },
-    /// The text already has a descriptor.
+    /// The text is already instrumented: it has a descriptor.
     #[error("the text is already instrumented: it defines @{0}")]
     Instrumented(String),
     /// There is no clock for this target.
@@ -64,7 +64,7 @@ pub enum IrError {
     /// The text does not name its target.
     #[error("the text names no target")]
     NoTarget,
-    /// The list of constructors is not as LLVM writes it.
+    /// The list of constructors does not have the form that LLVM writes.
     #[error("line {line}: @{name} is not a list as LLVM writes it")]
     Constructors {
         /// The line, from 1.
@@ -72,16 +72,16 @@ pub enum IrError {
         /// `llvm.global_ctors` or `llvm.global_dtors`.
         name: &'static str,
     },
-    /// The text is not MLIR's text.
+    /// The file is recognised as something other than MLIR's text.
     #[error("this is {0}, not the text of MLIR")]
     NotMlir(&'static str),
-    /// The text is MLIR's text in the form that has every operation's name in quotes.
+    /// The text is MLIR's text in the generic form, in which every operation's name is in quotes.
     #[error("line {line}: MLIR's generic form cannot be read")]
     Generic {
         /// The line, from 1.
         line: u32,
     },
-    /// No function of the `llvm` dialect has a body.
+    /// The text has no function of the `llvm` dialect with a body.
     #[error("there is no function of the llvm dialect in it (llvm.func in a builtin.module)")]
     NoFunctions,
     /// The side table cannot be written.

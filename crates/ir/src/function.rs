@@ -1,4 +1,4 @@
-//! The body of a function as blocks: where each begins, its phi nodes, its terminator and the
+//! Reads the body of a function as blocks: the start of each, its phi nodes, its terminator and the
 //! edges that leave it.
 
 use std::collections::HashMap;
@@ -8,42 +8,42 @@ use crate::error::IrError;
 use crate::module::Definition;
 use crate::scan::{Cursor, Place, Span, Token, Tokens, find, is_plain, name, plain_end};
 
-/// How a block ends.
+/// The kind of instruction that ends a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Terminator {
-    /// Nothing is known of the end.
+    /// The kind is not known.
     #[default]
     None,
-    /// `br`, `switch`, `invoke`, `callbr` and others whose labels can be replaced.
+    /// `br`, `switch`, `invoke`, `callbr` and other instructions whose labels can be replaced.
     Jump,
-    /// `ret`
+    /// `ret`.
     Return,
     /// `indirectbr`: its targets are addresses of blocks.
     Indirect,
     /// `resume` and `unreachable`.
     Leave,
-    /// `catchswitch`, `catchret`, `cleanupret`.
+    /// `catchswitch`, `catchret` or `cleanupret`.
     Funclet,
 }
 
 /// A basic block.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Block {
-    /// The block's label as the text has it, without the colon; empty for an entry block without one.
+    /// The block's label as it is in the text, without the colon; empty for an entry block without
+    /// a label.
     pub label: Span,
     /// From after the label to the end of its last statement.
     pub text: Span,
-    /// The block's first line and its last, from 1.
+    /// The first and the last line of the block, from 1.
     pub lines: [u32; 2],
     /// The block's phi nodes: a range of [`Body::phis`].
     pub phis: (u32, u32),
-    /// Whether control comes here by an exception.
+    /// Whether an exception leads to this block.
     pub pad: bool,
-    /// How the block ends.
     pub end: Terminator,
     /// The statement that ends the block.
     pub terminator: Span,
-    /// A call that must stay directly before the `ret`.
+    /// The call that must stay directly before the `ret`.
     pub last_call: Option<u32>,
     /// The edges that leave the block: a range of [`Body::edges`].
     pub edges: (u32, u32),
@@ -52,9 +52,9 @@ pub struct Block {
 /// An edge from a block to another.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge {
-    /// Index of the block.
+    /// Index of the target block.
     pub to: u32,
-    /// The operand that names it, with its `%`.
+    /// The operand that names the target, with its `%`.
     pub operand: Span,
 }
 
@@ -65,7 +65,8 @@ pub struct Call {
     pub text: Span,
 }
 
-/// The blocks of a function. Kept from function to function, so that its memory is reused.
+/// The blocks of a function. One `Body` is used for function after function, so that its memory is
+/// reused.
 #[derive(Debug, Default)]
 pub struct Body {
     /// Blocks, in the order of the text; the first is the entry.
@@ -74,15 +75,17 @@ pub struct Body {
     pub phis: Vec<Span>,
     /// Edges of all blocks.
     pub edges: Vec<Edge>,
-    /// Calls, for those who look at their attributes.
+    /// The calls that have a group of attributes.
     pub calls: Vec<Call>,
-    /// Directives about the order of uses: they would be wrong after a change.
+    /// Directives about the order of uses. They are removed, because they would be wrong after a
+    /// change.
     pub use_orders: Vec<Span>,
-    /// Offset after the last `alloca` of constant size in the entry block, or where it begins.
+    /// Offset after the last `alloca` of constant size in the entry block, or the start of that
+    /// block.
     pub entry: u32,
     /// Whether the module declares `@llvm.experimental.deoptimize`, whose calls stay before `ret`.
     pub deoptimizes: bool,
-    /// Why the function is left as it is.
+    /// The reason why the function is left as it is.
     pub strange: Option<String>,
 }
 
@@ -188,14 +191,14 @@ impl Body {
         });
     }
 
-    /// A block that is still open when the next one begins has no terminator.
+    /// Ends a block. If its last statement did not end it, it has no terminator.
     fn end_block(&mut self, open: bool) {
         if open {
             self.strange(|| "a block does not end with a known terminator".to_owned());
         }
     }
 
-    /// Takes in a statement, and says whether its block goes on.
+    /// Adds a statement, and returns whether its block continues.
     fn statement(&mut self, text: &[u8], span: Span, op: Span, open: bool) -> bool {
         let funclets = || "it has funclets (exceptions of Windows)".to_owned();
         let entry = self.blocks.len() == 1;
@@ -255,8 +258,9 @@ impl Body {
         false
     }
 
-    /// Finds the targets of all terminators. The error has the line of a malformed terminator, and its
-    /// defect: no compiler would read such a text, and a hook on a wrong edge would count wrongly.
+    /// Finds the targets of all terminators. The error has the line of a malformed terminator and
+    /// its defect. No compiler would read such a text, and a hook on a wrong edge would count
+    /// wrongly.
     fn resolve<'a>(
         &mut self,
         text: &'a [u8],
@@ -302,13 +306,14 @@ impl Body {
         &self.edges[from as usize..to as usize]
     }
 
-    /// The phi nodes of a block.
+    /// Returns the phi nodes of a block.
     pub fn phis_of(&self, block: u32) -> &[Span] {
         let (from, to) = self.blocks[block as usize].phis;
         &self.phis[from as usize..to as usize]
     }
 
-    /// The control-flow graph. Two edges of a block to the same target stay two.
+    /// Returns the control-flow graph. If a block has two edges to the same target, both are in the
+    /// graph.
     pub fn graph(&self) -> Graph {
         let mut starts = Vec::with_capacity(self.blocks.len() + 1);
         starts.extend(self.blocks.iter().map(|block| block.edges.0));
@@ -317,7 +322,7 @@ impl Body {
     }
 }
 
-/// How many targets a terminator may have.
+/// Returns the numbers of targets that a terminator may have.
 fn expected_targets(text: &[u8], terminator: Span) -> std::ops::RangeInclusive<usize> {
     match operation(text, terminator).of(text) {
         b"br" => {
@@ -337,12 +342,12 @@ fn expected_targets(text: &[u8], terminator: Span) -> std::ops::RangeInclusive<u
     }
 }
 
-/// A name for messages.
+/// Returns a name in the form that messages use.
 pub fn show(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// The label that begins here, without its colon.
+/// Returns the label that begins here, without its colon.
 fn label(text: &[u8], at: usize) -> Option<Span> {
     let end = match text[at] {
         b'"' => find(text, at + 1, b'"')? + 1,
@@ -352,7 +357,7 @@ fn label(text: &[u8], at: usize) -> Option<Span> {
     (text.get(end) == Some(&b':')).then(|| Span::new(at, end))
 }
 
-/// The keyword of a statement.
+/// Returns the keyword of a statement.
 fn operation(text: &[u8], statement: Span) -> Span {
     let (start, end) = (statement.start as usize, statement.end as usize);
     let text = &text[..end];
@@ -373,7 +378,7 @@ fn mentions(text: &[u8], needle: &[u8]) -> bool {
     text.windows(needle.len()).any(|window| window == needle)
 }
 
-/// Whether an `alloca` has a constant size: no number of elements, or a constant one.
+/// Whether an `alloca` has a constant size: it has no number of elements, or a constant one.
 fn is_static(text: &[u8], statement: Span, op: Span) -> bool {
     let rest = Span { start: op.end, end: statement.end };
     let mut depth = 0_u32;

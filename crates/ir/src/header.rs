@@ -1,17 +1,18 @@
-//! Whether the first block of a loop works, or only decides whether the loop goes on. The last run of a block
-//! that only decides (`while (i < n)`) is not an iteration; the last run of a block that also works is one.
+//! Decides whether the first block of a loop works, or only decides whether the loop continues. The
+//! last run of a block that only decides (`while (i < n)`) is not an iteration; the last run of a
+//! block that also works is one.
 //!
-//! A block works if its effect can be seen after the loop has ended: it stores, calls a function, or computes
-//! a value that each iteration hands to the next one and that is used after the loop, such as a sum. A
-//! variable that only changes by a constant is not such a value, because `while (i++ < n)` computes one,
-//! although it only decides.
+//! A block works if its effect can be seen after the loop has ended: it stores, calls a function,
+//! or computes a value that each iteration hands to the next one and that is used after the loop,
+//! such as a sum. A variable that only changes by a constant is not such a value: `while (i++ < n)`
+//! computes one although it only decides.
 
 use std::collections::HashMap;
 
 use crate::function::Body;
 use crate::scan::{Span, Token, Tokens};
 
-/// Intrinsics of LLVM that write memory, without `llvm.`.
+/// The names of LLVM's intrinsics that write memory, without `llvm.`.
 const WRITING: [&[u8]; 7] = [
     b"memcpy",
     b"memmove",
@@ -22,7 +23,7 @@ const WRITING: [&[u8]; 7] = [
     b"vp.store",
 ];
 
-/// A statement without the name of its value.
+/// Returns a statement without the name of its value.
 pub fn statement(line: &[u8]) -> &[u8] {
     let line = line.trim_ascii_start();
     match line.first() {
@@ -45,7 +46,8 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
         if !begins(&[b"call ", b"tail call ", b"musttail call ", b"notail call "]) {
             return false;
         }
-        // The first global name is that of the function; assembly and pointers have none.
+        // The first global name is that of the called function; calls of assembly and of pointers
+        // have none.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at + 1..]);
         match called.and_then(|name| name.strip_prefix(b"llvm.")) {
             Some(intrinsic) => WRITING.iter().any(|name| intrinsic.starts_with(name)),
@@ -54,14 +56,14 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
     })
 }
 
-/// The blocks of a function in which each local value is used or defined.
+/// For each local value, the blocks in which it is used or defined.
 #[derive(Debug)]
 pub struct Uses<'a> {
     blocks: HashMap<&'a [u8], Vec<u32>>,
 }
 
 impl<'a> Uses<'a> {
-    /// The uses in a whole function.
+    /// Collects the uses in a whole function.
     pub fn of(text: &'a [u8], body: &Body) -> Self {
         let mut blocks: HashMap<&[u8], Vec<u32>> = HashMap::new();
         for (i, block) in body.blocks.iter().enumerate() {
@@ -77,13 +79,14 @@ impl<'a> Uses<'a> {
         Self { blocks }
     }
 
-    /// The blocks of a value with its `%`, each once, in the order of the text.
+    /// Returns the blocks of a value, given with its `%`: each block once, in the order of the
+    /// text.
     pub fn blocks(&self, value: &[u8]) -> &[u32] {
         self.blocks.get(value).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The line of a block that defines a value, from after the ` = `.
+/// Returns the line of a block that defines a value, without the part up to ` = `.
 pub fn definition<'a>(text: &'a [u8], block: Span, value: &[u8]) -> Option<&'a [u8]> {
     let lines = block.of(text).split(|b| *b == b'\n');
     lines

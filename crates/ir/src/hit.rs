@@ -1,52 +1,52 @@
-//! The code that runs when a hit is drawn and when it ends, in whichever language a hook is written:
-//! [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm` dialect. `loops.h` says what each number
-//! means.
+//! Defines the code that runs when a hit begins and ends, for both languages in which hooks are
+//! written: [`crate::hooks`] prints LLVM IR, and [`crate::mlir`] the `llvm` dialect. `loops.h`
+//! explains what each number means.
 //!
-//! Values and addresses are names in the text. Numbers have 64 bits.
+//! Values and addresses are given by their names in the text. Numbers have 64 bits.
 
 use std::mem::offset_of;
 
 use abi::loops::{Entry, Mode, Module, Trips};
 
-/// Prints single operations. Each returns the name of its result.
+/// Prints single operations. Methods that print one with a result return the name of the result.
 pub trait Print {
-    /// The address of a field.
+    /// Computes the address of a field.
     fn at(&mut self, pointer: &str, offset: usize) -> String;
-    /// Reads a word of an entry, in one piece.
+    /// Reads a word of an entry in a single access.
     fn load(&mut self, address: &str) -> String;
-    /// Writes a word of an entry, in one piece.
+    /// Writes a word of an entry in a single access.
     fn store(&mut self, value: &str, address: &str);
-    /// Reads a pointer of an entry, in one piece.
+    /// Reads a pointer of an entry in a single access.
     fn load_pointer(&mut self, address: &str) -> String;
     /// Reads a word that does not change.
     fn load_constant(&mut self, address: &str) -> String;
     /// Reads a field of the descriptor that has 32 bits.
     fn setting(&mut self, offset: usize) -> String;
-    /// A number as an operand.
+    /// Returns a number as an operand.
     fn number(&mut self, number: u64) -> String;
     /// Adds, subtracts, shifts and so on, by the name of LLVM's instruction.
     fn binary(&mut self, op: &str, a: &str, b: &str) -> String;
-    /// Compares, by LLVM's name of the condition.
+    /// Compares two numbers, by LLVM's name of the condition.
     fn compare(&mut self, how: &str, a: &str, b: &str) -> String;
-    /// `a` if the condition holds, otherwise `b`.
+    /// Returns `a` if the condition holds, and `b` otherwise.
     fn select(&mut self, condition: &str, a: &str, b: &str) -> String;
-    /// A condition as 1 or 0.
+    /// Converts a condition to 1 or 0.
     fn flag(&mut self, condition: &str) -> String;
-    /// Whether a pointer is not null.
+    /// Compares a pointer with null: the condition is that it is not null.
     fn is_there(&mut self, pointer: &str) -> String;
-    /// The low and the high word of a number times itself.
+    /// Computes the square of a number: its low and its high word.
     fn square(&mut self, number: &str) -> [String; 2];
-    /// The number of leading zeros; 64 for 0.
+    /// Computes the number of leading zeros; 64 for 0.
     fn leading_zeros(&mut self, number: &str) -> String;
-    /// The address of a word in an array.
+    /// Computes the address of a word in an array.
     fn element(&mut self, array: &str, index: &str) -> String;
-    /// A name for a block.
+    /// Returns a new name for a block.
     fn new_block(&mut self) -> String;
     /// Begins a block.
     fn label(&mut self, block: String);
-    /// A branch. `rare` says that it is rarely taken, or nearly always.
+    /// Prints a branch. `rare` says that it is rarely taken (true), or nearly always (false).
     fn branch(&mut self, condition: &str, then: &str, otherwise: &str, rare: Option<bool>);
-    /// Begins this block, and continues in it.
+    /// Jumps to this block, begins it and continues in it.
     fn join(&mut self, block: String);
 
     /// Adds to a field of an entry, and returns its old and its new value.
@@ -64,7 +64,7 @@ pub trait Print {
         self.add(entry, offset, &one)
     }
 
-    /// Stores a number if it is better than the one in its place.
+    /// Stores a number if it compares better than the one in its place.
     fn better(&mut self, how: &str, new: &str, pointer: &str, offset: usize) {
         let address = self.at(pointer, offset);
         let old = self.load(&address);
@@ -73,7 +73,8 @@ pub trait Print {
         self.store(&value, &address);
     }
 
-    /// Mode sampled: says when the next hit is timed. `next` is the address of that number.
+    /// Mode sampled: decides when the next hit is timed. `next` is the address of that hit's
+    /// number.
     fn draw(&mut self, entry: &str, hits: &str, next: &str) {
         let (begun, _) = self.count(entry, offset_of!(Entry, begun));
         let first = self.setting(offset_of!(Module, first));
@@ -113,7 +114,7 @@ pub trait Print {
         self.store(&due, next);
     }
 
-    /// Books the time of a timed hit that has ended.
+    /// Adds the time of a timed hit that has ended to its entry.
     fn book(&mut self, entry: &str, ticks: &str, mode: Mode) {
         self.count(entry, offset_of!(Entry, ended));
         self.add(entry, offset_of!(Entry, ticks), ticks);
@@ -124,7 +125,8 @@ pub trait Print {
         let carry = self.flag(&over);
         let high = self.binary("add", &high, &carry);
         self.add(entry, squares + 8, &high);
-        // Mode sampled keeps the longest time in the field that has the children's time in mode timed.
+        // In mode sampled, the longest time is in the field that mode timed uses for the children's
+        // time.
         if mode == Mode::Sampled {
             self.better("ugt", ticks, entry, offset_of!(Entry, child_ticks));
         }
@@ -139,8 +141,9 @@ pub trait Print {
         }
     }
 
-    /// Books the iterations of this hit, if somebody wants them; `sum` is the number of iterations of all
-    /// hits. The code is one block without branches, so that it costs a load and a test if nobody wants them.
+    /// Adds the iterations of a hit to the statistics of single hits, if the entry has any; `sum`
+    /// is the number of iterations of all hits. Apart from the test for them, the code has no
+    /// branches, so that an entry without statistics costs a load and a test.
     fn trip(&mut self, entry: &str, iterations: &str, sum: &str, mode: Mode) {
         let address = self.at(entry, offset_of!(Entry, trips));
         let trips = self.load_pointer(&address);

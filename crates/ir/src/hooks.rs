@@ -1,9 +1,10 @@
-//! The code of a hook, which runs when a function or loop begins and ends. `loops.h` says what each number
-//! means, and `docs/loops.md` what each mode does.
+//! Writes the code of a hook, which runs when a function or loop begins and ends. `loops.h`
+//! explains what each number means, and `docs/loops.md` what each mode does.
 //!
-//! Every number of an entry is read and written with a monotonic atomic access, which is a plain
-//! load or store in machine code. It keeps each number whole for those who read it at the same
-//! time, and it keeps the optimiser from joining the counts of two calls that it has inlined.
+//! Every number of an entry is read and written with a monotonic atomic access, which is an
+//! ordinary load or store in machine code. Such an access keeps each number whole for threads that
+//! read it at the same time, and keeps the optimiser from joining the counts of two calls that it
+//! has inlined.
 
 use std::fmt::Write;
 use std::mem::offset_of;
@@ -14,17 +15,17 @@ use crate::hit::Print;
 
 const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
 
-/// The time stamp of a target.
+/// The instruction that reads the time stamp of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// `rdtsc`
+    /// `rdtsc`.
     X86,
-    /// `mrs cntvct_el0`
+    /// `mrs cntvct_el0`.
     Arm,
 }
 
 impl Clock {
-    /// The clock of a target triple, if there is one.
+    /// Returns the clock of a target triple, if there is one.
     pub fn of(triple: &str) -> Option<Self> {
         let machine = triple.split('-').next().unwrap_or_default();
         let narrow = triple.ends_with("x32") || triple.ends_with("_ilp32");
@@ -36,7 +37,7 @@ impl Clock {
         }
     }
 
-    /// The call that reads it, without its result.
+    /// Returns the call that reads the clock, without the name of its result.
     fn read(self) -> &'static str {
         match self {
             Self::X86 => "call i64 @llvm.readcyclecounter()",
@@ -45,51 +46,51 @@ impl Clock {
     }
 }
 
-/// A function or loop that has an id, as its hooks need it.
+/// A function or loop that has an id, with what its hooks need to know about it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hook {
     pub id: u32,
     /// Whether counters may be read: a function, or a loop of depth 0 or 1.
     pub counters: bool,
-    /// Mode timed: whether children add to a slot of its own.
+    /// Mode timed: whether the hook has a slot to which children add their times.
     pub slot: bool,
-    /// Mode timed: the id of the parent whose slot it adds to.
+    /// Mode timed: the id of the parent to whose slot the hook adds its time.
     pub parent: Option<u32>,
 }
 
-/// The table of the calling thread.
+/// The name of the pointer to the calling thread's table.
 pub const TABLE: &str = "%cpt.table";
 
 /// Writes hooks into the text of one function.
 #[derive(Debug)]
 pub struct Writer {
-    /// The text so far.
+    /// The text that was written so far.
     pub out: String,
     /// The block that is being written, without `%`.
     pub block: String,
-    /// Numbers of names that were used.
+    /// The next number for a new name.
     next: u32,
     mode: Mode,
     clock: Clock,
-    /// The descriptor, with `@`.
+    /// The name of the descriptor, with `@`.
     descriptor: String,
-    /// Metadata of a branch that is rarely taken, and of one that nearly always is.
+    /// The metadata of a branch that is rarely taken, and of one that is nearly always taken.
     weights: [u32; 2],
 }
 
 /// The value that a hook keeps from its start to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// The time stamp; 0 if this hit is not timed.
+    /// The time stamp; 0 if the hit is not timed.
     Stamp,
-    /// What `begin` returned.
+    /// The value that `begin` of the descriptor returned.
     Count,
-    /// The `end` to call; null if `begin` was not called.
+    /// The `end` function to call; null if `begin` was not called.
     End,
 }
 
 impl Kept {
-    /// The values that a hook keeps in a mode.
+    /// Returns the values that a hook keeps in a mode.
     pub fn of(mode: Mode, hook: &Hook) -> &'static [Self] {
         match mode {
             Mode::Count | Mode::Log => &[],
@@ -98,17 +99,17 @@ impl Kept {
         }
     }
 
-    /// The kept value's type.
+    /// Returns the type of the kept value.
     pub fn kind(self) -> &'static str {
         if self == Self::End { "ptr" } else { "i64" }
     }
 
-    /// The value if the hook keeps nothing.
+    /// Returns the value for a hook that keeps nothing.
     pub fn nothing(self) -> &'static str {
         if self == Self::End { "null" } else { "0" }
     }
 
-    /// The letter in its name.
+    /// Returns the letter for this value in names.
     pub fn letter(self) -> char {
         match self {
             Self::Stamp => 't',
@@ -117,7 +118,8 @@ impl Kept {
         }
     }
 
-    /// The kept value's name for an id, with `%`; `copy` tells several entries into a loop apart.
+    /// Returns the name of the kept value for an id, with `%`; `copy` is the number of an edge into
+    /// the loop, if there are several.
     pub fn name(self, id: u32, copy: Option<u32>) -> String {
         match copy {
             None => format!("%cpt.{}{id}", self.letter()),
@@ -126,19 +128,20 @@ impl Kept {
     }
 }
 
-/// The slot of a parent in mode timed.
+/// Returns the name of the slot of a parent in mode timed.
 pub fn slot(id: u32) -> String {
     format!("%cpt.s{id}")
 }
 
 impl Writer {
-    /// A writer of hooks in this mode. `weights` are two metadata nodes of branch weights.
+    /// Makes a writer of hooks in this mode. `weights` are the two metadata nodes of branch
+    /// weights.
     pub fn new(mode: Mode, clock: Clock, descriptor: String, weights: [u32; 2]) -> Self {
         let (out, block) = (String::new(), String::new());
         Self { out, block, next: 0, mode, clock, descriptor, weights }
     }
 
-    /// Starts with another function.
+    /// Prepares the writer for another function.
     pub fn restart(&mut self) {
         self.next = 0;
     }
@@ -147,7 +150,7 @@ impl Writer {
         self.mode
     }
 
-    /// A name that nothing else in the function has.
+    /// Returns a number that no other name in the function has.
     pub fn fresh(&mut self) -> u32 {
         self.next += 1;
         self.next
@@ -158,21 +161,21 @@ impl Writer {
         let _ = writeln!(self.out, "  {statement}");
     }
 
-    /// A value of its own for the result of `code`.
+    /// Adds a statement with a new name for the result of `code`, and returns the name.
     pub fn value(&mut self, code: std::fmt::Arguments) -> String {
         let name = format!("%cpt.v{}", self.fresh());
         let _ = writeln!(self.out, "  {name} = {code}");
         name
     }
 
-    /// A field of the descriptor that is a pointer.
+    /// Reads a field of the descriptor that is a pointer.
     pub fn pointer(&mut self, offset: usize, order: &str) -> String {
         let descriptor = self.descriptor.clone();
         let address = self.at(&descriptor, offset);
         self.value(format_args!("load atomic ptr, ptr {address} {order}, align 8"))
     }
 
-    /// Continues in a new block if there is a table; returns the block in which both ways join.
+    /// Continues in a new block if there is a table; returns the block in which both paths join.
     fn if_table(&mut self) -> String {
         let there = self.is_there(TABLE);
         let (on, join) = (self.new_block(), self.new_block());
@@ -181,8 +184,8 @@ impl Writer {
         join
     }
 
-    /// Asks for the table of this thread, at the entry of a function. The text begins in a block that has no
-    /// name, and ends in one that has a name.
+    /// Asks for the table of this thread, at the entry of a function. The written text begins in a
+    /// block without a name, and ends in one with a name.
     pub fn enter(&mut self) {
         self.join("cpt.start".to_owned());
         let enter = self.pointer(offset_of!(Module, enter), "acquire");
@@ -195,7 +198,7 @@ impl Writer {
         self.line(format_args!("{TABLE} = phi ptr [ null, %cpt.start ], [ {table}, %cpt.ask ]"));
     }
 
-    /// The start of a hit. What it keeps has the names of [`Kept::name`].
+    /// Writes the start of a hit. The kept values have the names of [`Kept::name`].
     pub fn begin(&mut self, hook: &Hook, copy: Option<u32>) {
         let from = self.block.clone();
         let join = self.if_table();
@@ -205,7 +208,8 @@ impl Writer {
         self.begin_at(&entry, hook, copy, join, from);
     }
 
-    /// Begins a hit on the entry at `entry`; `from` is a block that goes to `join` directly.
+    /// Writes the start of a hit on the entry at `entry`; `from` is a block that jumps to `join`
+    /// directly.
     pub fn begin_at(
         &mut self,
         entry: &str,
@@ -216,7 +220,7 @@ impl Writer {
     ) {
         let (_, hits) = self.count(entry, offset_of!(Entry, hits));
         let kept = Kept::of(self.mode, hook);
-        // Blocks that go to `join` without a time stamp.
+        // The blocks that jump to `join` without a time stamp.
         let mut plain = vec![from];
         let mut values = Vec::new();
         match self.mode {
@@ -259,7 +263,7 @@ impl Writer {
         }
     }
 
-    /// Reads counters, if somebody wants them, and then the clock: the values to keep.
+    /// Reads counters, if the runtime wants them, and then the clock. Returns the values to keep.
     fn start(&mut self, entry: &str, hook: &Hook) -> Vec<String> {
         let mut counted = Vec::new();
         if hook.counters {
@@ -286,7 +290,7 @@ impl Writer {
         values
     }
 
-    /// The end of a hit; `iterations` is a value of type `i64` that is computed before.
+    /// Writes the end of a hit; `iterations` is a value of type `i64` that was computed before.
     pub fn end(&mut self, hook: &Hook, iterations: Option<&str>) {
         let offset = u64::from(hook.id) * ENTRY_BYTES;
         let entry = format!("getelementptr inbounds i8, ptr {TABLE}, i64 {offset}");
@@ -325,7 +329,7 @@ impl Writer {
         }
     }
 
-    /// Books a timed hit that ends at `now`.
+    /// Adds a timed hit that ends at `now` to its entry.
     pub fn end_at(&mut self, entry: &str, hook: &Hook, now: &str, iterations: Option<&str>) {
         let stamp = Kept::Stamp.name(hook.id, None);
         let ticks = self.value(format_args!("sub i64 {now}, {stamp}"));
@@ -357,13 +361,13 @@ impl Writer {
         }
     }
 
-    /// An empty hit on the entry at `entry`, start and end, in a function that has no table. The text after
-    /// it begins in the block `after`.
+    /// Writes an empty hit on the entry at `entry`, start and end, in a function that has no table.
+    /// The text after it begins in the block `after`.
     pub fn rehearse(&mut self, entry: &str, hook: &Hook, after: &str) {
         let from = self.block.clone();
         let join = self.new_block();
-        // The table is there in this case as well: the test is of the pointer that would be null without a
-        // table.
+        // A real hit tests its table, so the rehearsal tests the pointer that would be null without
+        // a table.
         let there = self.is_there(entry);
         let on = self.new_block();
         self.branch(&there, &on, &join, Some(false));

@@ -1,4 +1,4 @@
-//! A whole module: reads it, chooses, numbers, rewrites, and puts the pieces together.
+//! Instruments a whole module: reads it, chooses, numbers, rewrites, and puts the pieces together.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -27,11 +27,10 @@ use crate::twice::{self, Twice};
 #[derive(Clone, Debug)]
 pub struct Instrumented {
     pub text: Vec<u8>,
-    /// What each id is.
+    /// The side table: the function or loop of each id.
     pub table: SideTable,
     /// The table as it is embedded in the text.
     pub json: String,
-    /// Numbers of functions and loops.
     pub counts: Counts,
 }
 
@@ -40,7 +39,7 @@ pub struct Instrumented {
 pub struct Counts {
     /// Functions with bodies.
     pub functions: usize,
-    /// Loops in all functions that were looked at.
+    /// Loops in all functions that were analysed.
     pub loops: usize,
     /// Functions that have an id.
     pub instrumented_functions: usize,
@@ -52,12 +51,12 @@ pub struct Counts {
     pub left_functions: usize,
 }
 
-/// A function as its blocks and loops.
+/// A function with its blocks and loops.
 #[derive(Debug, Default)]
 pub struct Analysis {
     /// The function's blocks.
     pub body: Body,
-    /// The function's control-flow graph backwards.
+    /// The function's control-flow graph with reversed edges.
     pub reversed: Graph,
     /// The function's dominators.
     pub dominators: Dominators,
@@ -66,7 +65,8 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// Reads a function and finds its loops. A function with syntax that the reader does not understand has none.
+    /// Reads a function and finds its loops. A function with syntax that the reader does not
+    /// understand gets no loops.
     pub fn read<'a>(
         &mut self,
         text: &'a [u8],
@@ -87,7 +87,7 @@ impl Analysis {
     }
 }
 
-/// The state that is kept from function to function.
+/// The state while the functions of a module are instrumented.
 struct Run<'a> {
     text: &'a [u8],
     module: &'a Module,
@@ -100,13 +100,13 @@ struct Run<'a> {
     out: Vec<u8>,
     table: SideTable,
     counts: Counts,
-    /// Offset up to which the text is in `out`.
+    /// Offset up to which the text was copied to `out`.
     done: u32,
-    /// Changes between functions that are not made yet, by offset.
+    /// Changes between functions that were not made yet, by offset.
     outside: VecDeque<(Span, String)>,
-    /// Lists of constructors, if the module has none.
+    /// The text of new lists of constructors, if the module has none.
     lists: String,
-    /// The text of functions that have ids.
+    /// Collects the text of functions that have ids.
     kept: Keeper,
 }
 
@@ -118,7 +118,7 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     let triple = module.triple.clone().or_else(|| options.target.map(str::to_owned));
     let triple = triple.filter(|triple| !triple.is_empty()).ok_or(IrError::NoTarget)?;
     let clock = Clock::of(&triple).ok_or_else(|| IrError::Target(triple.clone()))?;
-    // The identity is computed from the input, so that it can be a part of names from the beginning.
+    // The identity is computed from the input, so that names can contain it from the beginning.
     let id = identity(text, options, &triple, &module);
     let names = Names { id: format!("{:032x}", u128::from_be_bytes(id)) };
     let free = module.metadata.len() as u32;
@@ -161,12 +161,12 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     run.finish(&names, id, &triple, weights)
 }
 
-/// The revision of what is made of a text. It is raised whenever the same text with the same options gets
-/// other ids, other entries in the side table, or other counters. Otherwise two different modules would have
-/// the same identity.
+/// The revision of the instrumentation. It is raised whenever the same text with the same options
+/// gets other ids, other entries in the side table, or other counters. Otherwise two different
+/// modules would have the same identity.
 pub const REVISION: u32 = 2;
 
-/// 128 bits that only the same text with the same options has.
+/// Computes the identity: 128 bits that only the same text with the same options has.
 fn identity(text: &[u8], options: &Options, triple: &str, module: &Module) -> [u8; 16] {
     use twox_hash::XxHash3_128;
     let Options { mode, max_depth, min_height, siblings, functions, source, .. } = options;
@@ -220,7 +220,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the text up to an offset.
+    /// Writes the text with its changes up to an offset.
     fn flush(&mut self, to: u32) {
         if to > self.done {
             let apart = self.outside.iter().position(|(span, _)| span.start >= to);
@@ -238,7 +238,7 @@ impl Run<'_> {
         self.table.skipped.push(Skipped { function, label, why });
     }
 
-    /// Instruments a function, if anything of it is chosen.
+    /// Instruments a function, if some part of it is chosen.
     fn function(
         &mut self,
         definition: &Definition,
@@ -329,7 +329,7 @@ impl Run<'_> {
         show(crate::scan::name(body.blocks[block as usize].label.of(self.text)))
     }
 
-    /// Adds what was instrumented to the side table.
+    /// Adds the instrumented functions and loops to the side table.
     fn enter_ids(&mut self, definition: &Definition, name: String, work: &Work) {
         let lines = [definition.line, definition.last_line];
         self.kept.add(self.text, definition.header.start as usize, lines);
@@ -393,7 +393,7 @@ impl Run<'_> {
         }
     }
 
-    /// Adds to the side table which loop of the schedule each id is.
+    /// Adds to the side table which loop of the schedule each id belongs to.
     fn enter_schedule(&mut self, work: &Work, scheduled: &[Option<u32>]) {
         let Some(schedule) = self.options.schedule else { return };
         let place = |lines| TextPlace { language: "tir".to_owned(), lines };
@@ -405,7 +405,7 @@ impl Run<'_> {
             function.get_or_insert(&one.function);
             let entry = &mut self.table.entries[hook.id as usize];
             entry.variable = Some(one.variable.clone());
-            // The lines in the text are the numbers of loops.
+            // Line numbers in the debug information are numbers of loops, so they are replaced.
             (entry.file, entry.line, entry.column) = match &one.source {
                 Some((file, line)) => (Some(file.clone()), Some(*line), None),
                 None => (None, None, None),
@@ -421,7 +421,7 @@ impl Run<'_> {
         entry.places.extend(lines.map(|function| place(function.lines)));
     }
 
-    /// Adds the module's own part.
+    /// Adds the module's own definitions.
     fn finish(
         mut self,
         names: &Names,
@@ -470,7 +470,7 @@ impl Run<'_> {
     }
 }
 
-/// Numbers the function and its chosen loops, from `first` on.
+/// Numbers the function and its chosen loops, starting with `first`.
 pub(crate) fn number_hooks(
     first: u32,
     choice: &Choice,
@@ -506,7 +506,7 @@ pub(crate) fn number_hooks(
     (function, hooks)
 }
 
-/// Why a function may not be touched, from its header.
+/// Returns the reason why a function must not be changed, if its header gives one.
 fn excluded(text: &[u8], definition: &Definition, module: &Module) -> Option<&'static str> {
     let before = Span { start: definition.header.start, end: definition.name.start };
     for (token, span) in Tokens::new(text, before) {

@@ -1,12 +1,13 @@
-//! The number of iterations of a loop, from a value that the loop has anyway: a phi node of the header that
-//! begins at a known value and changes by a constant. Its value when the loop is left gives the number of
-//! iterations, without any work inside the loop. The value is an integer, or a pointer that moves over the
-//! elements of an array.
+//! Computes the number of iterations of a loop from a value that the loop has anyway: a phi node of
+//! the header that begins at a known value and changes by a constant. Its value at the end of the
+//! loop gives the number of iterations, without any work inside the loop. The value is an integer,
+//! or a pointer that moves over the elements of an array.
 //!
-//! An iteration is one run of the loop's body as the text has it: if the text is vectorised, of the
-//! vectorised body. If the header only decides whether to go on (`while`), the run of the header that ends
-//! the loop is not counted. If the header also works ([`crate::header`]), or if the decision is in the body
-//! or after it, the last run is counted, even if it was left in the middle.
+//! An iteration is one run of the loop's body as it is in the text: if the text is vectorised, of
+//! the vectorised body. If the header only decides whether to continue (`while`), the run of the
+//! header that ends the loop is not counted. If the header also works ([`crate::header`]), or if
+//! the decision is in the body or after it, the last run is counted, even if it was left in the
+//! middle.
 
 use std::collections::HashMap;
 
@@ -22,7 +23,7 @@ use crate::scan::{Span, Token, Tokens, name};
 pub enum Unit {
     /// An integer of this many bits, at most 64.
     Integer(u32),
-    /// A pointer, and the type of the elements that it moves over, as the text has it.
+    /// A pointer, with the type of the elements that it moves over, as in the text.
     Pointer(String),
 }
 
@@ -33,25 +34,26 @@ pub struct Counter {
     pub value: String,
     /// The counter's type.
     pub unit: Unit,
-    /// The value with which the counter begins, as the text has it.
+    /// The value with which the counter begins, as in the text.
     pub start: String,
     /// The number that is added in each iteration, in the unit; not 0.
     pub step: i64,
     /// The value that the phi node gets from inside of the loop, with `%`.
     pub next: String,
-    /// How many edges go back to the header.
+    /// Number of edges that go back to the header.
     pub latches: u32,
-    /// Whether the last run of the header is an iteration as well: the header has an edge to itself, or
-    /// works.
+    /// Whether the last run of the header is an iteration as well, because the header has an edge
+    /// to itself, or works.
     pub whole: bool,
 }
 
-/// The most elements that a pointer may move over in each iteration. With more, 64 bits could come
-/// around within a day.
+/// The most elements that a pointer may move over in each iteration. With more, a 64-bit pointer
+/// could wrap around within a day.
 const LARGEST_STRIDE: u64 = 1 << 16;
 
 impl Counter {
-    /// Computes the iterations on an edge out of the loop: a value of type `i64`.
+    /// Writes the computation of the iterations on an edge out of the loop, and returns the name of
+    /// its result, of type `i64`.
     pub fn at_exit(&self, writer: &mut Writer, from_header: bool) -> Option<String> {
         let Self { value, unit, start, step, whole, .. } = self;
         let (from, to) = if *step > 0 { (start, value) } else { (value, start) };
@@ -74,8 +76,8 @@ impl Counter {
             Unit::Integer(_) if stride == 1 => {}
             Unit::Integer(_) => count = writer.value(format_args!("udiv i64 {count}, {stride}")),
             Unit::Pointer(element) => {
-                // Only LLVM knows the size of a type. A division by 0 would kill the program, so the
-                // size of an empty type is 1.
+                // Only LLVM knows the size of a type. A division by 0 would kill the program, so an
+                // empty type counts as having size 1.
                 let second =
                     writer.value(format_args!("getelementptr {element}, ptr null, i64 {stride}"));
                 let size = writer.value(format_args!("ptrtoint ptr {second} to i64"));
@@ -100,9 +102,9 @@ pub struct Search<'a> {
     pub names: &'a HashMap<&'a [u8], u32>,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// How many bytes of blocks may still be looked at, so that the time stays linear.
+    /// Number of bytes of blocks that may still be read, so that the time stays linear.
     pub budget: usize,
-    /// Where values are used, once somebody has asked.
+    /// The blocks in which values are used; `None` until they are first needed.
     pub uses: Option<Uses<'a>>,
 }
 
@@ -111,12 +113,12 @@ struct Step<'a> {
     constant: i64,
     /// Whether the result is known not to wrap.
     exact: bool,
-    /// The type of the elements, if the counter is a pointer.
+    /// The type of the elements, if the addition moves a pointer.
     element: Option<&'a [u8]>,
 }
 
 impl<'a> Search<'a> {
-    /// The counter of a loop.
+    /// Finds the counter of a loop.
     pub fn counter(&mut self, l: u32) -> Option<Counter> {
         let header = self.loops.all[l as usize].header;
         let body = self.body;
@@ -141,7 +143,8 @@ impl<'a> Search<'a> {
         if (kind == b"ptr") != matches!(unit, Unit::Pointer(_)) {
             return None;
         }
-        // Without this the value may come around several times; by one it takes an age.
+        // Without this certainty, the value may wrap around several times. By steps of one,
+        // wrapping around takes too long to happen.
         let certain = match unit {
             Unit::Integer(_) => step.exact || (bits == 64 && step.constant.unsigned_abs() == 1),
             Unit::Pointer(_) => step.constant.unsigned_abs() <= LARGEST_STRIDE,
@@ -160,12 +163,12 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// A phi node that has one value from outside of the loop, and one from inside.
+    /// Reads a phi node that has one value from outside of the loop, and one from inside.
     fn read(&self, l: u32, header: u32, phi: Span) -> Option<Phi<'a>> {
         let mut tokens = Tokens::new(self.text, phi);
         let (_, value) = tokens.next().filter(|(token, _)| *token == Token::Local)?;
         let kind = tokens.nth(2).map(|(_, kind)| kind.of(self.text))?;
-        // A pointer of another address space has words before the first bracket.
+        // A pointer of another address space has more words before the first bracket.
         tokens.next().filter(|(token, _)| *token == Token::Mark(b'['))?;
         let (mut start, mut next): (Option<&[u8]>, Option<&[u8]>) = (None, None);
         let mut rotated = false;
@@ -188,7 +191,7 @@ impl<'a> Search<'a> {
         Some(Phi { value: value.of(self.text), kind, start, next, latches, rotated })
     }
 
-    /// Whether the header does more than to decide. `None` if it would take too long to find out.
+    /// Whether the header does more than decide. `None` if it would take too long to find out.
     fn works(&mut self, l: u32, header: u32, counter: Span) -> Option<bool> {
         let body = self.body;
         if body.leaving(header).iter().all(|edge| self.loops.contains(l, edge.to)) {
@@ -217,8 +220,8 @@ impl<'a> Search<'a> {
         Some(false)
     }
 
-    /// What `next` adds to `value`, if a block of the loop defines it so: most often one that goes back
-    /// to the header, or the header.
+    /// Returns the constant that `next` adds to `value`, if a block of the loop defines it in this
+    /// way: usually a block that goes back to the header, or the header.
     fn step(&mut self, l: u32, header: u32, next: &[u8], value: &[u8]) -> Option<Step<'a>> {
         let (text, body) = (self.text, self.body);
         let blocks = self.uses.get_or_insert_with(|| Uses::of(text, body)).blocks(next);
@@ -237,7 +240,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A phi node of a header.
+/// A phi node of a header, with the values from outside and from inside of the loop.
 struct Phi<'a> {
     value: &'a [u8],
     kind: &'a [u8],
@@ -245,13 +248,13 @@ struct Phi<'a> {
     start: &'a [u8],
     /// The name of the value that the counter gets in an iteration, with `%`.
     next: &'a [u8],
-    /// How many edges from inside.
+    /// Number of edges from inside of the loop.
     latches: u32,
     /// Whether one of these edges is from the header itself.
     rotated: bool,
 }
 
-/// What this definition adds to `value`, if that is a constant.
+/// Returns the constant that this definition adds to `value`, if it does.
 fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
     let tokens: Vec<(Token, Span)> =
         Tokens::new(line, Span::new(0, line.len())).take(MOST_TOKENS).collect();
@@ -291,7 +294,7 @@ fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
     Some(Step { constant, exact: flags > 0, element: None })
 }
 
-/// The first comma that is in no bracket, from this token on.
+/// Returns the first comma outside of brackets, from this token on.
 fn top_comma(tokens: &[(Token, Span)], from: usize) -> Option<usize> {
     let mut depth = 0_u32;
     tokens.iter().enumerate().skip(from).find_map(|(i, (token, _))| {
@@ -305,7 +308,7 @@ fn top_comma(tokens: &[(Token, Span)], from: usize) -> Option<usize> {
     })
 }
 
-/// Tokens of a definition that are looked at. The type of an element may have some.
+/// At most this many tokens of a definition are read. The type of an element may have several.
 const MOST_TOKENS: usize = 64;
 
 /// Whether a value is a number, or a name.

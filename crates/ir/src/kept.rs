@@ -1,8 +1,8 @@
-//! The text of instrumented functions, as the side table keeps it: reports show it with numbers in
-//! its margin, wherever the file itself is by then.
+//! Keeps the text of instrumented functions in the side table, so that reports can show it with
+//! numbers in its margin, even if the file itself was moved.
 //!
-//! Short texts are kept as they are, longer ones compressed (DEFLATE in base64). A text that is longer than
-//! `MOST_BYTES` is left out: then the table has only the name and the hash of the file.
+//! Short texts are kept as they are, longer ones compressed (DEFLATE in base64). A text that is
+//! longer than `MOST_BYTES` is left out: then the table has only the name and the hash of the file.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -15,15 +15,15 @@ use flate2::write::DeflateEncoder;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_128;
 
-/// Texts of this length are kept without compression.
+/// Texts up to this length are kept without compression.
 const PLAIN_BYTES: usize = 1 << 12;
-/// Texts that are longer are not kept.
+/// Longer texts are not kept.
 const MOST_BYTES: usize = 16 << 20;
 
-/// Bytes of memory for a line, besides its text.
+/// Bytes of memory that a line takes besides its text.
 const LINE_BYTES: usize = 64;
 
-/// The text of the functions of a module that were instrumented, in one language.
+/// The text of the instrumented functions of a module, in one language.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptText {
     /// `llvm`, `mlir` or `tir`.
@@ -32,17 +32,17 @@ pub struct KeptText {
     pub path: String,
     /// XXH3 (128 bits, hexadecimal) of the whole file.
     pub hash: String,
-    /// First and last line of each stretch that is kept, from 1, in order.
+    /// First and last line of each kept stretch, from 1, in order.
     pub lines: Vec<[u32; 2]>,
     /// The text of these lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The text of these lines, compressed.
+    /// The text of these lines, compressed. Either this or `text` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deflated: Option<String>,
 }
 
-/// Why the lines of a text cannot be shown.
+/// The reason why the lines of a text cannot be shown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// The table has no text, only its hash.
@@ -51,7 +51,7 @@ pub enum TextError {
     /// The compressed text is damaged.
     #[error("the text of {0} in the side table is damaged")]
     Damaged(String),
-    /// A few compressed bytes may become very many.
+    /// The lines need more memory than is allowed: a few compressed bytes can become very many.
     #[error("the text of {0} in the side table is longer than such a table can have it")]
     TooLong(String),
     /// The file is not the one that was instrumented.
@@ -59,7 +59,7 @@ pub enum TextError {
     Other(String),
 }
 
-/// The hash of a text.
+/// Returns the hash of a text.
 pub fn hash(text: &[u8]) -> String {
     format!("{:032x}", XxHash3_128::oneshot(text))
 }
@@ -73,7 +73,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Adds the lines `first` to `last`, of which the first one begins at or before `start`.
+    /// Adds the lines `first` to `last`. The first one begins at or before offset `start`.
     pub fn add(&mut self, text: &[u8], start: usize, [first, last]: [u32; 2]) {
         if self.is_full || last < first {
             return;
@@ -98,7 +98,7 @@ impl Keeper {
         }
     }
 
-    /// The entry of the side table for the text. `whole` is the text of the file.
+    /// Returns the entry of the side table for the text. `whole` is the text of the file.
     pub fn finish(self, language: &str, path: &str, whole: &[u8]) -> KeptText {
         let (language, path) = (language.to_owned(), path.to_owned());
         let mut kept = KeptText { language, path, hash: hash(whole), ..KeptText::default() };
@@ -120,17 +120,17 @@ impl Keeper {
 }
 
 impl KeptText {
-    /// Bytes of the kept text, as the side table has them.
+    /// Returns the number of bytes of the kept text as it is stored in the side table.
     pub fn packed(&self) -> u64 {
         let texts = self.text.iter().chain(&self.deflated);
         texts.map(|text| text.len() as u64).sum()
     }
 
-    /// The lines that are kept, by number. Their memory must fit into `room` bytes, from which it is
-    /// subtracted: a few compressed bytes may become very many.
+    /// Returns the kept lines by number. Their memory must fit into `room` bytes, from which it is
+    /// subtracted, because a few compressed bytes can become very many.
     ///
     /// # Errors
-    /// No text is kept, it is damaged, or it has no room.
+    /// No text is kept, it is damaged, or it does not fit.
     pub fn numbered(&self, room: &mut u64) -> Result<BTreeMap<u32, String>, TextError> {
         let too_long = || TextError::TooLong(self.path.clone());
         let mut need = |bytes: usize| {
@@ -166,7 +166,7 @@ impl KeptText {
         Ok(numbered)
     }
 
-    /// All lines of the file, which must be the one that was instrumented.
+    /// Returns all lines of the file, which must be the one that was instrumented.
     pub fn of_file(&self, bytes: &[u8]) -> Result<BTreeMap<u32, String>, TextError> {
         if hash(bytes) != self.hash {
             return Err(TextError::Other(self.path.clone()));

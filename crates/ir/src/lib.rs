@@ -1,11 +1,11 @@
-//! Reads the text that compilers make (LLVM IR), finds its functions and loops, and instruments
-//! them. The instrumented text works together with a runtime as `include/counterpoint/loops.h`
-//! describes.
+//! Reads LLVM IR in the form of text, finds its functions and loops, and instruments them. In this
+//! crate, a *text* is a file of LLVM IR or MLIR in textual form. The instrumented text works
+//! together with a runtime as `include/counterpoint/loops.h` describes.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`instrument`] | a whole module, from text to text |
-//! | [`kept`] | the text of functions, as the side table keeps it |
+//! | [`instrument`] | instruments a whole module, from text to text |
+//! | [`kept`] | the text of functions in the side table |
 //! | [`table`] | the side table: the function or loop of each id of an instrumented module |
 //! | [`scan`] | the text as statements and tokens |
 //! | [`module`] | the top level of a module: functions, target, attributes, metadata |
@@ -13,18 +13,18 @@
 //! | [`phi`] | the entries of a phi node |
 //! | [`dominators`] | the dominator tree of a control-flow graph |
 //! | [`loops`] | natural loops |
-//! | [`choice`] | which loops are instrumented |
-//! | [`schedule`] | which loop of a TVM schedule a loop is |
-//! | [`header`] | whether the first block of a loop works, or only decides whether it goes on |
+//! | [`choice`] | chooses the loops that are instrumented |
+//! | [`schedule`] | matches the loops of a text with those of a TVM schedule |
+//! | [`header`] | whether the first block of a loop works, or only decides whether the loop continues |
 //! | [`iterations`] | values that count the iterations of a loop |
-//! | [`trips`] | how many iterations each hit of a loop has, where the text says so |
+//! | [`trips`] | the number of iterations of each hit of a loop, if the text determines it |
 //! | [`twice`] | functions that return twice (`setjmp`) |
 //! | [`source`] | the name of a loop in its source |
-//! | [`hit`] | the code of a hit's start and end, in whichever language |
+//! | [`hit`] | the code of a hit's start and end, for all languages |
 //! | [`hooks`] | the code of a hook |
 //! | [`rewrite`] | inserts hooks on the edges of a function's loops |
-//! | [`attributes`] | removes attributes that become false |
-//! | [`descriptor`] | the module's own part: descriptor, constructor, rehearsal |
+//! | [`attributes`] | removes attributes that instrumentation makes false |
+//! | [`descriptor`] | the module's own definitions: descriptor, constructor, rehearsal |
 //! | [`mlir`] | the same for the text of MLIR's `llvm` dialect, as IREE's compiler prints it |
 //! | [`edit`] | changes to a text, by offset |
 #![forbid(unsafe_code)]

@@ -1,6 +1,7 @@
-//! Natural loops, as LLVM's LoopInfo defines them: a block that dominates the source of an edge to
-//! it is a header, its loop is everything from which that edge is reached without passing the
-//! header, and loops with the same header are one. A cycle with several entries is not a loop.
+//! Finds natural loops, as LLVM's LoopInfo defines them: a block that dominates the source of an
+//! edge to itself is a header, its loop consists of all blocks from which that edge is reached
+//! without passing the header, and loops with the same header are one. A cycle with several entries
+//! is not a loop.
 
 use crate::dominators::{Dominators, Graph, NONE};
 
@@ -11,32 +12,34 @@ pub struct Loop {
     pub header: u32,
     /// The loop directly around it, or [`NONE`].
     pub parent: u32,
-    /// Loops around it: 0 is an outermost loop.
+    /// Number of loops around it: 0 for an outermost loop.
     pub depth: u32,
-    /// Levels of loops inside: 0 is an innermost loop.
+    /// Number of levels of loops inside: 0 for an innermost loop.
     pub height: u32,
-    /// Loops directly inside.
+    /// Number of loops directly inside.
     pub children: u32,
     /// First and last line of its blocks, from 1.
     pub lines: [u32; 2],
-    /// When a walk over the loops enters it and leaves it.
+    /// The times at which a walk over the loops enters this loop and leaves it.
     span: (u32, u32),
 }
 
 /// The loops of a function.
 #[derive(Clone, Debug, Default)]
 pub struct Loops {
-    /// Loops, a parent before its children, otherwise in the order of their headers.
+    /// The loops. A parent comes before its children; otherwise they are in the order of their
+    /// headers.
     pub all: Vec<Loop>,
     /// The innermost loop of each block, or [`NONE`].
     pub innermost: Vec<u32>,
-    /// How many loops are outermost.
+    /// Number of outermost loops.
     pub outermost: u32,
-    /// Blocks at which cycles are entered that are not loops.
+    /// Blocks at which cycles that are not loops are entered.
     pub irreducible: Vec<u32>,
 }
 
-/// A set of loops that are inside of one another: finds the outermost one known so far.
+/// Links loops to the loops around them, with shortened paths: finds the outermost one known so
+/// far.
 struct Outermost(Vec<u32>);
 
 impl Outermost {
@@ -104,7 +107,7 @@ impl Loops {
         Self::ordered(&headers, &parents, innermost, irreducible, lines)
     }
 
-    /// Puts parents before children and adds what follows from the tree.
+    /// Puts parents before children and computes the fields that follow from the tree.
     fn ordered(
         headers: &[u32],
         parents: &[u32],
@@ -182,7 +185,7 @@ impl Loops {
         outer.0 <= inner.0 && inner.1 <= outer.1
     }
 
-    /// How many other loops have the same loop, or the function, directly around them.
+    /// Returns the number of other loops with the same loop, or the function, directly around them.
     pub fn siblings(&self, l: u32) -> u32 {
         match self.all.get(self.all[l as usize].parent as usize) {
             Some(parent) => parent.children - 1,
@@ -191,14 +194,14 @@ impl Loops {
     }
 }
 
-/// The targets of edges that close a cycle in a depth-first search although they do not dominate
-/// the edge's source. There is one if and only if the graph is irreducible.
+/// Returns the targets of edges that close a cycle in a depth-first search although they do not
+/// dominate the edge's source. There is such a target if and only if the graph is irreducible.
 fn irreducible(graph: &Graph, dominators: &Dominators) -> Vec<u32> {
     let mut found = Vec::new();
     if graph.is_empty() {
         return found;
     }
-    // 0 not seen, 1 on the stack, 2 done
+    // The states are: 0 not seen, 1 on the stack, 2 done.
     let mut state = vec![0_u8; graph.len()];
     let mut stack = vec![(0_u32, 0_usize)];
     state[0] = 1;

@@ -11,22 +11,23 @@
 //!          llvm.cond_br %54, ^bb2(%25 : i64), ^bb8
 //! ```
 //!
-//! The inserted text consists of calls of small internal functions (`begin`, `end`, …), which LLVM always
-//! inlines, and of new blocks for the edges of loops, which hold these calls. Block arguments stay as they
-//! are: each edge passes nothing to its new block, and the new block passes on the arguments of the edge. The
-//! values that a hit keeps from its start to its end are in a stack slot of the function's own activation,
-//! which LLVM turns into registers. So recursion and threads need no more care than with values.
+//! The inserted text consists of calls of small internal functions (`begin`, `end`, …), which LLVM
+//! always inlines, and of new blocks for the edges of loops, which contain these calls. Block
+//! arguments stay unchanged: each edge passes nothing to its new block, and the new block passes on
+//! the arguments of the edge. The values that a hit keeps from its start to its end are in a stack
+//! slot of the function's own activation, which LLVM turns into registers. So recursion and threads
+//! need no special care.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`instrument`] | a whole text |
+//! | [`instrument`] | instruments a whole text |
 //! | [`scan`] | brackets, strings, comments and statements |
 //! | [`read`] | the modules and functions of a text |
 //! | [`body`] | the blocks of a function |
-//! | [`rewrite`] | hooks on the edges of loops |
+//! | [`rewrite`] | inserts hooks on the edges of loops |
 //! | [`hooks`] | the functions that hooks call |
 //! | [`descriptor`] | the descriptor and the rehearsal |
-//! | [`iterations`] | how often a loop ran |
+//! | [`iterations`] | the number of iterations of a loop |
 //! | [`place`] | source locations |
 
 pub mod body;

@@ -1,5 +1,5 @@
-//! A module as its top-level statements: which functions it has and where, what it says of its
-//! target, its groups of attributes and its metadata. Everything else is kept unchanged.
+//! Reads a module as its top-level statements: its functions and their places, its target, its
+//! groups of attributes and its metadata. Everything else is kept unchanged.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,13 +9,13 @@ use crate::scan::{Cursor, Place, Span, Token, Tokens, name, number};
 /// A function with a body.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// The function's name, without `@` and without quotes that are not needed.
+    /// The function's name, without `@` and without unnecessary quotes.
     pub name: Span,
-    /// From `define` to before the opening brace of the body.
+    /// The text from `define` to before the opening brace of the body.
     pub header: Span,
-    /// From the closing parenthesis of its arguments to the opening brace.
+    /// The text from the closing parenthesis of the arguments to the opening brace.
     pub tail: Span,
-    /// Between the braces.
+    /// The text between the braces.
     pub body: Span,
     /// Line of `define`, from 1.
     pub line: u32,
@@ -25,7 +25,7 @@ pub struct Definition {
     pub last_line: u32,
 }
 
-/// What a module has at its top level.
+/// The parts of a module's top level that instrumentation needs.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
     /// Functions with bodies, in the order of the text.
@@ -36,26 +36,28 @@ pub struct Module {
     pub defined: HashSet<Vec<u8>>,
     /// The target triple.
     pub triple: Option<String>,
-    /// Groups of attributes by their number: what is between the braces.
+    /// Groups of attributes by their number: the text between the braces.
     pub attributes: HashMap<u32, Span>,
-    /// `!12 = …` by number: what follows the equals sign. An empty span where there is none.
+    /// Metadata nodes by number: the text after the equals sign of `!12 = …`. The span is empty if
+    /// there is no such node.
     pub metadata: Vec<Span>,
     /// The operands of `!llvm.ident`.
     pub ident: Option<Span>,
-    /// Top-level values that are named `@llvm.global_ctors` and `@llvm.global_dtors`, with lines.
+    /// The definitions of `@llvm.global_ctors` and `@llvm.global_dtors`, with their lines.
     pub constructors: [Option<(Span, u32)>; 2],
-    /// Orders of uses: they would be wrong after a change.
+    /// Directives about the order of uses. They are removed, because they would be wrong after a
+    /// change.
     pub use_orders: Vec<Span>,
-    /// A name that only an instrumented module has.
+    /// A name that only an instrumented module defines, if there is one.
     pub instrumented: Option<Span>,
-    /// How many lines the module has.
+    /// Number of lines in the module.
     pub lines: u32,
 }
 
-/// The number of a metadata node above which the text is not indexed: nobody has as many.
+/// Metadata nodes from this number on are not indexed; no real module has so many.
 const MOST_METADATA: u32 = 1 << 26;
 
-/// What every name that the instrumenter adds to a module begins with.
+/// The prefix of every name that the instrumenter adds to a module.
 pub const PREFIX: &str = "counterpoint_loops_";
 
 impl Module {
@@ -76,7 +78,7 @@ impl Module {
             let start = cursor.at;
             match module.item(&mut cursor, byte) {
                 Ok(own) => known |= own,
-                // What another language makes of brackets and quotes is of no interest.
+                // In a text that is not LLVM IR, brackets and quotes need not match.
                 Err(_) if !known && !is_keyword(&text[start..]) => break,
                 Err(error) => return Err(error),
             }
@@ -90,7 +92,7 @@ impl Module {
         Ok(module)
     }
 
-    /// Reads one top-level item, and says whether it is one of LLVM's.
+    /// Reads one top-level item, and returns whether it is an item of LLVM IR.
     fn item(&mut self, cursor: &mut Cursor, byte: u8) -> Result<bool, IrError> {
         let text = cursor.text;
         let (start, line) = (cursor.at, cursor.line);
@@ -145,7 +147,7 @@ impl Module {
         match byte {
             b'!' => self.node(text, start, end),
             b'@' => self.global(text, Span::new(start, end), line),
-            // A comdat and a type.
+            // The item is a comdat or a type.
             b'$' | b'%' => {}
             _ => return Ok(false),
         }
@@ -183,7 +185,7 @@ impl Module {
         match number(key) {
             Some(id) if id < MOST_METADATA => {
                 let id = id as usize;
-                // Numbers are nearly dense; a single high one must not cost memory.
+                // Node numbers are nearly dense; a single high one must not cost memory.
                 if id < self.metadata.len() + (1 << 16) {
                     if id >= self.metadata.len() {
                         self.metadata.resize(id + 1, Span::default());
@@ -212,7 +214,7 @@ impl Module {
         self.declared.contains(name) || self.defined.contains(name)
     }
 
-    /// What made the text, in its own words.
+    /// Returns the name of the compiler that made the text, in the compiler's own words.
     pub fn producer(&self, text: &[u8]) -> Option<String> {
         let first = Tokens::new(text, self.ident?).find(|(_, span)| span.of(text).len() > 1)?.1;
         let node = *self.metadata.get(number(first.of(text))? as usize)?;
@@ -223,7 +225,7 @@ impl Module {
     }
 }
 
-/// Whether an item of LLVM's begins here, by its first word.
+/// Whether the first word here begins an item of LLVM IR.
 fn is_keyword(text: &[u8]) -> bool {
     let words: [&[u8]; 6] =
         [b"define ", b"declare ", b"target ", b"attributes ", b"module asm", b"source_filename"];
@@ -231,7 +233,7 @@ fn is_keyword(text: &[u8]) -> bool {
         || words.iter().any(|word| text.starts_with(word))
 }
 
-/// What a text is that is not LLVM's, if that is certain from its start.
+/// Returns the format of a text that is certainly not LLVM IR, as its start shows.
 fn other(text: &[u8]) -> Option<&'static str> {
     Some(match text {
         [b'B', b'C', 0xC0, 0xDE, ..] | [0xDE, 0xC0, 0x17, 0x0B, ..] => "LLVM bitcode",
@@ -250,7 +252,7 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     let (start, line) = (cursor.at, cursor.line);
     let mut tokens = Tokens::new(text, Span::new(start, text.len()));
     let lacks = |what| IrError::Definition { line, what };
-    // A definition that has no body must not take the next one's.
+    // If a definition has no body, the next one's body must not be taken.
     let mut named = None;
     for (token, span) in tokens.by_ref() {
         match token {
@@ -293,7 +295,7 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     before.line += header.of(text).iter().filter(|b| **b == b'\n').count() as u32;
     let body_line = before.line;
     let close = match before.body() {
-        // The definition began where a reader looks for it.
+        // The error names the line in which the definition began.
         Err(IrError::Truncated { what: "a function", .. }) => {
             return Err(IrError::Truncated { what: "a function", line });
         }
@@ -315,8 +317,9 @@ fn definition(cursor: &mut Cursor) -> Result<Definition, IrError> {
     })
 }
 
-/// The brace that opens the body, after the arguments. `prefix` and `prologue` are followed by
-/// constants that may have braces of their own; then it is the one at the end of a line.
+/// Returns the brace that opens the body, after the arguments. `prefix` and `prologue` are followed
+/// by constants that may have braces of their own; then the body's brace is the one at the end of a
+/// line.
 fn body_brace(text: &[u8], tokens: Tokens) -> Option<usize> {
     let mut depth = 0_u32;
     let mut constants = false;

@@ -1,19 +1,19 @@
-//! The entries of a phi node.
+//! Reads the entries of a phi node.
 
 use crate::scan::{Span, Token, Tokens};
 
 /// An entry of a phi node.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Incoming {
-    /// The text of the pair with its brackets.
+    /// The text of the entry with its brackets.
     pub whole: Span,
-    /// The value, as the text has it.
+    /// The value.
     pub value: Span,
     /// The name of the block, with `%`.
     pub block: Span,
 }
 
-/// The entries of a phi node: `[ value, %block ]`.
+/// Returns the entries of a phi node: `[ value, %block ]`.
 pub fn incoming(text: &[u8], phi: Span) -> Vec<Incoming> {
     let mut found = Vec::new();
     let mut depth = 0_u32;

@@ -1,7 +1,7 @@
-//! Inserts hooks into a function, and changes the labels and phi nodes that must change with them.
+//! Inserts hooks into a function, and changes the labels and phi nodes on the edges that get hooks.
 //!
 //! Every edge into or out of a chosen loop gets a new block of its own, which holds the hooks.
-//! All names that are added begin with `cpt.`, so that the numbers of unnamed values stay.
+//! All added names begin with `cpt.`, so that the numbers of unnamed values do not change.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -19,7 +19,7 @@ use crate::loops::Loops;
 use crate::phi::incoming;
 use crate::scan::{Span, name};
 
-/// The last part of the entry block.
+/// The name of the last part of the entry block.
 const TAIL: &str = "cpt.tail";
 
 /// A function that is to be rewritten.
@@ -29,37 +29,37 @@ pub struct Work<'a> {
     pub body: &'a Body,
     /// The function's dominators.
     pub dominators: &'a Dominators,
-    /// The function's control-flow graph, backwards.
+    /// The function's control-flow graph with reversed edges.
     pub reversed: &'a Graph,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// The chosen loops and functions.
+    /// The choice of the function and its loops.
     pub choice: &'a Choice,
     /// The hook of the function, if it has an id.
     pub function: Option<Hook>,
-    /// The hooks of loops: as many as [`Choice::loops`], in the same order.
+    /// The hooks of loops, as many as [`Choice::loops`] and in the same order.
     pub hooks: &'a [Hook],
-    /// How hits are recorded.
+    /// The way in which hits are recorded.
     pub mode: Mode,
-    /// How iterations are counted, for each hook.
+    /// The counter of iterations for each of these hooks, if there is one.
     pub counters: &'a [Option<Counter>],
 }
 
-/// An edge with hooks.
+/// An edge that was replaced by new blocks with hooks.
 struct Split {
     from: u32,
     to: u32,
-    /// The first block and the last one that take its place.
+    /// The first new block, and, below, the last one.
     first: String,
     last: String,
 }
 
-/// Why a function with these loops cannot be instrumented.
+/// The reason why a function with such loops cannot be instrumented.
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
 impl Work<'_> {
-    /// Writes the changes. The statements before the closing brace stay in the writer. After an error, the
-    /// function is left as it is.
+    /// Writes the changes. The text for the end of the function stays in the writer. An error is
+    /// the reason why the function is left unchanged.
     pub fn rewrite(&self, writer: &mut Writer, edits: &mut Edits) -> Result<(), &'static str> {
         let limit = 64 + 8 * (self.body.edges.len() + self.body.blocks.len());
         if self.hook_count(limit) > limit {
@@ -78,7 +78,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// How many hooks there will be, or more than `limit`.
+    /// Returns the number of hooks, or a number above `limit` if there are more than that.
     fn hook_count(&self, limit: usize) -> usize {
         let mut count = 0;
         for from in 0..self.body.blocks.len() as u32 {
@@ -97,7 +97,8 @@ impl Work<'_> {
         self.dominators.reached(from)
     }
 
-    /// Splits the entry block: asks for the table, and begins the function.
+    /// Splits the entry block: inserts the request for the table, and the start of the function's
+    /// hit.
     fn entry(&self, writer: &mut Writer, edits: &mut Edits) {
         writer.out.push('\n');
         for hook in self.function.iter().chain(self.hooks).filter(|hook| hook.slot) {
@@ -113,7 +114,7 @@ impl Work<'_> {
         writer.out.clear();
     }
 
-    /// How many edges enter each chosen loop that get a block of their own.
+    /// Returns, for each chosen loop, the number of edges into it that get a block of their own.
     fn entries(&self, index: &[u32]) -> Vec<u32> {
         let mut entries = vec![0; self.hooks.len()];
         let mut last_from = vec![NONE; self.body.blocks.len()];
@@ -129,12 +130,12 @@ impl Work<'_> {
         entries
     }
 
-    /// Writes the new blocks, and makes the terminators jump to them.
+    /// Writes the new blocks, and makes the terminators jump to these blocks.
     fn edges(&self, index: &[u32], writer: &mut Writer, edits: &mut Edits) -> Vec<Split> {
         let entries = self.entries(index);
         let mut copies = vec![0_u32; self.hooks.len()];
         let mut splits: Vec<Split> = Vec::new();
-        // For each target block, the split of the edge from the current block.
+        // For each target block, the split of the edge that comes from the current block.
         let mut split_to = vec![(NONE, NONE); self.body.blocks.len()];
         for from in (0..self.body.blocks.len() as u32).filter(|from| self.live(*from)) {
             for edge in self.body.leaving(from) {
@@ -179,13 +180,13 @@ impl Work<'_> {
         splits
     }
 
-    /// The name of a block as an operand.
+    /// Appends the name of a block as an operand.
     fn push_name(&self, out: &mut String, block: &Block) {
         out.push('%');
         out.push_str(&String::from_utf8_lossy(block.label.of(self.text)));
     }
 
-    /// Corrects phi nodes, and adds those that keep the values of hooks.
+    /// Corrects phi nodes, and adds phi nodes for the values that hooks keep.
     fn join(&self, index: &[u32], splits: &[Split], edits: &mut Edits) {
         let mut order: Vec<u32> = (0..splits.len() as u32).collect();
         order.sort_by_key(|i| splits[*i as usize].to);
@@ -222,7 +223,7 @@ impl Work<'_> {
         }
     }
 
-    /// Blocks by name.
+    /// Returns the indices of blocks by name.
     fn names(&self) -> HashMap<&[u8], u32> {
         let label = |block: &Block| match block.label.of(self.text) {
             quoted @ [b'"', ..] => name(quoted),
@@ -231,8 +232,8 @@ impl Work<'_> {
         self.body.blocks.iter().enumerate().map(|(i, block)| (label(block), i as u32)).collect()
     }
 
-    /// Renames the blocks in a phi node whose edges come from somewhere else now. Several edges
-    /// from one block that have become one keep one entry.
+    /// Renames the blocks in a phi node whose edges now come from other blocks. If several edges
+    /// from one block became one edge, one entry is kept.
     fn phi<'s>(
         &self,
         phi: Span,
@@ -243,7 +244,8 @@ impl Work<'_> {
         let mut seen: HashSet<u32> = HashSet::new();
         let mut previous_end = None;
         for incoming in incoming(self.text, phi) {
-            // The entry block may have no label. It is then the block that no other name matches.
+            // The entry block may have no label. So a name that no block has stands for the entry
+            // block.
             let from = names.get(name(incoming.block.of(self.text))).copied().unwrap_or(0);
             let new = match new_name(from) {
                 Some(new) => {
@@ -266,9 +268,9 @@ impl Work<'_> {
         }
     }
 
-    /// The phi nodes of a header that several edges enter: the values that the hook of each edge has kept.
-    /// `own` are the splits of edges to the header, `by_from` the same splits by the block from which they
-    /// come.
+    /// Writes the phi nodes of a header that several edges enter: for the values that the hook of
+    /// each edge keeps. `own` are the splits of edges to the header, and `by_from` are the same
+    /// splits by the block from which they come.
     #[expect(clippy::too_many_arguments, reason = "it is a part of `join`, and has its state")]
     fn header_phis(
         &self,
@@ -319,7 +321,7 @@ impl Work<'_> {
         edits.insert(self.body.blocks[header as usize].text.start, &out);
     }
 
-    /// Ends the function before each return.
+    /// Inserts the end of the function's hit before each return.
     fn returns(&self, writer: &mut Writer, edits: &mut Edits) {
         let Some(hook) = &self.function else { return };
         for (i, block) in self.body.blocks.iter().enumerate() {

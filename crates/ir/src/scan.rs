@@ -1,22 +1,23 @@
-//! The text as statements and tokens.
+//! Reads the text as statements and tokens.
 //!
-//! LLVM prints a statement in a line, except for those with brackets that are open at the end of
-//! a line (`switch`) and those that are continued by a word of their own (`invoke … to label`,
-//! `landingpad … catch`). Brackets in strings, quoted names and comments count for nothing.
+//! LLVM prints a statement on one line, except for statements with brackets that are open at the
+//! end of a line (`switch`), and statements that are continued by a line with a certain word
+//! (`invoke … to label`, `landingpad … catch`). Brackets in strings, quoted names and comments do
+//! not count.
 
 use crate::error::IrError;
 
-/// A piece of the text: offsets of its first byte and of the one after its last.
+/// A piece of the text, as two offsets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u32,
-    /// One after the last.
+    /// Offset after the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// The span between two offsets of a text that is shorter than 4 GiB.
+    /// Makes a span of two offsets in a text that is shorter than 4 GiB.
     pub fn new(start: usize, end: usize) -> Self {
         Self { start: start as u32, end: end as u32 }
     }
@@ -25,13 +26,13 @@ impl Span {
         &text[self.start as usize..self.end as usize]
     }
 
-    /// Whether nothing is there.
+    /// Whether the span has no bytes.
     pub fn is_empty(self) -> bool {
         self.start == self.end
     }
 }
 
-/// A table in which these bytes are true.
+/// Makes a table that is true for these bytes.
 pub(crate) const fn table_of(bytes: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut i = 0;
@@ -42,10 +43,10 @@ pub(crate) const fn table_of(bytes: &[u8]) -> [bool; 256] {
     table
 }
 
-/// Bytes that mean something between tokens.
+/// The bytes at which [`Cursor::next_special`] stops or which begin a string or a comment.
 static SPECIAL: [bool; 256] = table_of(b"\"\n;(){}[]/*");
 
-/// Bytes of a name without quotes.
+/// Makes a table that is true for the bytes of a name without quotes.
 const fn plain() -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -64,17 +65,17 @@ pub fn is_plain(byte: u8) -> bool {
     PLAIN[byte as usize]
 }
 
-/// Where a name without quotes that begins at `at` ends.
+/// Returns the end of the name without quotes that begins at `at`.
 pub fn plain_end(text: &[u8], at: usize) -> usize {
     text[at..].iter().position(|b| !is_plain(*b)).map_or(text.len(), |n| at + n)
 }
 
-/// Offset of the next `byte` at or after `at`.
+/// Returns the offset of the next `byte` at or after `at`.
 pub fn find(text: &[u8], at: usize, byte: u8) -> Option<usize> {
     text[at..].iter().position(|b| *b == byte).map(|n| at + n)
 }
 
-/// Where reading is, and in which line.
+/// The current position in a text, and its line.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     pub text: &'a [u8],
@@ -84,7 +85,7 @@ pub struct Cursor<'a> {
     pub line: u32,
 }
 
-/// Where [`Cursor::statement`] looks.
+/// The place that [`Cursor::statement`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Between functions.
@@ -94,12 +95,12 @@ pub enum Place {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of the text.
+    /// Makes a cursor at the start of the text.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, line: 1 }
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -121,7 +122,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Skips a comment that begins here with a slash and an asterisk.
+    /// Skips a comment that begins here with `/*`.
     fn comment(&mut self) -> Result<(), IrError> {
         let line = self.line;
         self.at += 2;
@@ -136,7 +137,7 @@ impl<'a> Cursor<'a> {
         Err(IrError::Truncated { what: "a comment", line })
     }
 
-    /// Skips a string or a quoted name that begins here.
+    /// Skips the string or quoted name that begins here.
     fn string(&mut self) -> Result<(), IrError> {
         let open = || IrError::Truncated { what: "a string", line: self.line };
         let end = find(self.text, self.at + 1, b'"').ok_or_else(open)?;
@@ -145,7 +146,7 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
-    /// Moves to the next bracket or end of line outside of strings and comments, and gives it.
+    /// Moves to the next bracket or end of line outside of strings and comments, and returns it.
     /// `None` at the end of the text.
     fn next_special(&mut self) -> Result<Option<u8>, IrError> {
         loop {
@@ -166,7 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves past the statement that begins here, and gives its end: before the end of its last
+    /// Moves past the statement that begins here, and returns its end: before the end of its last
     /// line, or before the brace that closes the body.
     pub fn statement(&mut self, place: Place) -> Result<usize, IrError> {
         let first = self.line;
@@ -200,7 +201,7 @@ impl<'a> Cursor<'a> {
         Ok(self.text.len())
     }
 
-    /// Whether the statement that ended in the line before goes on in this one.
+    /// Whether the statement that ended on the line before continues on this one.
     fn continues(&self) -> bool {
         let mut at = self.at;
         while matches!(self.text.get(at), Some(b' ' | b'\t')) {
@@ -218,8 +219,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Moves past the body whose opening brace is just before this place, to after its closing
-    /// brace, and gives the offset of that brace.
+    /// Moves past the body whose opening brace is just before this position, to after its closing
+    /// brace, and returns the offset of that brace.
     pub fn body(&mut self) -> Result<usize, IrError> {
         let first = self.line;
         let mut depth = 1_u32;
@@ -243,7 +244,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// How many lines end in these bytes.
+/// Counts the ends of lines in these bytes.
 fn newlines(bytes: &[u8]) -> u32 {
     bytes.iter().filter(|b| **b == b'\n').count() as u32
 }
@@ -252,17 +253,17 @@ fn newlines(bytes: &[u8]) -> u32 {
 pub enum Token {
     /// A keyword, a type, or a number.
     Word,
-    /// `%name`
+    /// `%name`.
     Local,
-    /// `@name`
+    /// `@name`.
     Global,
     /// `!12`, `!name`, or `!` before a brace or a string.
     Meta,
-    /// `#12`
+    /// `#12`.
     Attributes,
     /// A string, with its quotes.
     Text,
-    /// One byte of anything else.
+    /// Any other byte.
     Mark(u8),
 }
 
@@ -275,12 +276,12 @@ pub struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// The tokens of a piece of the text.
+    /// Makes the tokens of a piece of the text.
     pub fn new(text: &'a [u8], span: Span) -> Self {
         Self { text, at: span.start as usize, end: span.end as usize }
     }
 
-    /// Where a name, with or without quotes, that begins at `at` ends.
+    /// Returns the end of the name, with or without quotes, that begins at `at`.
     fn name(&self, at: usize) -> usize {
         match self.text.get(at) {
             Some(b'"') if at < self.end => self.quoted(at),
@@ -288,7 +289,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Where the string that begins at `at` ends.
+    /// Returns the end of the string that begins at `at`.
     fn quoted(&self, at: usize) -> usize {
         find(&self.text[..self.end], at + 1, b'"').map_or(self.end, |quote| quote + 1)
     }
@@ -332,8 +333,8 @@ impl Iterator for Tokens<'_> {
     }
 }
 
-/// A name as it is compared: without `%` or `@`, and without quotes unless they are needed to tell
-/// a name from a number.
+/// Returns a name in the form for comparisons: without `%` or `@`, and without quotes, unless they
+/// distinguish the name from a number.
 pub fn name(bytes: &[u8]) -> &[u8] {
     let bytes = match bytes {
         [b'%' | b'@', rest @ ..] => rest,
@@ -345,7 +346,7 @@ pub fn name(bytes: &[u8]) -> &[u8] {
     }
 }
 
-/// The number in `!12`, `#12` or `12`.
+/// Returns the number in `!12`, `#12` or `12`.
 pub fn number(bytes: &[u8]) -> Option<u32> {
     let digits = match bytes {
         [b'!' | b'#', rest @ ..] => rest,

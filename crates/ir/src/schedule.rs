@@ -1,17 +1,19 @@
-//! The loops of a schedule: what TVM's TIR says about loops, and which loop of the text each one is.
+//! Reads the loops of a schedule, which are those of TVM's TIR, and matches the loops of a text
+//! with them.
 //!
-//! Whoever compiles the TIR gives each loop `n` a variable whose name ends in `__cptN_`, and its
-//! statements the source line `LINE + N`. Both survive LLVM's optimiser, the first in labels of blocks,
-//! the second in the locations of instructions. Labels alone would mislead: a header may be called after
-//! the loop inside (`for_begin_k__cpt2_.preheader`, `for_body_k__cpt2_.peel.next`). The evidence, best
-//! first:
+//! The compiler of the TIR gives each loop `n` a variable whose name ends in `__cptN_`, and its
+//! statements the source line `LINE + N`. Both survive LLVM's optimiser, the first in labels of
+//! blocks, the second in the locations of instructions. Labels alone would mislead: a header may be
+//! named after the loop inside (`for_begin_k__cpt2_.preheader`, `for_body_k__cpt2_.peel.next`). The
+//! evidence, best first:
 //!
-//! 1. the branches that leave the loop or repeat it have the line of one loop;
-//! 2. the header is called after a loop, without any ending that the optimiser adds to blocks before it;
-//! 3. more than half of the instructions of an innermost loop have the line of one loop.
+//! 1. all branches that leave the loop or repeat it have the line of the same loop;
+//! 2. the header is named after a loop, without any ending that the optimiser adds to blocks before
+//!    it;
+//! 3. more than half of the instructions of an innermost loop have the line of the same loop.
 //!
-//! A loop that is not inside the loop that its schedule has around it is taken for unknown: a missing
-//! row is better than a wrong one.
+//! A loop that is not inside the loop around it in its schedule counts as unknown: a missing row is
+//! better than a wrong one.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,15 +30,15 @@ pub const VERSION: u32 = 1;
 pub const LINE: u32 = 1 << 30;
 /// The beginning of the names of loops' variables; the number of the loop follows.
 const MARK: &str = "__cpt";
-/// The largest number of loops of a schedule, for which that many line numbers are set aside.
+/// The largest number of loops of a schedule. As many line numbers are reserved.
 const MOST_LOOPS: usize = 1 << 24;
 
-/// The loops of a module, as its schedule has them.
+/// The loops of a module in its schedule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// [`VERSION`].
     pub counterpoint_schedule: u32,
-    /// The text that the lines of loops and functions are in: TIR as the code generator got it.
+    /// The text to which the lines of loops and functions refer: TIR as the code generator got it.
     #[serde(default)]
     pub text: String,
     /// The name of that text.
@@ -56,19 +58,19 @@ pub struct ScheduledFunction {
     pub lines: [u32; 2],
 }
 
-/// Why a file is not a schedule.
+/// The reason why a file is not a schedule.
 #[derive(Debug, thiserror::Error)]
 pub enum ScheduleError {
     /// The file is not the JSON of a schedule.
     #[error("not a schedule of loops: {0}")]
     Json(#[from] serde_json::Error),
-    /// The file has another version.
+    /// The file has another version of the format.
     #[error("schedule of loops has version {found}, this program reads version {VERSION}")]
     Version {
         /// The version in the file.
         found: u32,
     },
-    /// The file has more loops than can be told apart.
+    /// The file has more loops than there are reserved line numbers.
     #[error("schedule of loops has {0} loops, more than {MOST_LOOPS}")]
     TooMany(usize),
     /// A loop is inside one that comes after it.
@@ -80,7 +82,7 @@ impl Schedule {
     /// Reads a schedule.
     ///
     /// # Errors
-    /// It is none, or contradicts itself.
+    /// The text is not a schedule, or it contradicts itself.
     pub fn from_json(text: &[u8]) -> Result<Self, ScheduleError> {
         let schedule: Self = serde_json::from_slice(text)?;
         if schedule.counterpoint_schedule != VERSION {
@@ -92,7 +94,7 @@ impl Schedule {
         check_parents(&schedule.loops).map_or(Ok(schedule), |at| Err(ScheduleError::Parent(at)))
     }
 
-    /// Which loop of the schedule each loop of a function is.
+    /// Returns the loop of the schedule that each loop of a function is, if it is known.
     pub fn match_loops(
         &self,
         text: &[u8],
@@ -111,7 +113,7 @@ impl Schedule {
         }
         for (i, one) in loops.all.iter().enumerate() {
             let Some(n) = found[i] else { continue };
-            // The nearest loop around it that is known.
+            // The nearest loop around this one whose loop in the schedule is known.
             let mut above = one.parent;
             while above != NONE && found[above as usize].is_none() {
                 above = loops.all[above as usize].parent;
@@ -123,12 +125,12 @@ impl Schedule {
         found
     }
 
-    /// Whether a loop exists that TVM left a loop.
+    /// Whether a loop exists and TVM did not unroll or otherwise remove it.
     fn is_left(&self, n: u32) -> bool {
         self.loops.get(n as usize).is_some_and(|one| one.gone.is_none())
     }
 
-    /// The loop of a source line.
+    /// Returns the loop of a source line.
     fn at_line(&self, line: u32) -> Option<u32> {
         line.checked_sub(LINE).filter(|n| self.is_left(*n))
     }
@@ -146,25 +148,25 @@ impl Schedule {
     }
 }
 
-/// The loop that a header is called after.
+/// Returns the loop that a header is named after.
 fn number_of(label: &[u8]) -> Option<u32> {
     let label = std::str::from_utf8(label).ok()?.trim_matches('"');
     let of_loop = label.strip_prefix("for_body_").or_else(|| label.strip_prefix("for_begin_"))?;
     let (number, ending) = of_loop.rsplit_once(MARK)?.1.split_once('_')?;
-    // LLVM numbers labels and copies of blocks, and calls copies `us`, `epil` and `prol`.
+    // LLVM numbers labels and copies of blocks, and names copies `us`, `epil` and `prol`.
     let known = |part: &str| {
         matches!(part, "us" | "epil" | "prol") || part.bytes().all(|byte| byte.is_ascii_digit())
     };
     ending.split('.').all(known).then(|| number.parse().ok()).flatten()
 }
 
-/// Counts the lines of instructions.
+/// Reads the lines of instructions, to find the loops that they belong to.
 struct LinesOf<'a, 'b, 'c> {
     schedule: &'a Schedule,
     text: &'a [u8],
     body: &'a Body,
     source: &'b mut Source<'c>,
-    /// The blocks that are in no other loop inside, by loop.
+    /// For each loop, the blocks of which it is the innermost loop.
     own: Vec<Vec<u32>>,
 }
 
@@ -185,7 +187,7 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         Self { schedule, text, body, source, own }
     }
 
-    /// The loop whose line all branches have that leave a loop or repeat it.
+    /// Returns the loop whose line all branches have that leave a loop or repeat it.
     fn of_branches(&mut self, loops: &Loops, l: u32) -> Option<u32> {
         let mut found = None;
         for block in &self.own[l as usize] {
@@ -206,7 +208,7 @@ impl<'a, 'b, 'c> LinesOf<'a, 'b, 'c> {
         found
     }
 
-    /// The loop that more than half of the instructions with a line of any loop belong to.
+    /// Returns the loop to which more than half of the instructions with a loop's line belong.
     fn most(&mut self, l: u32) -> Option<u32> {
         let mut counts: Vec<(u32, usize)> = Vec::new();
         for block in &self.own[l as usize] {

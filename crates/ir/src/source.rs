@@ -1,10 +1,10 @@
-//! The name of a loop in its source: file, line and column, and its variable.
+//! Finds the name of a loop in its source: file, line and column, and its variable.
 //!
 //! The place comes from the metadata of the loop (`!llvm.loop` with a `!DILocation`), which clang
 //! writes. Otherwise it comes from the locations of the instructions in the header and the latches:
-//! all of them are in one call of an inlined function at least, the function itself at most, and
-//! the smallest line there is that of the loop. So a loop over an iterator that was inlined is
-//! where the iterator was called, not in the library.
+//! the loop is in the innermost function, inlined or not, that all these locations have in common,
+//! and the smallest line there is that of the loop. So the place of a loop over an inlined iterator
+//! is where the iterator was called, and not in the library.
 
 use std::collections::HashMap;
 
@@ -18,9 +18,9 @@ use crate::scan::{Span, Token, Tokens, name, number};
 pub struct Place {
     /// The file as the debug information names it.
     pub file: Option<String>,
-    /// From 1.
+    /// Line, from 1.
     pub line: Option<u32>,
-    /// From 1.
+    /// Column, from 1.
     pub column: Option<u32>,
 }
 
@@ -28,7 +28,7 @@ pub struct Place {
 const LIBRARIES: [&str; 3] = ["library/", "/rustc/", "/usr/"];
 /// At most this many bytes of a block are searched for a location.
 const MOST_BYTES: usize = 1 << 16;
-/// At most this many inlined calls, or scopes, around each other are followed.
+/// At most this many levels of inlined calls or scopes are followed.
 const MOST_LEVELS: usize = 64;
 
 /// Looks up debug information.
@@ -36,7 +36,7 @@ pub struct Source<'a> {
     text: &'a [u8],
     module: &'a Module,
     files: HashMap<u32, Option<String>>,
-    /// The debug records of one function by the value that they describe, and the function's place.
+    /// The place of a function, and its debug records by the value that they describe.
     declarations: (Span, HashMap<&'a [u8], &'a [u8]>),
 }
 
@@ -50,7 +50,7 @@ struct Location {
 }
 
 impl<'a> Source<'a> {
-    /// The debug information of a module.
+    /// Prepares the debug information of a module.
     pub fn new(text: &'a [u8], module: &'a Module) -> Self {
         Self { text, module, files: HashMap::new(), declarations: Default::default() }
     }
@@ -60,7 +60,7 @@ impl<'a> Source<'a> {
         (!span.is_empty()).then_some(span)
     }
 
-    /// The fields of a node `!Kind(key: value, …)` that have these keys, if it is of this kind.
+    /// Returns the fields with these keys of a node `!Kind(key: value, …)`, if it is of this kind.
     fn fields<const N: usize>(
         &self,
         id: u32,
@@ -117,7 +117,8 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The lines of the locations in a piece of text, one for each instruction that has one.
+    /// Returns the lines of the locations in a piece of text, one for each instruction that has
+    /// one.
     pub fn lines(&mut self, text: &[u8]) -> Vec<u32> {
         let mut ids = Vec::new();
         locations(&text[..text.len().min(MOST_BYTES)], &mut ids);
@@ -156,7 +157,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The place of a function, from what is between its arguments and its body.
+    /// Returns the place of a function, from the text between its arguments and its body.
     pub fn function(&mut self, tail: Span) -> Place {
         let Some(program) = attached(self.text, tail, b"!dbg") else { return Place::default() };
         let keys: [&[u8]; 3] = [b"file", b"line", b"scopeLine"];
@@ -179,7 +180,7 @@ impl<'a> Source<'a> {
         }
         ids.sort_unstable();
         ids.dedup();
-        // Each location with the calls around it, outermost first.
+        // Each location with the calls around it, the outermost call first.
         let mut chains: Vec<Vec<(u32, Location)>> = Vec::new();
         for id in ids {
             let mut chain = Vec::new();
@@ -210,7 +211,8 @@ impl<'a> Source<'a> {
         best.map(|place| self.place(place)).unwrap_or_default()
     }
 
-    /// The metadata of a loop, which is attached to the terminator of its latch.
+    /// Returns the place in the metadata of a loop, which is attached to the terminator of its
+    /// latch.
     fn by_metadata(&mut self, body: &Body, latch: u32) -> Option<Place> {
         let id = attached(self.text, body.blocks[latch as usize].terminator, b"!llvm.loop")?;
         let node = self.node(id)?;
@@ -230,15 +232,16 @@ impl<'a> Source<'a> {
         (location.line > 0).then(|| self.place(location))
     }
 
-    /// Whether a place is in a library that came with the compiler or the system: then the user's code into
-    /// which it was inlined is the better place.
+    /// Whether a place is in a library that came with the compiler or the system. Then the user's
+    /// code into which it was inlined is a better place.
     fn in_library(&mut self, location: Location) -> bool {
         let file = location.scope.and_then(|scope| self.file(scope));
         file.is_some_and(|file| LIBRARIES.iter().any(|start| file.starts_with(start)))
     }
 
-    /// The variable of a loop: the name of a phi node of the header in the source, or of the memory that the
-    /// header reads first, or the name that TVM has given the block. `file` is the loop's file.
+    /// Returns the variable of a loop: the source name of a phi node of the header, or of the
+    /// memory that the header reads first, or the name that TVM gave the block. `file` is the
+    /// loop's file.
     pub fn variable(
         &mut self,
         body: &Body,
@@ -274,15 +277,15 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The name of the variable in this file that a debug record connects with a value.
+    /// Returns the name of the variable in this file that a debug record connects with a value.
     fn recorded(&mut self, text: &'a [u8], value: &[u8], file: Option<&str>) -> Option<String> {
         let mut records = text.split(|b| *b == b'\n').filter(|line| is_record(line));
         let record = records.find(|record| record_of(record) == Some(value))?;
         self.recorded_in(record, value, file)
     }
 
-    /// The record of a function that says which variable is at an address. The records of a function are
-    /// collected when this is first called.
+    /// Returns the record of a function that names the variable at an address. The records of a
+    /// function are collected when this is first called.
     fn declaration(&mut self, body: &Body, address: &[u8]) -> Option<&'a [u8]> {
         let (first, last) = (body.blocks.first()?, body.blocks.last()?);
         let span = Span { start: first.text.start, end: last.text.end };
@@ -294,7 +297,7 @@ impl<'a> Source<'a> {
         self.declarations.1.get(address).copied()
     }
 
-    /// The name of the variable of a debug record.
+    /// Returns the name of the variable of a debug record.
     fn recorded_in(&self, record: &[u8], value: &[u8], file: Option<&str>) -> Option<String> {
         let mut tokens = Tokens::new(record, Span::new(0, record.len()));
         tokens.find(|(token, span)| *token == Token::Local && span.of(record) == value)?;
@@ -309,7 +312,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Whether a line is a debug record, or a call that is one in LLVM 18 and older.
+/// Whether a line is a debug record, or a call with the same purpose in LLVM 18 and older.
 fn is_record(line: &[u8]) -> bool {
     let line = line.trim_ascii_start();
     line.starts_with(b"#dbg_")
@@ -317,14 +320,14 @@ fn is_record(line: &[u8]) -> bool {
             && line.windows(10).take(24).any(|window| window == b"@llvm.dbg.")
 }
 
-/// The value or address that a debug record is about.
+/// Returns the value or address that a debug record describes.
 fn record_of(record: &[u8]) -> Option<&[u8]> {
     let mut tokens = Tokens::new(record, Span::new(0, record.len()));
     let (_, value) = tokens.find(|(token, _)| *token == Token::Local)?;
     Some(value.of(record))
 }
 
-/// The address of the first load among the first lines of a block.
+/// Returns the address of the first load among the first lines of a block.
 fn first_load(text: &[u8]) -> Option<&[u8]> {
     let lines = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii);
     let mut lines = lines.filter(|line| !line.is_empty() && line[0] != b';').take(4);
@@ -337,14 +340,14 @@ fn first_load(text: &[u8]) -> Option<&[u8]> {
     })
 }
 
-/// The number after `key` in a statement: `!dbg !12`.
+/// Returns the number after `key` in a statement: `!dbg !12`.
 fn attached(text: &[u8], span: Span, key: &[u8]) -> Option<u32> {
     let mut tokens = Tokens::new(text, span);
     tokens.find(|(token, span)| *token == Token::Meta && span.of(text) == key)?;
     tokens.next().and_then(|(_, span)| number(span.of(text)))
 }
 
-/// The locations that are attached in a piece of text.
+/// Collects the locations that are attached to statements in a piece of text.
 fn locations(text: &[u8], ids: &mut Vec<u32>) {
     const KEY: &[u8] = b"!dbg !";
     let mut at = 0;
@@ -360,7 +363,7 @@ fn locations(text: &[u8], ids: &mut Vec<u32>) {
     }
 }
 
-/// The loop variable in a label of TVM: `for_body_k`, `for_begin_ax2.preheader`.
+/// Returns the loop variable in a label of TVM: `for_body_k`, `for_begin_ax2.preheader`.
 fn of_tvm(label: &[u8]) -> Option<String> {
     let label = std::str::from_utf8(label).ok()?;
     let rest = ["for_begin_", "for_body_"].into_iter().find_map(|p| label.strip_prefix(p))?;
@@ -368,8 +371,8 @@ fn of_tvm(label: &[u8]) -> Option<String> {
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// The name of a value, if it looks like a variable's: without the number that LLVM adds to tell
-/// it from others.
+/// Returns the name of a value, if it looks like a variable's, without the number that LLVM adds to
+/// make names unique.
 fn readable(value: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(name(value)).ok()?;
     let base = text.split('.').next().unwrap_or(text);
@@ -378,7 +381,7 @@ fn readable(value: &[u8]) -> Option<String> {
     (fine && !made.contains(&base)).then(|| base.to_owned())
 }
 
-/// A string of metadata, whose escapes are a backslash and two hexadecimal digits.
+/// Decodes a string of metadata, whose escapes are a backslash and two hexadecimal digits.
 fn unescaped(bytes: &[u8]) -> String {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;

@@ -1,5 +1,6 @@
-//! The side table of an instrumented module: which function or loop each id is. The instrumenter
-//! writes it as a JSON file and embeds the same text in the module; reports read it.
+//! Defines the side table of an instrumented module, which describes the function or loop of each
+//! id. The instrumenter writes it as a JSON file and embeds the same text in the module; reports
+//! read it.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,9 +16,9 @@ pub struct SideTable {
     pub counterpoint_loops: u32,
     /// Identity of the instrumented text and this table: 32 hexadecimal digits.
     pub module: String,
-    /// The file that was instrumented, as it was named.
+    /// The name under which the instrumented file was given.
     pub source: String,
-    /// What made the text, in its own words (`!llvm.ident`), if it says.
+    /// The compiler that made the text, in its own words (`!llvm.ident`), if the text names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<String>,
     /// The target triple, if the text has one.
@@ -25,53 +26,55 @@ pub struct SideTable {
     pub target: Option<String>,
     /// `sampled`, `timed`, `count` or `log`.
     pub mode: String,
-    /// What each id is: entry `i` has the id `i`. A parent comes before its children.
+    /// The functions and loops: entry `i` describes the id `i`. A parent comes before its children.
     pub entries: Vec<Entry>,
-    /// The text of the functions that have ids: first that which was instrumented, then those that it
-    /// was made from, as far as they are known.
+    /// The text of the functions that have ids: first the text that was instrumented, then the
+    /// texts from which it was made, as far as they are known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<KeptText>,
-    /// The loops of the schedule that the module was compiled from, if it is known, with their ids.
+    /// The loops of the schedule from which the module was compiled, if it is known, with their
+    /// ids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedule: Vec<ScheduledLoop>,
-    /// What was not instrumented, and why.
+    /// The functions and loops that were not instrumented, with the reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<Skipped>,
 }
 
-/// A function, or a loop.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A function, from its entry to its return.
     Function,
-    /// A natural loop, from an edge into it to an edge out of it.
+    /// A natural loop; its hits last from an edge into the loop to an edge out of it.
     Loop,
 }
 
-/// What one id is.
+/// The function or loop of one id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The entry's number; the same as its index.
+    /// The id, which is the index of the entry.
     pub id: u32,
-    /// A function or a loop.
     pub kind: Kind,
-    /// The function that this entry is or is in, as the text names it, without `@`.
+    /// The name of the function, or of the function that the loop is in, as in the text, without
+    /// `@`.
     pub function: String,
     /// The nearest instrumented loop around this loop, or the function around it if that has an id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// How many loops of the function are around this one: 0 for an outermost loop. Absent for a function.
+    /// Number of loops of the function around this one: 0 for an outermost loop. Absent for a
+    /// function.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// Levels of loops inside of it: 0 is an innermost loop.
+    /// Number of levels of loops inside: 0 for an innermost loop.
     pub height: u32,
-    /// Other loops with the same loop (or function) around them.
+    /// Number of other loops with the same loop (or function) around them.
     pub siblings: u32,
-    /// Name of the header block.
+    /// Name of the loop's header block.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// The loop's variable, where the text tells.
+    /// The loop's variable, if the text names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub variable: Option<String>,
     /// Source file, as the debug information names it.
@@ -85,10 +88,10 @@ pub struct Entry {
     pub column: Option<u32>,
     /// First and last line in the text that was instrumented, from 1.
     pub text: [u32; 2],
-    /// Iterations of each hit, where the text tells them.
+    /// Number of iterations of each hit, if the text determines it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trip_count: Option<u64>,
-    /// Where the entry is in the other texts of the table.
+    /// The places of the entry in the other texts of the table.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<TextPlace>,
 }
@@ -104,55 +107,57 @@ pub struct TextPlace {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduledLoop {
-    /// The function that the loop is in, as the schedule calls it.
+    /// The name of the function that the loop is in, in the schedule.
     pub function: String,
-    /// The loop's variable, as the schedule calls it.
+    /// The name of the loop's variable in the schedule.
     pub variable: String,
     /// `serial`, `parallel`, `vectorized`, `unrolled`, …
     pub kind: String,
-    /// How often the loop's body runs; absent if that is not known before the program runs.
+    /// Number of times that the loop's body runs; absent if it is not known before the program
+    /// runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extent: Option<u64>,
     /// The number of the loop around this one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<u32>,
-    /// Loops around it: 0 is an outermost loop.
+    /// Number of loops around it: 0 for an outermost loop.
     pub depth: u32,
     /// Whether the loop is to be instrumented.
     #[serde(default)]
     pub chosen: bool,
-    /// What the compiler of the schedule made of it, if that is not a loop.
+    /// What the compiler of the schedule turned the loop into, if it is not a loop any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
-    /// Where the loop is written: file and line.
+    /// The place of the loop in the source: file and line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<(String, u32)>,
     /// First and last line in the text of the schedule, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<[u32; 2]>,
-    /// The ids of its loops in the text: none if it has none, several if the optimiser made several of it.
+    /// The ids of the loop in the text: none if it is not in the text, several if the optimiser
+    /// made copies of it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<u32>,
 }
 
-/// A loop or function that was left as it is.
+/// A loop or function that was not instrumented.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
     pub function: String,
     /// The header block of the loop; absent if the whole function was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Why, in a few words.
+    /// The reason, in a few words.
     pub why: String,
 }
 
-/// Why a text is not a side table.
+/// The reason why a text is not a side table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The file is not the JSON of a side table.
     #[error("not a side table of loops: {0}")]
     Json(#[from] serde_json::Error),
-    /// The file has another version.
+    /// The text has another version of the format.
     #[error("side table of loops has version {found}, this program reads version {VERSION}")]
     Version {
         /// The version in the text.
@@ -166,7 +171,7 @@ pub enum TableError {
     Entry {
         /// Index of the entry.
         entry: usize,
-        /// What is wrong with it.
+        /// The contradiction.
         what: &'static str,
     },
 }
@@ -199,23 +204,23 @@ impl SideTable {
         }
     }
 
-    /// Reads a file: one side table, or one in each of several lines.
+    /// Reads a file: either one side table, or one on each of several lines.
     pub fn all_from_json(text: &[u8]) -> Result<Vec<Self>, TableError> {
         let lines = || text.split(|b| *b == b'\n').filter(|line| !line.trim_ascii().is_empty());
-        // A single table may be broken over lines, as some tools write JSON.
+        // A single table may span several lines, as some tools write JSON.
         match lines().count() > 1 && lines().all(|line| line.trim_ascii().ends_with(b"}")) {
             true => lines().map(Self::from_json).collect(),
             false => Ok(vec![Self::from_json(text)?]),
         }
     }
 
-    /// The table as one line of JSON.
+    /// Returns the table as one line of JSON.
     pub fn to_json(&self) -> Result<String, TableError> {
         Ok(serde_json::to_string(self)?)
     }
 }
 
-/// The first loop whose parent does not come before it.
+/// Returns the first loop whose parent does not come before it.
 pub(crate) fn check_parents(loops: &[ScheduledLoop]) -> Option<usize> {
     (0..).zip(loops).position(|(i, one)| one.parent.is_some_and(|parent| parent >= i))
 }

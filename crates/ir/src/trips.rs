@@ -1,8 +1,8 @@
-//! How many iterations each hit of a loop has, where the text alone says so: its counter begins at a number,
-//! its only exit compares the counter with a number, and nothing in the loop can leave it in another way. A
-//! call can leave it: it may throw, `longjmp`, end the thread or the process, or never return. So a loop that
-//! calls anything but intrinsics of LLVM has no number here, whatever the text says about the called
-//! function.
+//! Finds the number of iterations of each hit of a loop, if the text alone determines it: its
+//! counter begins at a number, its only exit compares the counter with a number, and nothing in the
+//! loop can leave it in another way. A call can leave the loop: it may throw, `longjmp`, end the
+//! thread or the process, or never return. So a loop that calls anything but intrinsics of LLVM has
+//! no number here, whatever the text promises about the called function.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -15,15 +15,15 @@ use crate::scan::{Span, Token, Tokens};
 /// The exits of a loop.
 #[derive(Clone, Copy, Debug, Default)]
 struct Exits {
-    /// How many edges leave it.
+    /// Number of edges that leave the loop.
     edges: u32,
-    /// The block from which the last of them comes.
+    /// The block from which the last of these edges comes.
     from: u32,
 }
 
-/// The iterations of each hit of the chosen loops, in the order of [`Choice::loops`]. It looks at
-/// each edge once for each chosen loop that the edge leaves, as the rewriting does, which limits
-/// how many there may be.
+/// Returns the iterations of each hit of the chosen loops, in the order of [`Choice::loops`]. Each
+/// edge is visited once for each chosen loop that it leaves, as in the rewriting, which limits the
+/// number of such visits.
 pub fn trip_counts(
     text: &[u8],
     body: &Body,
@@ -44,7 +44,7 @@ pub fn trip_counts(
             }
         }
     }
-    // Whether a loop, or one inside of it, calls something.
+    // For each loop, whether it, or a loop inside of it, calls something.
     let mut calls = vec![false; loops.all.len()];
     for (block, inner) in body.blocks.iter().zip(&loops.innermost) {
         let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
@@ -69,25 +69,25 @@ pub fn trip_counts(
         .collect()
 }
 
-/// Whether a block has a call that can leave it: any but of an intrinsic.
+/// Whether a block has a call that can leave it: a call of anything but an intrinsic.
 fn calls_out(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
         let statement = header::statement(line);
         let words = [&b"call "[..], b"tail call ", b"musttail call ", b"notail call "];
         let is_call = words.iter().any(|words| statement.starts_with(words));
         let is_other = [&b"invoke "[..], b"callbr "].iter().any(|word| statement.starts_with(word));
-        // After assembly, the block goes on, unless the statement is a terminator.
+        // After assembly, the block continues, unless the statement is a terminator.
         let has = |word: &[u8]| statement.windows(word.len()).any(|part| part == word);
         if is_call && has(b" asm ") && !has(b" unwind ") {
             return false;
         }
-        // The first global name is that of the function; without one, it is a pointer.
+        // The first global name is that of the called function; without one, a pointer is called.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at..]);
         is_other || is_call && !called.is_some_and(|name| name.starts_with(b"@llvm."))
     })
 }
 
-/// The iterations of a loop with one exit, in block `from`.
+/// Returns the iterations of a loop with one exit, in block `from`.
 fn trips(
     text: &[u8],
     body: &Body,
@@ -98,7 +98,7 @@ fn trips(
 ) -> Option<u64> {
     let header = loops.all[l as usize].header;
     let [first, second] = body.leaving(from) else { return None };
-    // Each iteration has to pass it: it is the header, or the only block that goes back.
+    // Each iteration must pass the exit: it is in the header, or in the only block that goes back.
     let latch = [first, second].iter().any(|edge| edge.to == header);
     if from != header && !(latch && counter.latches == 1) {
         return None;
@@ -132,8 +132,9 @@ fn trips(
     u64::try_from(passed + i128::from(last)).ok()
 }
 
-/// How often a comparison of `at`, to which `step` is added each time, with `limit` lets the loop go on.
-/// `goes_on` says whether the loop goes on if the comparison is true.
+/// Returns how many times a comparison lets the loop continue. It compares `at`, to which `step` is
+/// added each time, with `limit`. `goes_on` says whether the loop continues if the comparison is
+/// true.
 pub(crate) fn passes(
     predicate: &[u8],
     goes_on: bool,
@@ -149,7 +150,7 @@ pub(crate) fn passes(
         let distance = limit - at;
         return (distance % step == 0 && distance / step >= 0).then(|| distance / step);
     }
-    // All others become `at < limit` with a step that goes up.
+    // All other comparisons become `at < limit` with a positive step.
     if predicate.get(1) == Some(&b'g') {
         (at, limit, step) = (-at, -limit, -step);
     }

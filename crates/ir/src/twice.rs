@@ -1,13 +1,13 @@
-//! Functions that return twice: `setjmp` and similar ones. A function that calls one is not instrumented. The
-//! time at which a hit of it began is in a register, and a register may have any value when `setjmp` returns
-//! for the second time.
+//! Recognises functions that return twice, such as `setjmp`. A function that calls one is not
+//! instrumented: the time at which its hit began is in a register, and a register may have any
+//! value when `setjmp` returns for the second time.
 
 use std::collections::HashSet;
 
 use crate::module::Module;
 use crate::scan::{Span, Token, Tokens, name, number};
 
-/// Why a function is left out.
+/// The reason why such a function is left out.
 pub const WHY: &str = "it calls setjmp, or another function that returns twice";
 
 /// Functions of C libraries that return twice.
@@ -19,7 +19,8 @@ pub fn is_one(name: &[u8]) -> bool {
     NAMES.contains(&name) || name.starts_with(b"llvm.eh.sjlj.setjmp")
 }
 
-/// The attributes in a module that mark functions that return twice: compilers mark calls of them.
+/// The groups of attributes in a module that mark functions that return twice; compilers mark calls
+/// of such functions.
 #[derive(Debug, Default)]
 pub struct Twice {
     groups: HashSet<u32>,
@@ -34,11 +35,11 @@ impl Twice {
         Self { groups: groups.map(|(group, _)| *group).collect() }
     }
 
-    /// Whether a call is of such a function.
+    /// Whether a call is a call of such a function.
     pub fn is_called(&self, text: &[u8], call: Span) -> bool {
         let mut seen = false;
         Tokens::new(text, call).any(|(token, span)| match token {
-            // The first global name is that of the function.
+            // The first global name is that of the called function.
             Token::Global => !std::mem::replace(&mut seen, true) && is_one(name(span.of(text))),
             Token::Word => span.of(text) == b"returns_twice",
             Token::Attributes => {

@@ -1,5 +1,5 @@
-//! Our loops are LLVM's: `opt -passes='print<loops>'` says the same of every function of every
-//! text. What we write, `opt -passes=verify` accepts.
+//! Compares our loops with LLVM's: `opt -passes='print<loops>'` must find the same loops in every
+//! function of every text, and `opt -passes=verify` must accept every text that we write.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -19,7 +19,7 @@ use testkit::{Random, Scratch};
 /// A loop: its depth from 1, its header, and its blocks.
 type Found = (u32, String, BTreeSet<String>);
 
-/// The loops of each function of a text that has some, as we find them.
+/// Returns the loops of each function of a text that has loops, as we find them.
 fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     let module = Module::read(text).unwrap();
     let mut analysis = Analysis::default();
@@ -50,7 +50,7 @@ fn ours(text: &[u8]) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// The loops of each function of a text that has some, as LLVM finds them.
+/// Returns the loops of each function of a text that has loops, as LLVM finds them.
 fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     let mut opt = llvm.command("opt");
     let output = run(opt.args(["-passes=print<loops>", "-disable-output"]).arg(path));
@@ -81,7 +81,7 @@ fn llvms(llvm: Llvm, path: &Path) -> BTreeMap<String, BTreeSet<Found>> {
     all
 }
 
-/// Checks a text, and everything that can be made of it.
+/// Checks a text, and everything that instrumentation makes from it.
 fn check(llvm: Llvm, made: &Made, scratch: &Scratch) -> usize {
     let text = std::fs::read(&made.path).unwrap();
     let found = ours(&text);
@@ -124,8 +124,8 @@ fn loops_of_rustcs_text_are_llvms() {
     assert!(loops > 20, "{loops}");
 }
 
-/// A function whose blocks go anywhere, with all its phi nodes: cycles with several entries, deep
-/// nests, several edges from one block to another, unreachable blocks, exceptions.
+/// Makes a function whose blocks jump to random blocks, with all its phi nodes: cycles with several
+/// entries, deep nests, several edges from one block to another, unreachable blocks, exceptions.
 fn tangled(random: &mut Random, function: usize) -> String {
     use std::fmt::Write;
     let n = 1 + random.place(12);
@@ -172,7 +172,7 @@ fn tangled(random: &mut Random, function: usize) -> String {
     }
     for pad in 0..pads {
         let _ = writeln!(text, "p{pad}:\n  %l{pad} = landingpad {{ ptr, i32 }} cleanup");
-        // Not to a block with phi nodes: they would need one more entry.
+        // The branch must not go to a block with phi nodes, which would need one more entry.
         let end = match pad {
             0 => "resume { ptr, i32 } %l0",
             _ => "br label %more\nmore:\n  br i1 %c, label %more, label %q\nq:\n  ret i32 1",

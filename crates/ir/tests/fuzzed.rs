@@ -1,6 +1,6 @@
-//! Texts that nobody made: the reader and the instrumenter never panic, and they need memory and
-//! time in proportion to the text. `COUNTERPOINT_MUTANTS` says how many texts are made, and
-//! `COUNTERPOINT_SEED` which ones:
+//! Tests with random texts: the reader and the instrumenter never panic, and they need memory and
+//! time in proportion to the text. `COUNTERPOINT_MUTANTS` is the number of texts, and
+//! `COUNTERPOINT_SEED` their seed:
 //! `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-ir --test fuzzed`.
 //! `fuzz/fuzz_targets/loops.rs` does the same with a fuzzer.
 
@@ -15,7 +15,7 @@ use mutate::{SEEDS, check};
 use rounds::{damaged, rounds};
 use testkit::Random;
 
-/// Bytes and pieces that readers take apart.
+/// Bytes and pieces with a meaning for the reader.
 const PIECES: [&str; 34] = [
     "\"",
     "{",
@@ -53,7 +53,8 @@ const PIECES: [&str; 34] = [
     "attributes #0 = {",
 ];
 
-/// A function whose blocks go anywhere: most of them are not loops that anybody would write.
+/// Makes a function whose blocks jump to random blocks: most of its cycles are unlike loops that
+/// people write.
 fn tangled(random: &mut Random) -> Vec<u8> {
     use std::fmt::Write;
     let n = 1 + random.place(14);

@@ -1,4 +1,5 @@
-//! How often loops run, counted by instrumented programs and planted in the same programs.
+//! Compares the iterations that instrumented programs count with those that the same programs
+//! print.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,9 +14,9 @@ use support::{Llvm, programs, run, without_llvm};
 
 const ROUNDS: &str = "40";
 
-/// By default the optimiser copies the first block of a loop before the loop, where it decides whether
-/// the loop is entered at all. The work of that block then happens once outside of the loop that the
-/// text has.
+/// By default, the optimiser copies the first block of a loop to the place before the loop, where
+/// it decides whether the loop is entered at all. The work of that block then happens once outside
+/// of the loop that is in the text.
 const COPIED: [&str; 1] = ["first_block_sum"];
 
 #[test]
@@ -45,7 +46,8 @@ fn planted_iterations_are_those_that_are_counted() {
                     ran.sum(name, Some((0, 0)), |row| row.iterations),
                 ];
                 let what = format!("{name} {level} {mode:?} {copies}");
-                // A loop that is not entered, because a copy of its decision is before it, has no hit.
+                // If a loop is not entered, because a copy of its decision is before it, it has no
+                // hit.
                 let hits: u64 = hits.parse().unwrap();
                 assert!(entered == hits || copies && entered < hits, "{what}");
                 assert_eq!(iterated, entered, "{what}");
@@ -99,8 +101,8 @@ fn iterators_over_slices_of_rust_are_counted() {
     }
 }
 
-/// A program that leaves loops by `longjmp`. The function that calls `setjmp` is left out, because what its
-/// hooks keep in registers is not there any more when `setjmp` returns for the second time.
+/// A program leaves loops by `longjmp`. The function that calls `setjmp` is left out, because the
+/// values that its hooks keep in registers are lost when `setjmp` returns for the second time.
 #[test]
 fn functions_that_call_setjmp_are_left_out() {
     let Some(bench) = Bench::new() else { return };

@@ -1,5 +1,5 @@
-//! The text of MLIR's `llvm` dialect: what is found in it and what is made of it. IREE's own reader
-//! is the judge of what comes out.
+//! Tests the reading and instrumenting of texts of MLIR's `llvm` dialect. IREE's own reader judges
+//! the instrumented texts.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -28,7 +28,7 @@ fn all() -> Options<'static> {
     Options { min_height: Some(0), max_depth: Some(9), source: "seed.mlir", ..Options::default() }
 }
 
-/// By hand from `seed.mlir`: the loops, their places, and how often they run.
+/// The loops, their places and their iterations were found by hand in `seed.mlir`.
 #[test]
 fn loops_of_the_seed() {
     let done = done(SEED, &all());
@@ -52,7 +52,8 @@ fn loops_of_the_seed() {
     let expected = vec![
         vec![
             "0 nest \"-\" depth None height 2 parent None lines [7, 42] at a.mlir:1 trips None",
-            // From 0 to 64 in steps of 8 on the way through ^bb7, but ^bb6 may pass anything.
+            // The counter goes from 0 to 64 in steps of 8 on the way through ^bb7, but ^bb6 may
+            // pass anything.
             "1 nest \"bb1\" depth Some(0) height 1 parent Some(0) lines [16, 39] at a.mlir:2 trips None",
             "2 nest \"bb2\" depth Some(1) height 0 parent Some(1) lines [19, 34] at  trips None",
             "3 two ways \"-\" depth None height 1 parent None lines [43, 64] at  trips None",
@@ -78,7 +79,8 @@ fn loops_of_the_seed() {
     assert!(done.text.windows(10).any(|w| w == b"cntvct_el0"));
 }
 
-/// A loop as IREE's compiler writes it: `for (i = 0; i < 64; i += 8) for (k = 2; k < 11; k += 4)`.
+/// A loop in the form that IREE's compiler writes: `for (i = 0; i < 64; i += 8) for (k = 2; k < 11;
+/// k += 4)`.
 #[test]
 fn iterations_that_the_text_knows() {
     let text = |predicate: &str, inside: &str, outside: &str| {
@@ -107,11 +109,12 @@ fn iterations_that_the_text_knows() {
     assert_eq!(trips(text("slt", "^bb2", "^bb3")), Some(3));
     assert_eq!(trips(text("sge", "^bb3", "^bb2")), Some(3));
     assert_eq!(trips(text("ult", "^bb2", "^bb3")), Some(3));
-    // 2, 6, 10, 14, …: never 11.
+    // The values are 2, 6, 10, 14, …, and never 11.
     assert_eq!(trips(text("ne", "^bb2", "^bb3")), None);
-    // With a step upwards this one ends at once, or when the number comes around.
+    // With a positive step, this loop ends at once, or when the number wraps around.
     assert_eq!(trips(text("sgt", "^bb2", "^bb3")), None);
-    // The header runs four times. It works if it stores, or hands on a sum that is used afterwards.
+    // The header runs four times. It works if it stores, or hands on a sum that is used after the
+    // loop.
     let works = |statement: &str, value: &str| {
         let text = text("slt", "^bb2", &format!("^bb3({value} : i64)"));
         let text = text.replace("(%0 : i64)", "(%0, %0 : i64, i64)");
@@ -127,12 +130,12 @@ fn iterations_that_the_text_knows() {
     assert_eq!(works("%7 = llvm.add %6, %1 : i64", "%7"), Some(3), "another counter");
     let store = "%7 = llvm.add %6, %3 : i64\n    llvm.store %3, %arg : i64, !llvm.ptr";
     assert_eq!(works(store, "%6"), Some(4));
-    // A step that 64 bits come around with soon.
+    // With this step, a 64-bit number soon wraps around.
     let wide = text("slt", "^bb2", "^bb3").replace("(4 : i64)", "(4611686018427387904 : i64)");
     assert_eq!(trips(wide), None);
 }
 
-/// Nothing but calls, new blocks and their names in successors is added, in any mode.
+/// In every mode, only calls, new blocks and the names of these blocks in successors are added.
 #[test]
 fn the_rest_of_the_text_stays() {
     for choice in 0..360 {
@@ -180,7 +183,7 @@ fn other_texts_are_refused() {
     assert_eq!(bytecode, "this is MLIR bytecode, not the text of MLIR");
 }
 
-/// A program of IREE's wheel that reads and verifies MLIR.
+/// Returns a program of IREE's wheel that reads and verifies MLIR.
 fn judge(test: &str) -> Option<PathBuf> {
     let venv = std::env::var_os("COUNTERPOINT_VENV");
     let found = venv.map(|venv| PathBuf::from(venv).join("bin/iree-opt")).filter(|p| p.exists());
@@ -190,7 +193,7 @@ fn judge(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// What the judge says of a text; `None`: it accepts it.
+/// Returns the judge's objection to a text; `None` if it accepts the text.
 fn refused(judge: &PathBuf, text: &[u8]) -> Option<String> {
     let mut child = Command::new(judge)
         .args(["--split-input-file", "-o", "/dev/null", "-"])
@@ -209,7 +212,7 @@ fn refused(judge: &PathBuf, text: &[u8]) -> Option<String> {
 fn the_compilers_verifier_accepts_it() {
     let Some(judge) = judge("mlir-verifier") else { return };
     assert_eq!(refused(&judge, SEED.as_bytes()), None);
-    // Resources are only allowed at the end of a file, and names of locations once.
+    // Resources are allowed only at the end of a file, and names of locations only once.
     let seed = SEED.split("{-# dialect_resources").next().unwrap();
     let mut texts = Vec::new();
     for mode in Mode::ALL {
@@ -221,7 +224,7 @@ fn the_compilers_verifier_accepts_it() {
     assert_eq!(refused(&judge, texts.join("\n// -----\n").as_bytes()), None);
 }
 
-/// The kinds of entries are right for both.
+/// The kinds of entries are right for functions and loops.
 #[test]
 fn functions_come_before_their_loops() {
     for table in done(SEED, &all()).tables {
@@ -235,7 +238,7 @@ fn functions_come_before_their_loops() {
     }
 }
 
-/// Bytes and pieces that the reader takes apart.
+/// Bytes and pieces with a meaning for the reader.
 const PIECES: [&str; 30] = [
     "\"",
     "{",
@@ -269,7 +272,7 @@ const PIECES: [&str; 30] = [
     "\"llvm.br\"()[^bb1] : () -> ()\n",
 ];
 
-/// A text with some damage. In some, a jump goes to another block.
+/// Makes a text with some damage. In some texts, a jump goes to another block.
 fn damaged(random: &mut Random) -> Vec<u8> {
     let mut bytes = rounds::damaged(&[SEED], &PIECES, random);
     let names = |i: &usize| bytes[*i..].starts_with(b"^bb");
@@ -280,7 +283,7 @@ fn damaged(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// A function whose blocks go anywhere.
+/// Makes a function whose blocks jump to random blocks.
 fn tangled(random: &mut Random) -> Vec<u8> {
     use std::fmt::Write;
     let n = 1 + random.place(14);
@@ -306,7 +309,7 @@ fn tangled(random: &mut Random) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// `COUNTERPOINT_MUTANTS` says how many texts are made, and `COUNTERPOINT_SEED` which ones:
+/// `COUNTERPOINT_MUTANTS` is the number of texts, and `COUNTERPOINT_SEED` their seed:
 /// `COUNTERPOINT_MUTANTS=1000000 cargo test --release -p counterpoint-ir --test mlir mutants`.
 #[test]
 fn no_mutants_make_it_panic() {
@@ -320,7 +323,7 @@ fn no_mutants_make_it_panic() {
     assert!(instrumented * 5 > inputs, "only {instrumented} of {inputs} were instrumented");
 }
 
-/// Of texts that IREE's verifier accepts, it accepts the instrumented ones, too.
+/// If IREE's verifier accepts a text, it also accepts the instrumented one.
 #[test]
 fn what_was_valid_stays_valid() {
     let Some(judge) = judge("mlir-mutants") else { return };

@@ -1,5 +1,5 @@
-//! Instrumented programs: they print what they printed before, in every mode and at every depth,
-//! and loops are entered and run as often as somebody counts by hand. The runtime is
+//! Tests instrumented programs: they print what they printed before, in every mode and at every
+//! depth, and loops are entered and run as often as a count by hand says. The runtime is
 //! `tests/programs/loops/runtime.c`.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -17,7 +17,7 @@ use support::ran::{Row, instrumented, runtime, watched};
 use support::{Llvm, Made, by_rustc, programs, run, without_llvm};
 use testkit::Scratch;
 
-/// The options whose outputs are compared.
+/// Returns the options whose outputs are compared.
 fn many() -> Vec<Options<'static>> {
     let [sampled, timed, count, log] = Mode::ALL.map(all);
     let depth = |max_depth, functions, options| Options { max_depth, functions, ..options };
@@ -33,7 +33,7 @@ fn many() -> Vec<Options<'static>> {
     ]
 }
 
-/// Compares what a program prints with and without instrumentation.
+/// Compares the output of a program with and without instrumentation.
 fn same(bench: &Bench, file: &str, arguments: &[&str]) {
     for (text, compile) in
         [(bench.text(file, &["-O0"]), "-O2"), (bench.text(file, &["-O3"]), "-O1")]
@@ -47,7 +47,7 @@ fn same(bench: &Bench, file: &str, arguments: &[&str]) {
             assert_eq!(ran.registered, "registered 1 unregistered 1", "{what}");
             let path = text.with_extension("lwp.ll");
             assert_eq!(bench.llvm.verify(&path), Ok(()), "{what}");
-            // Without a runtime.
+            // The instrumented program must also run without a runtime.
             let program = path.with_extension("out");
             let alone = run(Command::new(program).args(arguments));
             assert_eq!(String::from_utf8(alone.stdout).unwrap(), plain, "{what}");
@@ -67,11 +67,11 @@ fn exceptions_and_threads_print_the_same() {
     same(&bench, "exceptions.cpp", &["17"]);
 }
 
-/// A function, the depth and place of a loop in it, and how often it is entered.
+/// A function, the depth and index of a loop in it, and the number of times that it is entered.
 type Entered = (&'static str, Option<(u32, usize)>, u64);
 
-/// How often each loop of `kernels.c` is entered, by its function, depth, and place among the
-/// loops of that depth.
+/// Returns how often each loop of `kernels.c` is entered, by its function, its depth, and its index
+/// among the loops of that depth.
 fn entered(n: u64, m: u64) -> Vec<Entered> {
     let (a, b, c, d) = (Some((0, 0)), Some((1, 0)), Some((2, 0)), Some((3, 0)));
     vec![
@@ -83,7 +83,7 @@ fn entered(n: u64, m: u64) -> Vec<Entered> {
         ("matmul_ikj", c, n * n),
         ("convolve", b, n),
         ("convolve", c, n * m),
-        // One row of three is outside at the top and at the bottom.
+        // At the top and at the bottom, one row of three is outside.
         ("convolve", d, (3 * n - 2) * m),
         ("softmax", Some((1, 0)), n),
         ("softmax", Some((1, 1)), n),
@@ -91,9 +91,9 @@ fn entered(n: u64, m: u64) -> Vec<Entered> {
         ("reduce", Some((0, 1)), 1),
         ("interpret", None, 2),
         ("interpret", a, 2),
-        // The first call looks until i = n - 1, the second one finds nothing.
+        // The first call searches until i = n - 1, and the second one finds nothing.
         ("find", b, 2 * n),
-        // 1 + 3 + 9 + 27 + 81 calls, of which the last 81 have no loop.
+        // 1 + 3 + 9 + 27 + 81 calls; the last 81 have no loop.
         ("tree", None, 121),
         ("tree", a, 40),
         ("collatz", None, 2),
@@ -165,7 +165,8 @@ fn a_hit_that_an_exception_leaves_has_begun_and_not_ended() {
         ];
         assert_eq!(found, [hits, hits, ended], "{function} {place:?}");
     };
-    // 17 calls, of which 5, 10 and 15 throw; then 0 to 4 three times each, and 5 once.
+    // There are 17 calls: the calls of 5, 10 and 15 throw; then 0 to 4 are called three times each,
+    // and 5 once.
     check("_Z5parsei", None, 33, 29);
     check("_Z13caught_insidei", Some((0, 0)), 1, 1);
     check("_Z14caught_outsidei", None, 1, 1);
@@ -233,14 +234,14 @@ fn sampled_hits_are_the_first_and_then_random_ones() {
         if row.hits <= 100 {
             assert_eq!((row.begun, row.first_ended), (row.hits, 0), "{entry:?}");
         } else {
-            // Gaps are 1 to 128: at least every 128th is timed.
+            // Gaps are 1 to 128, so at least every 128th hit is timed.
             let random = row.begun - 100;
             assert!(random >= (row.hits - 100) / 128 && row.begun <= row.hits, "{row:?}");
             assert_eq!(row.first_ended, if random > 0 { 100 } else { 0 }, "{row:?}");
             assert!(row.first_ticks <= row.ticks && row.first_squares <= row.squares, "{row:?}");
         }
         if row.hits > 2000 {
-            // The mean gap is 64.5; this is six standard deviations of the mean wide.
+            // The mean gap is 64.5; the allowed range is six standard deviations of the mean wide.
             let gaps = (row.hits - 100) as f64 / (row.begun - 100) as f64;
             let wide = 6.0 * 37.0 / ((row.begun - 100) as f64).sqrt();
             assert!((gaps - 64.5).abs() < wide, "{gaps} {row:?}");
@@ -259,7 +260,7 @@ fn it_works_in_programs_at_fixed_addresses_and_in_shared_objects() {
     let text = bench.text("kernels.c", &["-O1", "-fno-pie"]);
     let ran = bench.watch(&text, &all(Mode::Count), &["-no-pie"], &["12", "9"]);
     assert_eq!(ran.sum("matmul_ijk", Some((1, 0)), |row| row.hits), 12);
-    // A shared object that is loaded later, and unloaded.
+    // The object is shared, loaded later, and unloaded.
     let text = bench.text("kernels.c", &["-O1", "-fPIC", "-Dmain=run"]);
     let (path, table) = instrumented(&text, &all(Mode::Count));
     let object = path.with_extension("so");
@@ -292,7 +293,7 @@ fn programs_of_rustc_print_the_same() {
         return without_llvm(&format!("clang and opt of LLVM {version} or later"));
     };
     let runtime = runtime(llvm, scratch.path());
-    // rustc links; this puts our object in the place of the program's.
+    // rustc calls this linker, which puts our object in the place of the program's.
     let linker = scratch.join("linker.sh");
     let script = "#!/bin/bash
         objects=()
@@ -337,8 +338,8 @@ fn programs_of_rustc_print_the_same() {
     }
 }
 
-/// How many packed arithmetic instructions each innermost loop of a function has, for functions
-/// and loops that have some: the name, and the numbers in order.
+/// Returns the number of packed arithmetic instructions in each innermost loop of a function, for
+/// functions and loops that have some: by name, in ascending order of the numbers.
 fn vector_loops(object: &Path) -> BTreeMap<String, Vec<usize>> {
     let mut objdump = Command::new("objdump");
     let output = run(objdump.args(["-d", "--no-show-raw-insn"]).arg(object)).stdout;
@@ -393,7 +394,7 @@ fn vector_loops_are_those_of_the_uninstrumented_build() {
         return testkit::skip_this("it knows the instructions of x86-64");
     }
     let text = bench.text("kernels.c", &["-O3", "-fno-slp-vectorize"]);
-    // The text is optimised: the compiler makes machine code of it and no more.
+    // The text is already optimised, so the compiler only makes machine code of it.
     let compile = ["-O2", "-Xclang", "-disable-llvm-passes", "-c"];
     let plain = vector_loops(&bench.link(&text, &compile));
     assert!(plain.values().map(Vec::len).sum::<usize>() >= 4, "{plain:?}");
@@ -433,7 +434,7 @@ fn code_for_aarch64_compiles() {
     }
 }
 
-/// The line of the source in which this text is for the `nth` time after `after`.
+/// Returns the line of the source in which `text` occurs for the `nth` time after `after`.
 fn line_of(source: &str, after: &str, text: &str, nth: usize) -> Option<u32> {
     let from = source.lines().position(|line| line.contains(after))?;
     let mut lines = source.lines().enumerate().skip(from).filter(|(_, line)| line.contains(text));
@@ -468,7 +469,7 @@ fn places_and_variables_are_those_of_the_source() {
         let producer = table.producer.unwrap();
         assert!(producer.contains("clang version"), "{producer}");
     }
-    // A loop over a range is where the range is iterated, not in Rust's library.
+    // The place of a loop over a range is where the range is iterated, and not in Rust's library.
     let scratch = Scratch::new();
     let Some(made) = by_rustc(&scratch) else { return without_llvm("rustc") };
     let source = std::fs::read_to_string(programs().join("iterators.rs")).unwrap();
@@ -489,9 +490,9 @@ fn places_and_variables_are_those_of_the_source() {
 fn trip_counts_are_those_of_the_source() {
     let Some(bench) = Bench::new() else { return };
     let source = bench.scratch.join("trips.c");
-    // Each loop has assembly, so that none is computed, and says its iterations in its name. One that
-    // calls a function may be left by it in another way (an exception, `longjmp`, `exit`): then nobody
-    // can say how often it runs.
+    // Each loop has assembly, so that no loop is replaced by a computation, and its name has its
+    // number of iterations. A loop that calls a function may be left in another way (an exception,
+    // `longjmp`, `exit`), so its number of iterations is not known.
     let stays = "__asm__ volatile(\"\" : : \"r\"(n));";
     let loops = [
         ("up7", "for (int i = 0; i < 7; i++)"),

@@ -1,13 +1,13 @@
-//! Which loop of a TVM schedule each loop of a text is.
+//! Tests that the loops of a text are matched with the loops of a TVM schedule.
 
 use abi::loops::Mode;
 use ir::choice::Options;
 use ir::instrument::{Instrumented, instrument};
 use ir::schedule::{LINE, Schedule, ScheduledLoop};
 
-/// A loop with another one inside. LLVM has peeled the inner one (1), so the header of the outer one (0)
-/// is called after it. After them comes a loop that LLVM has vectorised (2): nothing in it has a name of
-/// the schedule, but its instructions have a line.
+/// A loop with another one inside. LLVM has peeled the inner one (1), so the header of the outer
+/// one (0) is named after it. Then comes a loop that LLVM has vectorised (2): no name in it comes
+/// from the schedule, but its instructions have a line.
 const TEXT: &str = include_str!("schedule.ll");
 
 fn scheduled(variable: &str, parent: Option<u32>, chosen: bool) -> ScheduledLoop {
@@ -49,7 +49,7 @@ fn done(outer: &str, schedule: &Schedule) -> Instrumented {
     instrument(text.as_bytes(), &options).expect("a text that can be instrumented")
 }
 
-/// The labels of the headers of each loop of the schedule.
+/// Returns the labels of the headers of each loop of the schedule.
 fn labels(done: &Instrumented) -> Vec<Vec<&str>> {
     let label = |id: &u32| done.table.entries[*id as usize].label.as_deref().expect("a loop");
     done.table.schedule.iter().map(|one| one.ids.iter().map(label).collect()).collect()
@@ -68,23 +68,23 @@ fn branches_labels_and_lines_say_which_loop_it_is() {
             .all(|e| (e.file.as_deref(), e.line) == (Some("f.py"), Some(7)))
     );
     assert_eq!(all.table.texts[1].language, "tir");
-    // Only what is chosen has an id, whatever its depth and height.
+    // Only chosen loops have an id, whatever their depth and height.
     let inner_only = done("!6", &schedule([false, true, false]));
     assert_eq!(labels(&inner_only), [vec![], vec![inner], vec![]]);
     assert_eq!(inner_only.counts.instrumented_loops, 1);
-    // Another choice is another text, and another identity.
+    // Another choice gives another text, and another identity.
     assert_ne!(all.table.module, inner_only.table.module);
 }
 
 #[test]
 fn a_loop_that_contradicts_the_schedule_has_no_row() {
-    // The branch of the outer loop claims to be that of loop 2, which is not around loop 1.
+    // The branch of the outer loop has the line of loop 2, which is not around loop 1.
     let wrong = done("!8", &schedule([true; 3]));
     assert_eq!(
         labels(&wrong),
         [vec![], vec![], vec!["for_body_k__cpt1_.peel.next", "vector.body"]]
     );
-    // TVM says that it unrolled loop 0, so no loop of the text can be loop 0.
+    // According to the schedule, TVM unrolled loop 0, so no loop of the text can be loop 0.
     let mut gone = schedule([true; 3]);
     gone.loops[0].gone = Some("unrolled".into());
     assert_eq!(labels(&done("!6", &gone))[0], Vec::<&str>::new());

@@ -1,4 +1,5 @@
-//! Texts that somebody wrote by hand for one case each, and what is not a text.
+//! Tests with texts that were written by hand for one case each, and with files that are not texts
+//! of LLVM IR.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -102,7 +103,7 @@ fn a_malformed_branch_is_an_error() {
     }
 }
 
-/// Texts that LLVM must accept afterwards, as before.
+/// Returns texts that LLVM must accept before and after instrumentation.
 fn cases() -> Vec<(&'static str, &'static str)> {
     let cases = include_str!("texts.ll").split("; case: ").skip(1);
     cases.map(|case| case.split_once('\n').unwrap()).collect()

@@ -1,5 +1,5 @@
-//! The text of TVM's kernels: our loops are LLVM's, LLVM accepts what we write, and TVM's own LLVM
-//! compiles it to kernels that compute the same, bit by bit, and count.
+//! Tests the texts of TVM's kernels: we find the same loops as LLVM, LLVM accepts the texts that we
+//! write, and TVM's own LLVM compiles them to kernels that compute the same, bit by bit, and count.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -48,7 +48,7 @@ fn kernels_of_tvm_compute_the_same_and_count() {
         let ran = watched(table, &runtime, &mut compare);
         assert_eq!(ran.output, "same 11\n", "{mode:?}");
         assert!(ran.registered.starts_with("registered 1 "), "{mode:?}: {}", ran.registered);
-        // Each kernel is called once: each of its loops that no other is around has one hit.
+        // Each kernel is called once, so each of its outermost loops has one hit.
         let calls = ran.rows_of(|entry| entry.depth.is_none());
         assert!(!calls.is_empty() && calls.iter().all(|row| row.hits == 1), "{mode:?} {calls:?}");
         let named = ran.table.entries.iter().filter(|entry| entry.variable.is_some()).count();

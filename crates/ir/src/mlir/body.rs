@@ -1,4 +1,4 @@
-//! The blocks of a function: their arguments, and the edges between them.
+//! Reads the blocks of a function: their arguments, and the edges between them.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::scan::Span;
 use super::read::Function;
 use super::scan::{Cursor, is_name, name_end};
 
-/// The argument of a block, as the text has it.
+/// The argument of a block, as pieces of the text.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
     /// The name with its `%`.
@@ -18,25 +18,26 @@ pub struct Argument {
     pub kind: Span,
 }
 
-/// The blocks of a function. [`Body`] has the graph; its edges' operands are the whole successor,
-/// `^bb2(%25 : i64)`.
+/// The blocks of a function. Their graph is in [`Body`]; an edge's operand is the whole successor,
+/// for example `^bb2(%25 : i64)`.
 #[derive(Debug, Default)]
 pub struct Blocks {
     /// Blocks and edges.
     pub body: Body,
     pub arguments: Vec<Argument>,
     pub of_block: Vec<(u32, u32)>,
-    /// Statements that define one value, by its name with `%`: those that may define the counter of a loop.
+    /// Statements that define one value, by the value's name with `%`, as far as they may define
+    /// the counter of a loop.
     pub defined: HashMap<Vec<u8>, Span>,
-    /// Blocks by name, with `^`.
+    /// Indices of blocks by name, with `^`.
     names: HashMap<Vec<u8>, u32>,
 }
 
-/// Operations whose operands may be the counter of a loop.
+/// Operations that may define the counter of a loop, or its operands.
 const LOOKED_AT: [&[u8]; 3] = [b"llvm.mlir.constant", b"llvm.add", b"llvm.icmp"];
 
 impl Blocks {
-    /// Reads the body of a function. Syntax that is not understood is noted in `Body::strange`.
+    /// Reads the body of a function. If its syntax is not understood, `Body::strange` says so.
     pub fn read(text: &[u8], function: &Function) -> Result<Self, IrError> {
         let mut blocks = Self::default();
         let end = function.body.end as usize;
@@ -72,7 +73,7 @@ impl Blocks {
             }
             let end = cursor.statement()?;
             if end == start {
-                // A bracket that is not one of a statement.
+                // A bracket that does not belong to a statement.
                 blocks.strange(|| format!("line {line}: this is not an operation"));
                 return Ok(blocks);
             }
@@ -116,7 +117,7 @@ impl Blocks {
         });
     }
 
-    /// Reads what follows the name of a block: arguments and a colon.
+    /// Reads the text after the name of a block: arguments and a colon.
     fn label(
         &mut self,
         cursor: &mut Cursor,
@@ -176,7 +177,7 @@ impl Blocks {
         Some(())
     }
 
-    /// Takes in a statement, and says whether its block goes on.
+    /// Adds a statement, and returns whether its block continues.
     fn statement(&mut self, text: &[u8], span: Span, line: u32) -> bool {
         let (result, op) = operation(text, span);
         if result.of(text).starts_with(b"%cpt.") {
@@ -194,7 +195,8 @@ impl Blocks {
                 if LOOKED_AT.contains(&word) {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
-                // Another terminator, a region with blocks of its own, or the generic form.
+                // The statement is another terminator, has a region with blocks of its own, or is
+                // in the generic form.
                 if !word.contains(&b'.') || has_successor(text, span) {
                     let word = show(first_word(text, op));
                     self.strange(|| format!("line {line}: {word} is not known"));
@@ -255,7 +257,7 @@ impl Blocks {
     }
 }
 
-/// The result of a statement and its keyword.
+/// Returns the result of a statement and its keyword.
 fn operation(text: &[u8], statement: Span) -> (Span, Span) {
     let (start, end) = (statement.start as usize, statement.end as usize);
     let text = &text[..end];
@@ -264,7 +266,7 @@ fn operation(text: &[u8], statement: Span) -> (Span, Span) {
     if text.get(at) == Some(&b'%') {
         at = name_end(text, at + 1);
         result = Span::new(start, at);
-        // Several results: `%1:2 =` or `%1, %2 =`.
+        // There are several results: `%1:2 =` or `%1, %2 =`.
         while text
             .get(at)
             .is_some_and(|b| is_name(*b) || matches!(b, b' ' | b'\t' | b'=' | b':' | b',' | b'%'))
@@ -282,7 +284,7 @@ fn operation(text: &[u8], statement: Span) -> (Span, Span) {
     (result, Span::new(at, name_end(text, at)))
 }
 
-/// A word for a message, where an operation begins.
+/// Returns the word at which an operation begins, for a message.
 fn first_word(text: &[u8], op: Span) -> &[u8] {
     match op.is_empty() {
         false => op.of(text),
@@ -294,7 +296,7 @@ fn first_word(text: &[u8], op: Span) -> &[u8] {
     }
 }
 
-/// Offsets in a statement of bytes outside of strings and comments.
+/// Calls `each` for the offsets and bytes of a statement outside of strings and comments.
 fn outside_strings(text: &[u8], span: Span, mut each: impl FnMut(usize, u8)) {
     let (mut at, end) = (span.start as usize, span.end as usize);
     let text = &text[..end];
@@ -325,8 +327,8 @@ fn has_successor(text: &[u8], span: Span) -> bool {
     found
 }
 
-/// The successors of a terminator, with what they pass. None if one of them is broken over lines,
-/// which no printer does.
+/// Returns the successors of a terminator, with the values that they pass. The list is empty if one
+/// of them spans several lines, which no printer does.
 pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     let end = terminator.end as usize;
     let mut found: Vec<Span> = Vec::new();
@@ -347,8 +349,8 @@ pub fn successors(text: &[u8], terminator: Span) -> Vec<Span> {
     found
 }
 
-/// What is between the commas outside of all brackets. Angle brackets count, too, unless an arrow
-/// ends in them.
+/// Returns the pieces between the commas outside of all brackets. Angle brackets count, too, unless
+/// they are part of an arrow.
 pub fn pieces(text: &[u8], inside: Span) -> Vec<Span> {
     let mut found = Vec::new();
     let mut depth = 0_i64;
@@ -374,7 +376,7 @@ pub fn pieces(text: &[u8], inside: Span) -> Vec<Span> {
     found
 }
 
-/// A span without the blanks around it.
+/// Returns a span without the blanks around it.
 pub fn trim(text: &[u8], span: Span) -> Span {
     let bytes = span.of(text);
     let before = bytes.len() - bytes.trim_ascii_start().len();

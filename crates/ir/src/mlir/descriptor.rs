@@ -1,10 +1,10 @@
-//! The additions to an instrumented module besides its hooks: the descriptor, the side table as bytes, and
-//! the rehearsal.
+//! Writes the additions to an instrumented module besides its hooks: the descriptor, the side table
+//! as bytes, and the rehearsal.
 //!
 //! The executables that IREE's compiler makes have no constructors and may not import symbols, so
-//! nothing in them looks for a runtime. The descriptor is in a writable segment of the executable,
+//! no code in them looks for a runtime. The descriptor is in a writable segment of the executable,
 //! aligned to 64 bytes, and begins with its magic number. A runtime that sees the executable being
-//! loaded finds it there.
+//! loaded finds the descriptor there.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ use super::hooks::{Code, Hooks};
 
 pub struct Descriptor<'a> {
     pub names: &'a Names,
-    /// How many ids there are.
+    /// Number of ids.
     pub ids: u32,
     /// The identity as bytes.
     pub id: [u8; 16],
@@ -31,7 +31,7 @@ pub struct Descriptor<'a> {
 const KIND: &str = "!llvm.struct<(array<8 x i8>, i32, i32, i32, i32, array<16 x i8>, ptr, i64, ptr, \
                     ptr, ptr, ptr, ptr, i32, i32, i64, ptr, i64)>";
 
-/// Bytes as the inside of a string.
+/// Returns bytes as the inside of a string.
 fn quoted(bytes: &[u8]) -> String {
     let mut out = String::new();
     crate::descriptor::quoted(bytes, &mut out);
@@ -39,7 +39,7 @@ fn quoted(bytes: &[u8]) -> String {
 }
 
 impl Descriptor<'_> {
-    /// Writes everything that belongs to the top level of a module.
+    /// Writes all definitions at the top level of a module.
     pub fn write(&self, code: &mut Code) {
         let table = self.names.of("table");
         let bytes = self.table.len();
@@ -93,7 +93,7 @@ impl Descriptor<'_> {
         code.close();
     }
 
-    /// Runs empty hits on an entry of the caller's.
+    /// Writes the function that runs empty hits on an entry of the caller's.
     fn rehearse(&self, code: &mut Code) {
         code.function(format_args!(
             "{}(%module: !llvm.ptr, %entry: !llvm.ptr, %times: i64) attributes {{passthrough = \

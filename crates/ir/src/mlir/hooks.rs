@@ -1,5 +1,5 @@
-//! The functions that hooks call: what runs when a function or loop begins and ends, as
-//! [`crate::hooks`] has it in LLVM IR. `loops.h` says what each number means.
+//! Writes the functions that hooks call: the same code at the begin and end of a function or loop
+//! as in [`crate::hooks`], which writes LLVM IR. `loops.h` explains what each number means.
 //!
 //! ```text
 //!  enter()                                                            → table
@@ -8,11 +8,11 @@
 //! ```
 //!
 //! `kept` points at three words of the caller's stack: the time stamp (0 if the hit is not timed),
-//! what `begin` of the descriptor returned, and the `end` to call. `child` is the word that loops
-//! directly inside add their times to, and `parent` that of the hit around (mode timed; otherwise
-//! null). `iterations` is negative if they are not known. All arguments but the first are constants
-//! or addresses of the stack where they are called, so that nothing is left of them after LLVM has
-//! inlined the functions, which it must (`alwaysinline`).
+//! the value that `begin` of the descriptor returned, and the `end` to call. `child` points at the
+//! word to which loops directly inside add their times, and `parent` at the word of the hit around
+//! (both only in mode timed; otherwise null). `iterations` is negative if they are not known. All
+//! arguments but the first are constants or addresses of the stack at the call, so that none of
+//! them remains after LLVM has inlined the functions, which it must (`alwaysinline`).
 //!
 //! Fields of the descriptor are read as volatile: no code of the module writes them, and LLVM would
 //! otherwise take their initial values for constants. Reads and writes with an order are in MLIR's
@@ -34,16 +34,16 @@ const INLINED: &str = "attributes {passthrough = [\"alwaysinline\", \"nounwind\"
 /// Writes functions.
 #[derive(Debug)]
 pub struct Code {
-    /// The text so far.
+    /// The text that was written so far.
     pub out: String,
-    /// Numbers of values and blocks that were used.
+    /// The next number for a new value or block.
     next: u32,
-    /// The descriptor, with `@`.
+    /// The name of the descriptor, with `@`.
     descriptor: String,
 }
 
 impl Code {
-    /// Nothing yet. `descriptor` is that of the module, with `@`.
+    /// Makes an empty writer. `descriptor` is the name of the module's descriptor, with `@`.
     pub fn new(descriptor: String) -> Self {
         Self { out: String::new(), next: 0, descriptor }
     }
@@ -53,7 +53,7 @@ impl Code {
         let _ = writeln!(self.out, "    {operation} loc(unknown)");
     }
 
-    /// Adds an operation, and names its result.
+    /// Adds an operation with a new name for its result, and returns the name.
     pub fn value(&mut self, operation: Arguments) -> String {
         self.next += 1;
         let name = format!("%v{}", self.next);
@@ -81,7 +81,7 @@ impl Code {
         self.value(format_args!("llvm.mlir.addressof {descriptor} : !llvm.ptr"))
     }
 
-    /// The address of a field of the descriptor.
+    /// Computes the address of a field of the descriptor.
     fn field(&mut self, offset: usize) -> String {
         let descriptor = self.address_of_descriptor();
         self.at(&descriptor, offset)
@@ -211,18 +211,18 @@ impl Print for Code {
     }
 }
 
-/// The mode, the clock and the names with which the functions are written.
+/// The mode, the clock and the names of the functions.
 #[derive(Clone, Debug)]
 pub struct Hooks {
-    /// How hits are recorded.
+    /// The way in which hits are recorded.
     pub mode: Mode,
     /// The clock of the target.
     pub clock: Clock,
-    /// The functions, with `@`.
+    /// The name of the function that asks for the table, with `@`.
     pub enter: String,
-    /// See the module's documentation.
+    /// The name of the function that begins a hit, with `@`.
     pub begin: String,
-    /// See the module's documentation.
+    /// The name of the function that ends a hit, with `@`.
     pub end: String,
 }
 
@@ -233,7 +233,7 @@ impl Hooks {
         self.write_end(code);
     }
 
-    /// A field of the descriptor that is a pointer.
+    /// Reads a field of the descriptor that is a pointer.
     fn pointer(code: &mut Code, offset: usize, acquire: bool) -> String {
         let address = code.field(offset);
         let ordering = if acquire { 4 } else { 2 };
@@ -269,7 +269,7 @@ impl Hooks {
         code.close();
     }
 
-    /// The entry of `%id` in `%table`.
+    /// Computes the address of the entry of `%id` in `%table`.
     fn entry(code: &mut Code) -> String {
         let wide = code.value(format_args!("llvm.zext %id : i32 to i64"));
         let size = code.number(ENTRY_BYTES as u64);
@@ -330,7 +330,7 @@ impl Hooks {
         code.close();
     }
 
-    /// Reads counters, if somebody wants them, and then the clock. Ends the block.
+    /// Reads counters, if the runtime wants them, and then the clock. Ends the block.
     fn start(&self, code: &mut Code, entry: &str) {
         let end_at = code.at("%kept", 16);
         let null = code.null();
@@ -394,7 +394,7 @@ impl Hooks {
         code.close();
     }
 
-    /// Books a timed hit that ends at `now`. Ends the block.
+    /// Adds a timed hit that ends at `now` to its entry. Ends the block.
     fn book(&self, code: &mut Code, entry: &str, now: &str, stamp: &str) {
         let ticks = code.binary("sub", now, stamp);
         code.book(entry, &ticks, self.mode);

@@ -1,5 +1,5 @@
-//! A whole text: reads it, chooses, numbers, rewrites, and puts the pieces together. Everything
-//! outside of what is instrumented stays as it is, byte for byte.
+//! Instruments a whole text: reads it, chooses, numbers, rewrites, and puts the pieces together.
+//! Everything that is not instrumented stays unchanged, byte for byte.
 
 use twox_hash::XxHash3_128;
 
@@ -34,14 +34,14 @@ pub struct Instrumented {
     pub tables: Vec<SideTable>,
     /// The side tables as they are embedded.
     pub json: Vec<String>,
-    /// The functions and loops of the other modules that were not instrumented.
+    /// The functions and loops that were not instrumented, in modules without a side table.
     pub skipped: Vec<Skipped>,
-    /// How much was done, in all of them.
+    /// Numbers of functions and loops, over all modules.
     pub counts: Counts,
 }
 
 /// Instruments a text. Each `builtin.module` with functions of the `llvm` dialect gets a descriptor
-/// of its own, if anything is instrumented in it.
+/// of its own, if anything in the module is instrumented.
 pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrError> {
     let found = modules(text)?;
     if found.is_empty() {
@@ -109,7 +109,8 @@ pub fn instrument(text: &[u8], options: &Options) -> Result<Instrumented, IrErro
     Ok(done)
 }
 
-/// 128 bits that only the same module of the same text with the same options has.
+/// Computes the identity: 128 bits that only the same module of the same text with the same options
+/// has.
 fn identity(
     text: &[u8],
     ordinal: usize,
@@ -131,7 +132,7 @@ fn identity(
     XxHash3_128::oneshot(&all).to_be_bytes()
 }
 
-/// The work on one module.
+/// The state while one module is instrumented.
 struct Run<'a> {
     text: &'a [u8],
     options: &'a Options<'a>,
@@ -140,7 +141,7 @@ struct Run<'a> {
     edits: &'a mut Edits,
     counts: &'a mut Counts,
     table: SideTable,
-    /// The text of functions that have ids.
+    /// Collects the text of functions that have ids.
     kept: Keeper,
 }
 
@@ -150,7 +151,7 @@ impl Run<'_> {
         self.table.skipped.push(Skipped { function, label, why });
     }
 
-    /// Instruments a function, if anything of it is chosen.
+    /// Instruments a function, if some part of it is chosen.
     fn function(&mut self, function: &Function) -> Result<(), IrError> {
         self.counts.functions += 1;
         let name = &function.name;
@@ -227,7 +228,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The name of a block, without `^`.
+    /// Returns the name of a block, without `^`.
     fn label(&self, blocks: &Blocks, block: u32) -> String {
         show(blocks.body.blocks[block as usize].label.of(self.text)).replacen('^', "", 1)
     }
@@ -276,7 +277,7 @@ impl Run<'_> {
         }
     }
 
-    /// The common fields of entries of functions and loops.
+    /// Makes an entry with the fields that functions and loops have in common.
     fn entry(&self, hook: &Hook, function: &Function, place: Place) -> Entry {
         Entry {
             id: hook.id,

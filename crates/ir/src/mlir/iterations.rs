@@ -1,5 +1,6 @@
-//! How often a loop ran: from an argument of its header that begins at the same value on all edges
-//! into the loop and changes by a constant, as [`crate::iterations`] does it with phi nodes.
+//! Computes the number of iterations of a loop from an argument of its header that begins at the
+//! same value on all edges into the loop and changes by a constant, as [`crate::iterations`] does
+//! with phi nodes.
 
 use crate::choice::Choice;
 use crate::dominators::NONE;
@@ -18,24 +19,24 @@ pub struct Counter {
     pub value: String,
     /// The counter's type: `i` and this number of bits, at most 64.
     pub bits: u32,
-    /// The value with which the counter begins, with `%`.
+    /// The value with which the counter begins, by its name with `%`.
     pub start: String,
     /// The number that is added in each iteration; not 0.
     pub step: i64,
-    /// The next value of the counter, with `%`.
+    /// The next value of the counter, by its name with `%`.
     next: String,
-    /// How many edges go back to the header.
+    /// Number of edges that go back to the header.
     latches: u32,
-    /// Whether the last run of the header is an iteration, too: the header has an edge to itself, or
-    /// works, as [`crate::header`] says.
+    /// Whether the last run of the header is an iteration, too, because the header has an edge to
+    /// itself, or works as defined in [`crate::header`].
     pub whole: bool,
 }
 
-/// The largest step, either way, for which 64 bits are taken not to come around: 2^48 iterations
-/// take a day even if each takes a third of a nanosecond.
+/// The largest step, up or down, with which a 64-bit counter is assumed not to wrap around: 2^48
+/// iterations take a day even if each takes a third of a nanosecond.
 const LARGEST_STEP: u64 = 1 << 16;
 
-/// Arguments of a header that are looked at. The compiler's own counter is the first one.
+/// At most this many arguments of a header are read. The compiler's own counter is the first one.
 const MOST_ARGUMENTS: usize = 64;
 
 /// Looks for counters in the loops of one function.
@@ -50,7 +51,7 @@ pub struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The counter of a loop.
+    /// Finds the counter of a loop.
     pub fn counter(&self, l: u32) -> Option<Counter> {
         let header = self.loops.all[l as usize].header;
         let arguments = self.blocks.arguments_of(header);
@@ -97,7 +98,7 @@ impl Search<'_> {
         Some(Counter { value, bits, start, step, next, latches, whole })
     }
 
-    /// Whether the header does more than to decide: it stores, calls, or has an edge out of the loop
+    /// Whether the header does more than decide: it stores, calls, or has an edge out of the loop
     /// that passes on a value of its own which the next iteration gets, too, such as a sum.
     fn works(&self, l: u32, header: u32) -> bool {
         let block = &self.blocks.body.blocks[header as usize];
@@ -124,7 +125,7 @@ impl Search<'_> {
         passed(false).iter().filter(|value| own(value)).any(|value| back.contains(value))
     }
 
-    /// The value that an edge passes to an argument of its target, with `%`.
+    /// Returns the value that an edge passes to an argument of its target, with `%`.
     fn passed(&self, operand: Span, index: usize) -> Option<&[u8]> {
         let text = operand.of(self.text);
         let open = find(text, 0, b'(')?;
@@ -134,8 +135,8 @@ impl Search<'_> {
         whole.then_some(value)
     }
 
-    /// The operands of a statement `%name = op …` of this operation, which is only looked at up to
-    /// the first colon.
+    /// Returns the operands of a statement `%name = op …`, up to the first colon. `None` if `name`
+    /// is defined by another operation.
     fn operands(&self, name: &[u8], op: &[u8]) -> Option<&[u8]> {
         let statement = self.blocks.defined.get(name)?.of(self.text);
         let rest = statement.get(name.len()..)?.trim_ascii_start().strip_prefix(b"=")?;
@@ -144,7 +145,7 @@ impl Search<'_> {
         Some(rest[..end].trim_ascii())
     }
 
-    /// The number that `next` adds to `value`, and whether that is known not to wrap.
+    /// Returns the number that `next` adds to `value`, and whether the result is known not to wrap.
     fn step(&self, next: &[u8], value: &[u8]) -> Option<(i64, bool)> {
         let operands = self.operands(next, b"llvm.add ")?;
         let (first, second) = two(operands)?;
@@ -162,7 +163,7 @@ impl Search<'_> {
         std::str::from_utf8(inside).ok()?.parse().ok()
     }
 
-    /// The iterations of each hit of the chosen loops, where the text says so.
+    /// Returns the iterations of each hit of the chosen loops, if the text determines them.
     pub fn trip_counts(&self, choice: &Choice, counters: &[Option<Counter>]) -> Vec<Option<u64>> {
         let mut exits = vec![(0_u32, NONE); self.loops.all.len()];
         for from in 0..self.blocks.body.blocks.len() as u32 {
@@ -176,7 +177,8 @@ impl Search<'_> {
                 }
             }
         }
-        // Whether a loop, or one inside of it, calls something: a call can leave it (`crate::trips`).
+        // For each loop, whether it, or a loop inside of it, calls something: a call can leave the
+        // loop (`crate::trips`).
         let mut calls = vec![false; self.loops.all.len()];
         for (block, inner) in self.blocks.body.blocks.iter().zip(&self.loops.innermost) {
             let mut at = choice.nearest.get(*inner as usize).copied().unwrap_or(NONE);
@@ -197,7 +199,7 @@ impl Search<'_> {
             .collect()
     }
 
-    /// The iterations of a loop with one exit, in block `from`.
+    /// Returns the iterations of a loop with one exit, in block `from`.
     fn trips(&self, l: u32, from: u32, counter: &Counter) -> Option<u64> {
         let header = self.loops.all[l as usize].header;
         let body = &self.blocks.body;
@@ -226,7 +228,7 @@ impl Search<'_> {
     }
 }
 
-/// The values that an edge passes: `^bb2(%a, %b : i64, f32)`.
+/// Returns the values that an edge passes: `^bb2(%a, %b : i64, f32)`.
 fn values(operand: &[u8]) -> impl Iterator<Item = &[u8]> {
     let open = find(operand, 0, b'(').map_or(operand.len(), |open| open + 1);
     let end = find(operand, open, b':').unwrap_or(open);
@@ -252,7 +254,7 @@ fn stores_or_calls(block: &[u8]) -> bool {
     })
 }
 
-/// Two values, `%a, %b`, before anything else.
+/// Returns the first two values of a list of operands, `%a, %b`.
 fn two(operands: &[u8]) -> Option<(&[u8], &[u8])> {
     let comma = find(operands, 0, b',')?;
     let first = operands[..comma].trim_ascii();
@@ -260,7 +262,7 @@ fn two(operands: &[u8]) -> Option<(&[u8], &[u8])> {
     let second = &rest[..name_end(rest, 1.min(rest.len()))];
     Some((first, second))
 }
-/// Whether a block has an operation that calls a function: any but of an intrinsic.
+/// Whether a block has an operation that calls a function other than an intrinsic.
 fn calls_out(block: &[u8]) -> bool {
     let is_call = |line: &[u8]| {
         let operation = [&b"llvm.call "[..], b"llvm.invoke "];

@@ -1,6 +1,6 @@
-//! Where an operation is in its source, from its location: `loc("m.mlir":5:13)`,
-//! `loc(callsite("m.mlir":5:13 at "m.mlir":1:1))`, `loc(fused[…])`, or the name of one that is
-//! defined elsewhere (`loc(#loc7)`).
+//! Finds the place of an operation in its source from the operation's location:
+//! `loc("m.mlir":5:13)`, `loc(callsite("m.mlir":5:13 at "m.mlir":1:1))`, `loc(fused[…])`, or the
+//! name of a location that is defined elsewhere (`loc(#loc7)`).
 
 use std::collections::HashMap;
 
@@ -9,9 +9,9 @@ use crate::source::Place;
 
 use super::scan::{Cursor, name_end};
 
-/// How many locations inside of each other are followed.
+/// At most this many levels of nested locations are followed.
 const MOST_LEVELS: usize = 16;
-/// How many bytes of a location are read.
+/// At most this many bytes of a location are read.
 const MOST_BYTES: usize = 1 << 16;
 
 /// The locations that have names: `#loc7 = loc("m.mlir":5:13)`.
@@ -31,15 +31,15 @@ impl<'a> Places<'a> {
         Self { named: named.collect() }
     }
 
-    /// The place that the last location of a statement names.
+    /// Returns the place that the last location of a statement names.
     pub fn of(&self, text: &[u8], statement: Span) -> Place {
         let bytes = statement.of(text);
         let Some(at) = last_location(bytes) else { return Place::default() };
         self.resolve(&bytes[at..]).unwrap_or_default()
     }
 
-    /// The first file, line and column in a location. Of a location inside of another, the inner
-    /// one comes first.
+    /// Returns the first file, line and column in a location. In a nested location, the inner one
+    /// comes first.
     fn resolve(&self, location: &[u8]) -> Option<Place> {
         let mut location = location;
         for _ in 0..MOST_LEVELS {
@@ -66,14 +66,14 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Where the last `loc(` of a statement is, outside of strings.
+/// Returns the offset of the last `loc(` of a statement, outside of strings.
 fn last_location(bytes: &[u8]) -> Option<usize> {
     let mut cursor = Cursor::new(bytes);
     let mut last = None;
     while let Ok(Some(byte)) = cursor.next_special() {
         if byte == b'(' && cursor.text[..cursor.at].ends_with(b" loc") {
             last = Some(cursor.at);
-            // What is inside of it are not locations of their own.
+            // Locations inside of this one are parts of it.
             if cursor.balanced().is_err() {
                 break;
             }

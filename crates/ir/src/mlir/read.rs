@@ -1,25 +1,27 @@
-//! The modules and functions of a text: `builtin.module` with functions of the `llvm` dialect.
+//! Reads the modules and functions of a text: `builtin.module` with functions of the `llvm`
+//! dialect.
 
 use crate::error::IrError;
 use crate::scan::{Span, find};
 
 use super::scan::{Cursor, closes, name_end};
 
-/// Prefix of all names that an instrumented module defines.
+/// Prefix of all names that the instrumenter adds to a module.
 pub const PREFIX: &[u8] = b"counterpoint_loops_";
 
-/// A module that has functions of the `llvm` dialect directly in it.
+/// A module that directly contains functions of the `llvm` dialect.
 #[derive(Clone, Debug, Default)]
 pub struct Module {
     /// The text of the module, from its first word to its closing brace.
     pub whole: Span,
-    /// Between its braces.
+    /// The text between the module's braces.
     pub inside: Span,
-    /// Where the line of the module's closing brace begins: definitions can be added there.
+    /// Offset of the start of the line with the module's closing brace, where definitions can be
+    /// added.
     pub end: u32,
     /// The target triple.
     pub triple: Option<String>,
-    /// Functions with a body.
+    /// The functions with a body.
     pub functions: Vec<Function>,
 }
 
@@ -30,7 +32,7 @@ pub struct Function {
     pub name: String,
     /// The text of the function before its body: from its first word to its opening brace.
     pub header: Span,
-    /// Between its braces.
+    /// The text between the function's braces.
     pub body: Span,
     /// Line of the header's first word, from 1.
     pub line: u32,
@@ -45,7 +47,7 @@ pub struct Function {
 /// A bracket that is open.
 struct Open {
     bracket: u8,
-    /// Index of the module whose region it opens.
+    /// Index of the module that begins with this bracket.
     module: Option<usize>,
 }
 
@@ -60,7 +62,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
     let mut open: Vec<Open> = Vec::new();
     let mut first_line = 1;
     loop {
-        // At the start of a line, or after a brace.
+        // A definition can only be at the start of a line, or after a brace.
         cursor.spaces();
         let start = cursor.at;
         let word = &text[start..name_end(text, start)];
@@ -91,7 +93,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
             }
             _ => {}
         }
-        // To the end of the line, through what it opens and closes.
+        // Moves to the end of the line, and keeps account of the brackets that open and close on it.
         loop {
             let Some(byte) = cursor.next_special()? else {
                 if !open.is_empty() {
@@ -120,7 +122,7 @@ pub fn modules(text: &[u8]) -> Result<Vec<Module>, IrError> {
     }
 }
 
-/// Notes where a module ends.
+/// Sets the end of a module.
 fn close(text: &[u8], module: &mut Module, at: usize) {
     module.whole.end = at as u32 + 1;
     module.inside.end = at as u32;
@@ -128,7 +130,7 @@ fn close(text: &[u8], module: &mut Module, at: usize) {
     module.end = (at - blanks) as u32;
 }
 
-/// Says what a text is that is not MLIR's.
+/// Refuses a text that is recognised as something other than MLIR's text.
 fn recognise(text: &[u8]) -> Result<(), IrError> {
     if text.starts_with(b"ML\xefR") {
         return Err(IrError::NotMlir("MLIR bytecode"));
@@ -148,7 +150,8 @@ fn recognise(text: &[u8]) -> Result<(), IrError> {
     Ok(())
 }
 
-/// Reads the header of a module and moves into its region. `None`: the word is something else.
+/// Reads the header of a module and moves into its region. Returns `None` if the word is something
+/// else.
 fn module(cursor: &mut Cursor) -> Result<Option<Module>, IrError> {
     let start = cursor.at;
     let mut triple = None;
@@ -174,14 +177,14 @@ fn module(cursor: &mut Cursor) -> Result<Option<Module>, IrError> {
     Ok(Some(Module { whole, inside: Span::new(at.at, at.at), triple, ..Module::default() }))
 }
 
-/// The last word before `at`, not before `from`.
+/// Returns the last word before `at`, but not before `from`.
 fn text_before(text: &[u8], from: usize, at: usize) -> &[u8] {
     let before = text[from..at].trim_ascii_end();
     let word = before.iter().rev().take_while(|b| super::scan::is_name(**b)).count();
     &before[before.len() - word..]
 }
 
-/// A string attribute of a dictionary: `key = "value"`.
+/// Returns a string attribute of a dictionary: `key = "value"`.
 fn attribute(text: &[u8], dictionary: Span, key: &[u8]) -> Option<String> {
     let text = dictionary.of(text);
     let at = text.windows(key.len()).position(|window| window == key)? + key.len();
@@ -191,7 +194,7 @@ fn attribute(text: &[u8], dictionary: Span, key: &[u8]) -> Option<String> {
     String::from_utf8(rest[..end].to_vec()).ok()
 }
 
-/// The symbol that a definition which begins at `at` defines: the first `@name` in its line.
+/// Returns the symbol that the definition at `at` defines: the first `@name` in its line.
 fn symbol(text: &[u8], at: usize) -> Option<Span> {
     let line = find(text, at, b'\n').unwrap_or(text.len());
     let sign = find(&text[..line], at, b'@')? + 1;
@@ -201,13 +204,13 @@ fn symbol(text: &[u8], at: usize) -> Option<Span> {
     }
 }
 
-/// The name of a global that only an instrumented module has.
+/// Returns the name of a global at `at`, if only an instrumented module has such a name.
 fn instrumented(text: &[u8], at: usize) -> Option<String> {
     let name = symbol(text, at)?.of(text);
     name.starts_with(PREFIX).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
-/// Reads a function and moves past its closing brace. `None`: it is a declaration.
+/// Reads a function and moves past its closing brace. Returns `None` for a declaration.
 fn function(cursor: &mut Cursor) -> Result<Option<Function>, IrError> {
     let (text, start, line) = (cursor.text, cursor.at, cursor.line);
     let lacks = |what| IrError::Definition { line, what };

@@ -1,4 +1,4 @@
-//! Inserts hooks into a function, and changes the successors that must change with them.
+//! Inserts hooks into a function, and changes the successors on the edges that get hooks.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ use super::read::Function;
 /// A function that is to be rewritten.
 pub struct Work<'a> {
     pub text: &'a [u8],
-    /// Where the function is.
+    /// The definition of the function.
     pub definition: &'a Function,
     /// The function's blocks.
     pub blocks: &'a Blocks,
@@ -28,19 +28,19 @@ pub struct Work<'a> {
     pub dominators: &'a Dominators,
     /// The function's loops.
     pub loops: &'a Loops,
-    /// The chosen functions and loops.
+    /// The choice of the function and its loops.
     pub choice: &'a Choice,
     /// The hook of the function, if it has an id.
     pub function: Option<Hook>,
-    /// The hooks of loops: as many as [`Choice::loops`], in the same order.
+    /// The hooks of loops, as many as [`Choice::loops`] and in the same order.
     pub hooks: &'a [Hook],
-    /// How iterations are counted, for each of them.
+    /// The counter of iterations for each of these hooks, if there is one.
     pub counters: &'a [Option<Counter>],
     /// The functions that hooks call.
     pub calls: &'a Hooks,
 }
 
-/// Why a function with these loops cannot be instrumented.
+/// The reason why a function with such loops cannot be instrumented.
 const TOO_MANY: &str = "its edges leave too many loops at once";
 
 /// Writes the inserted text.
@@ -64,7 +64,7 @@ impl Lines {
 }
 
 impl Work<'_> {
-    /// Writes the changes. An error is a reason to leave the function as it is.
+    /// Writes the changes. An error is the reason why the function is left unchanged.
     pub fn rewrite(&self, edits: &mut Edits) -> Result<(), &'static str> {
         let body = &self.blocks.body;
         let limit = 64 + 8 * (body.edges.len() + body.blocks.len());
@@ -85,13 +85,14 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// The hook of a chosen loop, and the counter of its iterations.
+    /// Returns the hook of a chosen loop, and the counter of its iterations.
     fn hook(&self, l: u32) -> Option<(&Hook, Option<&Counter>)> {
         let i = self.choice.loops.binary_search(&l).ok()?;
         Some((self.hooks.get(i)?, self.counters.get(i)?.as_ref()))
     }
 
-    /// Slots and constants, the table of this thread, and the start of the function.
+    /// Writes the slots and constants, the request for the table of this thread, and the start of
+    /// the function.
     fn entry(&self, lines: &mut Lines) {
         let one = "llvm.mlir.constant(1 : i64) : i64";
         lines.line(format_args!("%cpt.one = {one}"));
@@ -144,7 +145,7 @@ impl Work<'_> {
         ));
     }
 
-    /// New blocks for the edges into and out of chosen loops, at the end of the function.
+    /// Writes new blocks for the edges into and out of chosen loops, at the end of the function.
     fn edges(&self, lines: &mut Lines, edits: &mut Edits) {
         let body = &self.blocks.body;
         lines.out.clear();
@@ -172,14 +173,14 @@ impl Work<'_> {
             }
         }
         if block > 0 {
-            // Before the blanks before the closing brace.
+            // The blocks are inserted before the blanks in front of the closing brace.
             let inside = Span { start: self.definition.body.start, end: self.definition.body.end };
             let kept = inside.of(self.text).trim_ascii_end().len() as u32;
             edits.insert(inside.start + kept, &lines.out);
         }
     }
 
-    /// Ends the function before each return.
+    /// Inserts the end of the function's hit before each return.
     fn returns(&self, edits: &mut Edits) {
         let Some(hook) = &self.function else { return };
         for (i, block) in self.blocks.body.blocks.iter().enumerate() {
@@ -198,7 +199,8 @@ impl Work<'_> {
     }
 }
 
-/// Computes the iterations on an edge out of a loop: a value of type `i64`.
+/// Writes the computation of the iterations on an edge out of a loop, and returns the name of its
+/// result, of type `i64`.
 fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
     let Counter { value, bits, start, step, whole, .. } = counter;
     let (upper, lower) = if *step > 0 { (value, start) } else { (start, value) };
@@ -217,7 +219,7 @@ fn at_exit(counter: &Counter, from_header: bool, lines: &mut Lines) -> String {
     count
 }
 
-/// The slot that loops inside of a hit add to.
+/// Returns the name of the slot to which loops inside of a hit add their times.
 fn child(hook: &Hook) -> String {
     if hook.slot { format!("%cpt.s{}", hook.id) } else { "%cpt.null".to_owned() }
 }

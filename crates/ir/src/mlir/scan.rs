@@ -1,27 +1,27 @@
-//! The text as brackets, strings, comments and statements.
+//! Reads the text as brackets, strings, comments and statements.
 //!
-//! MLIR ends an operation where its syntax ends. Its printer begins each operation in a line of its
-//! own, and breaks lines only inside of brackets (`llvm.switch`, regions). So a statement ends with
-//! its line, unless a bracket is open there. Angle brackets are not counted, because `->` and
-//! comparisons have them, too; no line ends inside of them.
+//! In MLIR, an operation ends where its syntax ends. The printer begins each operation on a line of
+//! its own, and breaks lines only inside of brackets (`llvm.switch`, regions). So a statement ends
+//! with its line, unless a bracket is open there. Angle brackets are not counted, because `->` and
+//! comparisons contain them, too; no line ends inside of angle brackets.
 
 use crate::error::IrError;
 use crate::scan::{Span, find, table_of};
 
-/// Bytes that mean something between words.
+/// The bytes at which [`Cursor::next_special`] stops or which begin a string or a comment.
 static SPECIAL: [bool; 256] = table_of(b"\"\n/(){}[]");
 
-/// Whether a byte can be in a name without quotes (of a value, block, symbol or operation).
+/// Whether a byte can be in a name without quotes (of a value, a block, a symbol or an operation).
 pub fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'.' | b'-')
 }
 
-/// Where a name that begins at `at` ends.
+/// Returns the end of the name that begins at `at`.
 pub fn name_end(text: &[u8], at: usize) -> usize {
     text[at..].iter().position(|b| !is_name(*b)).map_or(text.len(), |n| at + n)
 }
 
-/// Where reading is, and in which line.
+/// The current position in a text, and its line.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor<'a> {
     pub text: &'a [u8],
@@ -32,12 +32,12 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// A cursor at the start of a text.
+    /// Makes a cursor at the start of a text.
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, line: 1 }
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }
@@ -73,7 +73,7 @@ impl<'a> Cursor<'a> {
         self.at = find(self.text, self.at, b'\n').unwrap_or(self.text.len());
     }
 
-    /// Skips a string that begins here. It has escapes with a backslash, and ends in its line.
+    /// Skips the string that begins here. It has escapes with a backslash, and ends on its line.
     pub fn string(&mut self) -> Result<(), IrError> {
         let mut at = self.at + 1;
         loop {
@@ -91,7 +91,7 @@ impl<'a> Cursor<'a> {
         Err(IrError::Truncated { what: "a string", line: self.line })
     }
 
-    /// Moves to the next bracket or end of line outside of strings and comments, and gives it.
+    /// Moves to the next bracket or end of line outside of strings and comments, and returns it.
     /// `None` at the end of the text.
     pub fn next_special(&mut self) -> Result<Option<u8>, IrError> {
         loop {
@@ -129,8 +129,8 @@ impl<'a> Cursor<'a> {
         Err(IrError::Truncated { what: "brackets", line: first })
     }
 
-    /// Moves past the statement that begins here, and gives its end: before the end of its last
-    /// line, or before a brace that closes what is around it.
+    /// Moves past the statement that begins here, and returns its end: before the end of its last
+    /// line, or before a brace that closes the region around it.
     pub fn statement(&mut self) -> Result<usize, IrError> {
         while let Some(byte) = self.next_special()? {
             match byte {
@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
         Ok(self.text.len())
     }
 
-    /// The text between two offsets.
+    /// Returns the span from `start` to the current position.
     pub fn span(&self, start: usize) -> Span {
         Span::new(start, self.at)
     }

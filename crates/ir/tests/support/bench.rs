@@ -1,4 +1,4 @@
-//! A compiler of test programs in C and C++, and the way from a program to what it counted.
+//! Compiles test programs in C and C++, runs them instrumented, and reads their counts.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,24 +10,23 @@ use testkit::Scratch;
 use super::ran::{Ran, instrumented, runtime, watched};
 use super::{Llvm, programs, run, without_llvm};
 
-/// Everything of a module.
+/// Returns options that instrument everything in a module.
 pub fn all(mode: Mode) -> Options<'static> {
     let (max_depth, min_height) = (Some(99), Some(0));
     Options { mode, max_depth, min_height, functions: Functions::All, ..Options::default() }
 }
 
-/// A compiler, with everything that a program in C or C++ needs.
+/// A compiler, with everything that compiling a program in C or C++ needs.
 pub struct Bench {
-    /// The compiler.
     pub llvm: Llvm,
-    /// A folder.
+    /// A scratch folder.
     pub scratch: Scratch,
     /// The runtime of the test programs.
     pub runtime: PathBuf,
 }
 
 impl Bench {
-    /// That of the first LLVM that is installed.
+    /// Makes the bench of the first LLVM that is installed.
     pub fn new() -> Option<Self> {
         let Some(llvm) = Llvm::with(&["clang", "opt"]) else {
             without_llvm("clang and opt of LLVM 15 or later");
@@ -38,7 +37,7 @@ impl Bench {
         Some(Self { llvm, scratch, runtime })
     }
 
-    /// The text of a test program.
+    /// Compiles a test program to a text.
     pub fn text(&self, file: &str, options: &[&str]) -> PathBuf {
         let path = self.scratch.join(&format!("{file}{}.ll", options.concat()));
         let mut clang = self.llvm.command("clang");
@@ -47,7 +46,7 @@ impl Bench {
         path
     }
 
-    /// The program of a text.
+    /// Compiles and links a text to a program.
     pub fn link(&self, text: &Path, options: &[&str]) -> PathBuf {
         let path = text.with_extension("out");
         let mut clang = self.llvm.command("clang");

@@ -14,20 +14,20 @@ use testkit::Scratch;
 /// Versions of LLVM, in the order of preference.
 const VERSIONS: [u32; 10] = [19, 22, 21, 20, 23, 24, 18, 17, 16, 15];
 
-/// The tools of one LLVM.
+/// The tools of one version of LLVM.
 #[derive(Clone, Copy, Debug)]
 pub struct Llvm {
-    /// The module's version.
+    /// The version of LLVM.
     pub version: u32,
 }
 
 impl Llvm {
-    /// The first LLVM that has all of these tools.
+    /// Returns the first LLVM that has all of these tools.
     pub fn with(tools: &[&str]) -> Option<Self> {
         Self::at_least(0, tools)
     }
 
-    /// The first LLVM of at least this version that has all of these tools.
+    /// Returns the first LLVM of at least this version that has all of these tools.
     pub fn at_least(least: u32, tools: &[&str]) -> Option<Self> {
         VERSIONS
             .into_iter()
@@ -42,12 +42,12 @@ impl Llvm {
         std::env::split_paths(&path).map(|folder| folder.join(&file)).find(|path| path.exists())
     }
 
-    /// A command of a tool.
+    /// Returns a command that runs a tool.
     pub fn command(self, name: &str) -> Command {
         Command::new(self.tool(name).expect("this LLVM has the tool"))
     }
 
-    /// Has `opt` verify a text; its words if it objects.
+    /// Lets `opt` verify a text. The error has the objections of `opt`.
     pub fn verify(self, text: &Path) -> Result<(), String> {
         let mut opt = self.command("opt");
         let output = opt.args(["-passes=verify", "-disable-output"]).arg(text).output().unwrap();
@@ -58,17 +58,17 @@ impl Llvm {
     }
 }
 
-/// Says that a test has no judge on this machine.
+/// Prints that a test has no judge on this machine.
 pub fn without_llvm(what: &str) {
     testkit::skip("loops and LLVM", &format!("{what} is not installed"));
 }
 
-/// The folder of test programs.
+/// Returns the folder of test programs.
 pub fn programs() -> PathBuf {
     root().join("tests/programs/loops")
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -84,15 +84,14 @@ pub fn run(command: &mut Command) -> Output {
 /// A text of LLVM IR that a compiler made.
 #[derive(Debug)]
 pub struct Made {
-    /// Which program, at which level.
+    /// The program, and the level of optimisation.
     pub name: String,
-    /// The file.
     pub path: PathBuf,
     /// The oldest LLVM that reads it.
     pub version: u32,
 }
 
-/// The texts that clang makes of the test programs in C and C++, at all levels.
+/// Compiles the test programs in C and C++ with clang, at all levels.
 pub fn by_clang(llvm: Llvm, scratch: &Scratch) -> Vec<Made> {
     let mut all = Vec::new();
     for (file, debug) in [("kernels.c", true), ("exceptions.cpp", false)] {
@@ -108,7 +107,7 @@ pub fn by_clang(llvm: Llvm, scratch: &Scratch) -> Vec<Made> {
     all
 }
 
-/// The texts that rustc makes of the test program in Rust; its LLVM's version is the least.
+/// Compiles the test program in Rust; the oldest LLVM that reads the texts is rustc's own.
 pub fn by_rustc(scratch: &Scratch) -> Option<Vec<Made>> {
     let version = Command::new("rustc").arg("-vV").output().ok()?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();

@@ -1,15 +1,15 @@
-//! What fuzzers and the deterministic test run on a text.
+//! Checks a text, for fuzzers and for the deterministic test.
 
 use abi::loops::Mode;
 use ir::choice::{Functions, Options};
 use ir::instrument::instrument;
 use ir::table::SideTable;
 
-/// Texts with everything that the reader knows.
+/// Texts with all syntax that the reader knows.
 pub const SEEDS: [&str; 2] = [include_str!("seed_x86.ll"), include_str!("seed_aarch64.ll")];
 
-/// Instruments a text in a way that `choice` says, and checks what comes out. Says whether the
-/// text was one.
+/// Instruments a text with options that `choice` selects, and checks the result. Returns whether
+/// the text could be instrumented.
 pub fn check(text: &[u8], choice: u64) -> bool {
     let options = Options {
         mode: Mode::ALL[(choice % 4) as usize],
@@ -23,9 +23,9 @@ pub fn check(text: &[u8], choice: u64) -> bool {
     };
     let Ok(done) = instrument(text, &options) else { return false };
     assert_eq!(SideTable::from_json(done.json.as_bytes()).unwrap(), done.table);
-    // Twice is refused: the names that are added would be there twice.
+    // Instrumenting the result again is refused, because the added names would be defined twice.
     assert!(instrument(&done.text, &options).is_err());
-    // Each hook is at most some thousand bytes, and there are at most some per edge.
+    // Each hook has at most some thousand bytes, and each edge has at most a few hooks.
     assert!(done.text.len() < 200_000 + 40_000 * text.len(), "{} bytes", done.text.len());
     true
 }

@@ -1,14 +1,14 @@
-//! What fuzzers and the deterministic test run on a text of MLIR.
+//! Checks a text of MLIR, for fuzzers and for the deterministic test.
 
 use abi::loops::Mode;
 use ir::choice::{Functions, Options};
 use ir::mlir::instrument::{Instrumented, instrument};
 use ir::table::SideTable;
 
-/// A text with everything that the reader knows.
+/// A text with all syntax that the reader knows.
 pub const SEED: &str = include_str!("seed.mlir");
 
-/// The options that `choice` stands for.
+/// Returns the options that `choice` selects.
 pub fn options(choice: u64) -> Options<'static> {
     Options {
         mode: Mode::ALL[(choice % 4) as usize],
@@ -23,7 +23,7 @@ pub fn options(choice: u64) -> Options<'static> {
     }
 }
 
-/// Instruments a text in a way that `choice` says, and checks what comes out. Says whether
+/// Instruments a text with options that `choice` selects, and checks the result. Returns whether
 /// something was instrumented.
 pub fn check(text: &[u8], choice: u64) -> bool {
     let Ok(done) = instrument(text, &options(choice)) else { return false };
@@ -33,20 +33,20 @@ pub fn check(text: &[u8], choice: u64) -> bool {
         assert!(!table.entries.is_empty());
     }
     unchanged(text, &done);
-    // Each hook is at most some hundred bytes, and there are at most some per edge; what a module
-    // has for itself is some kilobytes.
+    // Each hook has at most some hundred bytes, each edge has at most a few hooks, and the
+    // definitions of a module have some kilobytes.
     let limit = 100_000 * (1 + done.tables.len()) + 40_000 * text.len();
     assert!(done.text.len() < limit, "{} bytes", done.text.len());
     if done.tables.is_empty() {
         assert_eq!(done.text, text);
         return false;
     }
-    // Twice is refused: the names that are added would be there twice.
+    // Instrumenting the result again is refused, because the added names would be defined twice.
     assert!(instrument(&done.text, &options(choice)).is_err());
     true
 }
 
-/// All bytes of lines without successors are still there, in their order.
+/// Checks that all bytes of lines without successors are still there, in the same order.
 fn unchanged(text: &[u8], done: &Instrumented) {
     let mut new = done.text.iter();
     for line in text.split(|b| *b == b'\n').filter(|line| !line.contains(&b'^')) {
@@ -57,13 +57,13 @@ fn unchanged(text: &[u8], done: &Instrumented) {
     }
 }
 
-/// Takes out what was inserted, line by line, of a text that has an operation in each line: what
-/// remains is the text, byte for byte.
+/// Removes the inserted text line by line from a text with one operation on each line. The result
+/// must be the original text, byte for byte.
 #[allow(dead_code, reason = "the fuzzer makes other texts")]
 pub fn taken_out(new: &[u8]) -> String {
     let new = std::str::from_utf8(new).unwrap();
     let mut out = String::new();
-    // Of the function at hand: where its text begins, and what each new block goes to.
+    // For the current function: the start of its text, and the target of each new block.
     let (mut begin, mut targets) = (0, Vec::<(String, String)>::new());
     let mut block = None;
     let mut own = false;
@@ -72,7 +72,7 @@ pub fn taken_out(new: &[u8]) -> String {
         if word.starts_with("llvm.mlir.global internal constant @counterpoint_loops_table_") {
             own = true;
         }
-        // The definitions of a module end where its brace closes in a line of fewer blanks.
+        // The definitions of a module end at the closing brace on a line with fewer blanks.
         if own && line.starts_with("  }") && word.starts_with('}') && !word.contains("unknown") {
             own = false;
         }
@@ -93,7 +93,7 @@ pub fn taken_out(new: &[u8]) -> String {
             out.push_str(line);
         }
         if word.starts_with('}') {
-            // From the last one, so that ^cpt.e1 is not found in ^cpt.e12.
+            // The last name comes first, so that ^cpt.e1 is not found in ^cpt.e12.
             for (name, target) in targets.drain(..).rev() {
                 let function = out.split_off(begin);
                 assert_eq!(function.matches(&name).count(), 1, "{name}");

@@ -1,4 +1,4 @@
-//! A program that was instrumented, compiled and run with the runtime of the test programs.
+//! Instruments, compiles and runs a program with the runtime of the test programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use ir::table::{Entry, SideTable};
 
 use super::{Llvm, programs, root, run};
 
-/// What a thread counted for an id, as `runtime.c` prints it.
+/// The numbers of a thread for an id, as `runtime.c` prints them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub thread: u64,
@@ -29,27 +29,27 @@ pub struct Row {
     pub logged: [u64; 2],
 }
 
-/// A run.
+/// The output of a run.
 #[derive(Debug)]
 pub struct Ran {
     pub table: SideTable,
     pub rows: Vec<Row>,
     pub output: String,
-    /// Hits of a rehearsal of 1000, and how many of its timed hits did not end.
+    /// The hits of a rehearsal of 1000 hits, and the number of its timed hits that did not end.
     pub rehearsal: Option<[u64; 2]>,
-    /// How often the module was registered and unregistered.
+    /// The numbers of times that the module was registered and unregistered.
     pub registered: String,
 }
 
 impl Ran {
-    /// The rows of all threads whose entry matches.
+    /// Returns the rows of all threads whose entry matches.
     pub fn rows_of(&self, matches: impl Fn(&Entry) -> bool) -> Vec<Row> {
         let entry = |row: &&Row| matches(&self.table.entries[row.id as usize]);
         self.rows.iter().filter(entry).copied().collect()
     }
 
-    /// The sum over threads of one number of the loop with this depth, and this place among those
-    /// of its depth in its function; without depth, of the function.
+    /// Returns the sum over threads of one number of a loop, which is given by its depth and its
+    /// index among the loops of this depth in its function; without a depth, of the function.
     pub fn sum(
         &self,
         function: &str,
@@ -68,7 +68,7 @@ impl Ran {
     }
 }
 
-/// The runtime as a library.
+/// Builds the runtime as a library.
 pub fn runtime(llvm: Llvm, folder: &Path) -> PathBuf {
     let path = folder.join("libruntime.so");
     let mut clang = llvm.command("clang");
@@ -78,7 +78,7 @@ pub fn runtime(llvm: Llvm, folder: &Path) -> PathBuf {
     path
 }
 
-/// Instruments a text, and writes the result beside it.
+/// Instruments a text, and writes the result into a file beside it.
 pub fn instrumented(text: &Path, options: &Options) -> (PathBuf, SideTable) {
     let done = instrument(&std::fs::read(text).unwrap(), options).unwrap();
     let path = text.with_extension("lwp.ll");
@@ -86,7 +86,7 @@ pub fn instrumented(text: &Path, options: &Options) -> (PathBuf, SideTable) {
     (path, done.table)
 }
 
-/// Runs a program with the runtime, and reads what it wrote.
+/// Runs a program with the runtime, and reads the counts that it wrote.
 pub fn watched(table: SideTable, runtime: &Path, command: &mut Command) -> Ran {
     let out = runtime.with_file_name("loops.txt");
     let _ = std::fs::remove_file(&out);

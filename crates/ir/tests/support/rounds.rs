@@ -1,19 +1,19 @@
-//! Random texts on all processors: the driver of the mutation tests.
+//! Runs mutation tests with random texts on all processors.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use testkit::Random;
 
-/// A number from the environment.
+/// Returns a number from the environment.
 pub fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Calls `round` with the number of each round, `inputs` or `COUNTERPOINT_MUTANTS` times, on several
-/// threads, whose random numbers come from `seed` or `COUNTERPOINT_SEED`. Returns the number of
-/// rounds, and in how many of them `round` returned true. If it panics, prints the seed that makes
-/// the same text at once.
+/// Calls `round` with the number of each round, `inputs` or `COUNTERPOINT_MUTANTS` times, on
+/// several threads, whose random numbers come from `seed` or `COUNTERPOINT_SEED`. Returns the
+/// number of rounds, and the number of those in which `round` returned true. If `round` panics,
+/// prints the seed that makes the same text at once.
 pub fn rounds(
     inputs: u64,
     seed: u64,
@@ -46,8 +46,8 @@ pub fn rounds(
     (inputs, instrumented.into_inner())
 }
 
-/// A seed with some damage: other bytes, less of it, `pieces` inside of it, parts of it twice, or lines
-/// in another order.
+/// Makes a seed with some damage: changed bytes, missing parts, inserted `pieces`, repeated parts,
+/// or lines in another order.
 pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> {
     let mut bytes = seeds[random.place(seeds.len())].as_bytes().to_vec();
     for _ in 0..=random.place(5) {
@@ -73,7 +73,8 @@ pub fn damaged(seeds: &[&str], pieces: &[&str], random: &mut Random) -> Vec<u8> 
                 bytes.splice(to..to, copy);
             }
             _ => {
-                // Blocks go to other blocks, and phi nodes are elsewhere.
+                // Moves lines, so that blocks jump to other blocks and phi nodes are in other
+                // places.
                 let mut lines: Vec<&[u8]> = bytes.split(|b| *b == b'\n').collect();
                 let (a, b) = (random.place(lines.len()), random.place(lines.len()));
                 lines.swap(a, b);
