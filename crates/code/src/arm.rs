@@ -1,27 +1,27 @@
-//! Decodes AArch64. Where control goes and what is touched follows from fixed fields of each word
-//! (Arm Architecture Reference Manual, DDI 0487, C4.1); yaxpeax-arm writes the text.
+//! Decodes AArch64. Control flow and accesses follow from fixed fields of each word (Arm
+//! Architecture Reference Manual, DDI 0487, C4.1); yaxpeax-arm writes the text.
 
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::InstDecoder;
 
 use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
 
-/// The number that the encoding has for the stack pointer or the zero register.
+/// The number that encodes the stack pointer or the zero register.
 const SP: u32 = 31;
 /// The register with the return address.
 const LINK: u32 = 30;
 
-/// The bits `low` to `high` of a word.
+/// Returns the bits `low` to `high` of a word.
 const fn bits(word: u32, high: u32, low: u32) -> u32 {
     word >> low & (u32::MAX >> (31 - (high - low)))
 }
 
-/// A field as a signed number.
+/// Returns a field as a signed number.
 const fn signed(value: u32, width: u32) -> i64 {
     ((value << (32 - width)) as i32 >> (32 - width)) as i64
 }
 
-/// The instruction at `at`, which `bytes` begins with.
+/// Decodes the instruction at `at`, with which `bytes` begins.
 pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
     let word = u32::from_le_bytes(*bytes.first_chunk()?);
     let mut insn = Insn {
@@ -48,7 +48,7 @@ pub fn decode(bytes: &[u8], at: u64) -> Option<Insn> {
     Some(insn)
 }
 
-/// The text of the instruction.
+/// Returns the text of the instruction.
 pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     let four: &[u8; 4] = bytes.first_chunk()?;
     let decoder = InstDecoder::default();
@@ -56,7 +56,7 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
         Ok(instruction) => instruction.to_string(),
         Err(_) => return Some(format!(".word 0x{:08x}", u32::from_le_bytes(*four))),
     };
-    // Places in the code are written as distances.
+    // Addresses in the code are written as distances.
     let Some((before, distance)) = text.rsplit_once('$') else { return Some(text) };
     let (sign, digits) = distance.split_at(distance.len().min(1));
     let distance = u64::from_str_radix(digits.trim_start_matches("0x"), 16).ok()?;
@@ -69,12 +69,12 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     Some(format!("{before}0x{target:x}"))
 }
 
-/// The bit of a general register that is written; the zero register has none.
+/// Returns the bit of a general register that is written; 0 for the zero register.
 fn written(register: u32) -> u32 {
     if register == SP { 0 } else { 1 << register }
 }
 
-/// A register as [`Op`] has it, where 31 is the zero register.
+/// Returns a register as it is used in [`Op`]. The number 31 is the zero register here.
 fn named(register: u32) -> Option<Register> {
     (register != SP).then_some(register as Register)
 }
@@ -109,7 +109,7 @@ fn immediate(word: u32, insn: &mut Insn) {
             }
         }
         0b100 => {
-            // AND, ORR and EOR have the stack pointer, ANDS has the zero register.
+            // In AND, ORR and EOR, 31 is the stack pointer; in ANDS it is the zero register.
             let operation = bits(word, 30, 29);
             if operation != 0b11 {
                 insn.writes = 1 << to;
@@ -141,7 +141,7 @@ fn immediate(word: u32, insn: &mut Insn) {
     }
 }
 
-/// The immediate of a logical instruction (DecodeBitMasks in the manual).
+/// Returns the immediate of a logical instruction (DecodeBitMasks in the manual).
 fn bit_mask(word: u32) -> Option<u64> {
     let (n, rotate, ones) = (bits(word, 22, 22), bits(word, 21, 16), bits(word, 15, 10));
     let length = (n << 6 | (!ones & 0x3f)).checked_ilog2()?;
@@ -214,7 +214,7 @@ fn branch(word: u32, insn: &mut Insn) {
 fn of_registers(word: u32, insn: &mut Insn) {
     let (to, first, second) = (bits(word, 4, 0), bits(word, 9, 5), bits(word, 20, 16));
     let (group, wide) = (bits(word, 28, 21), bits(word, 31, 31) == 1);
-    // Conditional comparisons, and those that only set flags, have other fields there.
+    // Conditional comparisons, and those that only set flags, have other fields in these bits.
     let no_result = group == 0b1101_0010 || group == 0b1101_0000 && bits(word, 15, 10) != 0;
     if no_result {
         return;
@@ -239,7 +239,7 @@ fn of_registers(word: u32, insn: &mut Insn) {
 
 fn vector(word: u32, insn: &mut Insn) {
     let to = bits(word, 4, 0);
-    // `movi d0, #…` has the encoding of vectors of 64 bits, and sets one number.
+    // `movi d0, #…` is encoded as an operation on vectors of 64 bits, but sets one number.
     let is_one = word & 0xfff8_fc00 == 0x2f00_e400;
     let width = match (bits(word, 31, 30), bits(word, 28, 28)) {
         _ if is_one => Class::SCALAR,
@@ -266,13 +266,13 @@ fn vector(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Whether a vector operation has operands of 64 and of 128 bits: it counts as what is wider.
+/// Whether a vector operation has operands of 64 and of 128 bits. It counts as one of 128 bits.
 fn widens(word: u32) -> bool {
     let (group, opcode) = (bits(word, 28, 24), bits(word, 16, 12));
     match (group, bits(word, 21, 21), bits(word, 11, 10)) {
-        // Three different registers.
+        // Operations with three registers of different widths.
         (0b01110, 1, 0b00) => true,
-        // Narrowing and widening of one register.
+        // Operations that narrow or widen one register.
         (0b01110, 1, 0b10) if bits(word, 20, 17) == 0 => {
             matches!(opcode, 0b10010 | 0b10011 | 0b10100 | 0b10110 | 0b10111)
         }
@@ -290,7 +290,7 @@ fn widens(word: u32) -> bool {
 fn scalable(word: u32, insn: &mut Insn) {
     insn.class.bits |= Class::SCALABLE;
     let top = bits(word, 31, 24);
-    // The groups that have results in general registers: counts and the length of vectors.
+    // These groups have results in general registers: counts and the length of vectors.
     if top == 0x04 && bits(word, 21, 21) == 1 || matches!(top, 0x05 | 0x25) {
         insn.writes = written(bits(word, 4, 0));
     }
@@ -302,7 +302,7 @@ fn scalable(word: u32, insn: &mut Insn) {
     }
 }
 
-/// Loads and stores.
+/// Decodes loads and stores.
 fn access(word: u32, insn: &mut Insn) {
     let is_vector = bits(word, 26, 26) == 1;
     let mut memory = Memory { base: Some(bits(word, 9, 5) as Register), ..Memory::default() };
@@ -313,7 +313,7 @@ fn access(word: u32, insn: &mut Insn) {
         (0b001, 0b00) if !is_vector => exclusive(word, insn, &mut memory),
         (0b001, _) if is_vector => structure(word, insn, &mut memory),
         (0b011, 0b01) if bits(word, 11, 10) == 0 && bits(word, 21, 21) == 0 && !is_vector => {
-            // Loads with acquire and stores with release, with an offset.
+            // Loads with acquire and stores with release, which have an offset.
             memory.displacement = signed(bits(word, 20, 12), 9);
             let bytes = 1_u16 << bits(word, 31, 30);
             general(word, bits(word, 23, 22), bytes, insn, &mut memory)
@@ -321,7 +321,7 @@ fn access(word: u32, insn: &mut Insn) {
         _ => None,
     };
     let Some(bytes) = known else {
-        // Memory tags, copies: of unknown size, and of unknown effect on registers.
+        // Memory tags and copies have an unknown size, and an unknown effect on registers.
         insn.writes = written(bits(word, 4, 0)) | written(bits(word, 20, 16));
         return;
     };
@@ -341,12 +341,12 @@ fn access(word: u32, insn: &mut Insn) {
     }
 }
 
-/// The kind that a register of a vector load or store counts as.
+/// Returns the kind that a register of a vector load or store counts as.
 fn vector_class(bytes: u16) -> u16 {
     if bytes == 16 { Class::VECTOR_128 } else { Class::SCALAR }
 }
 
-/// One general register, loaded or stored: the bytes.
+/// Decodes a load or store of one general register, and returns its bytes.
 fn general(
     word: u32,
     operation: u32,
@@ -363,7 +363,7 @@ fn general(
                 known => Op::Store(known.filter(|_| bytes == 8), bytes),
             };
         }
-        // A prefetch.
+        // A prefetch accesses no bytes.
         0b10 if bytes == 8 => return Some(0),
         _ => {
             memory.read = true;
@@ -469,7 +469,7 @@ fn single(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     general(word, operation, bytes, insn, memory)
 }
 
-/// Atomic operations in one instruction, and loads with acquire (LDAPR).
+/// Decodes atomic operations in one instruction, and loads with acquire (LDAPR).
 fn atomic(word: u32, bytes: u16, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     if bits(word, 15, 12) == 0b1100 && bits(word, 20, 16) == SP {
         return general(word, 0b01, bytes, insn, memory);
@@ -480,7 +480,7 @@ fn atomic(word: u32, bytes: u16, insn: &mut Insn, memory: &mut Memory) -> Option
     Some(bytes)
 }
 
-/// Exclusive and ordered accesses, and compare-and-swap.
+/// Decodes exclusive and ordered accesses, and compare-and-swap.
 fn exclusive(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     let bytes = 1_u16 << bits(word, 31, 30);
     let is_load = bits(word, 22, 22) == 1;
@@ -509,11 +509,11 @@ fn exclusive(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     }
 }
 
-/// Loads and stores of several vectors, or of elements.
+/// Decodes loads and stores of several vectors, or of elements.
 fn structure(word: u32, insn: &mut Insn, memory: &mut Memory) -> Option<u16> {
     let is_load = bits(word, 22, 22) == 1;
     (memory.read, memory.written) = (is_load, !is_load);
-    // Where one element is accessed, this bit is a part of its index.
+    // If one element is accessed, this bit is a part of its index.
     let is_element = bits(word, 24, 24) == 1 && bits(word, 15, 14) != 0b11;
     let full = if bits(word, 30, 30) == 1 || is_element { 16 } else { 8 };
     insn.class.bits |= if full == 16 { Class::VECTOR_128 } else { Class::VECTOR_64 };

@@ -1,24 +1,24 @@
-//! Why machine code cannot be looked at.
+//! Defines the reasons why machine code cannot be analysed.
 
-/// Why machine code cannot be looked at.
+/// The reason why machine code cannot be analysed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodeError {
-    /// The file is not an ELF file of 64 bits, or is damaged.
+    /// The file is not a 64-bit ELF file, or is damaged.
     #[error("not an ELF file that can be read: {0}")]
     Elf(String),
-    /// The file's code is of another architecture.
+    /// The file's code is for another architecture.
     #[error("code of {0} cannot be decoded (only x86-64 and little-endian AArch64 can)")]
     Machine(String),
-    /// Something is larger than any real program's.
+    /// A part of the code is larger than in any real program.
     #[error("the {what} has {bytes} bytes, more than can be read")]
     TooLarge {
-        /// What is too large: `file`, `function`, …
+        /// The part that is too large: `file`, `function`, …
         what: &'static str,
-        /// The size of what is too large.
+        /// The size of this part.
         bytes: u64,
     },
-    /// Nothing in the code uses the module's descriptor.
+    /// No code uses the module's descriptor.
     #[error("no instrumented function was found in the code")]
     NoFunction,
 }

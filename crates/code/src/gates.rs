@@ -1,9 +1,10 @@
-//! Where the hooks of each id are in the machine code of a function.
+//! Finds the hooks of each id in the machine code of a function.
 //!
-//! The text of a hook says which id it is of: it counts in the entry `table + id × 128`. The table is
-//! what the call of the descriptor's `enter` returned, so that following this one value (see
-//! [`crate::values`]) finds each access to an entry, and its offset says the id and the field.
-//! Nothing has to be added to the code for that, and it also works in code without symbols.
+//! The code of a hook shows the id: the hook counts in the entry `table + id × 128`. The table is
+//! the value that the call of the descriptor's `enter` returned. So following this one value (see
+//! [`crate::values`]) finds each access to an entry, and the offset of the access gives the id and
+//! the field. Nothing has to be added to the code for that, and it also works in code without
+//! symbols.
 //!
 //! ```text
 //!   begin: the block that adds to `hits`      end: the block that adds to `ended`
@@ -33,7 +34,7 @@ pub struct Gates {
     pub blocks: BTreeSet<usize>,
 }
 
-/// The hooks in a function.
+/// The hooks in a function, with all their instructions.
 #[derive(Clone, Debug, Default)]
 pub struct Hooks {
     /// The gates by the id of the function or loop.
@@ -42,7 +43,7 @@ pub struct Hooks {
     pub is_hook: Vec<bool>,
 }
 
-/// Finds the hooks of a function; `ids` is how many the module has.
+/// Finds the hooks of a function; `ids` is the number of the module's ids.
 pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
     let mut gates: BTreeMap<u32, Gates> = BTreeMap::new();
     let mut hook_blocks = BTreeSet::new();
@@ -72,7 +73,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
                 let field = at.wrapping_sub(world.descriptor);
                 if field < size_of::<Module>() as u64 {
                     is_hook[index] = true;
-                    // The question for the table is among the first instructions of the function.
+                    // The request for the table is among the first instructions of the function,
+                    // which are not all of a hook.
                     if field != enter_field {
                         hook_blocks.insert(block);
                     }
@@ -110,7 +112,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
             _ => {}
         }
     });
-    // A function that does not count has clocks of its own, if any.
+    // If no hits begin in a function, it is not instrumented, and reads of the clock in it are its
+    // own.
     if gates.values().all(|gates| gates.begins.is_empty()) {
         return Hooks { gates: BTreeMap::new(), is_hook: vec![false; code.insns.len()] };
     }
@@ -124,7 +127,7 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
     Hooks { gates, is_hook }
 }
 
-/// Marks the branch at the end of a block that decides about a hook, and the comparison before it.
+/// Marks the branch at the end of a block that leads to a hook, and the comparison before it.
 fn branch_to_hook(code: &Code, block: usize, is_hook: &mut [bool]) {
     let insns = code.of(block);
     let first = code.blocks[block].first;

@@ -1,8 +1,9 @@
-//! The control-flow graph of a function in machine code: what can be reached from its first
-//! instruction.
+//! Builds the control-flow graph of a function in machine code, from the instructions that can be
+//! reached from its first one.
 //!
-//! A call comes back. A jump to the beginning of another function leaves this one. Jumps through
-//! tables are followed where the table is found; code after others is missing, and the graph says so.
+//! A call is assumed to return. A jump to the beginning of another function leaves this one. Jumps
+//! through tables are followed if the table is found; otherwise the code after them is missing, and
+//! the graph counts such jumps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,13 +17,13 @@ use crate::values::{State, Value, World};
 use crate::x86::X86;
 use crate::{arm, x86};
 
-/// Instructions of one function, at most.
+/// The most instructions of one function.
 const MOST_INSNS: usize = 1 << 18;
-/// Slots of the stack that are remembered in all blocks of a function, at most.
+/// The most stack slots that are remembered in all blocks of a function.
 const MOST_SLOTS: usize = 1 << 22;
-/// Entries of one table of jumps, at most.
+/// The most entries of one jump table.
 const MOST_JUMPS: u64 = 4096;
-/// How often a function is read again because a table of jumps was found.
+/// A function is read again at most this many times because a jump table was found.
 const MOST_ROUNDS: usize = 8;
 
 /// A basic block.
@@ -37,19 +38,20 @@ pub struct Block {
 /// A function in machine code.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// The code's instructions by address.
+    /// The instructions, by address.
     pub insns: Vec<Insn>,
-    /// The code's blocks by address; the first one that control enters is [`Code::entry`].
+    /// The blocks, by address. [`Code::entry`] is the one that control enters first.
     pub blocks: Vec<Block>,
-    /// The successors of each block. Node 0 comes before the first block: block `i` is node `i + 1`.
+    /// The successors of each block. Node 0 comes before the entry block: block `i` is node `i +
+    /// 1`.
     pub graph: Graph,
-    /// The edges of `graph` backwards.
+    /// The graph with all edges reversed.
     pub reversed: Graph,
     pub dominators: Dominators,
     pub loops: Loops,
     /// The values that are known at the start of each block; `None` if control does not reach it.
     pub states: Vec<Option<State>>,
-    /// Jumps whose targets are not known.
+    /// Number of jumps whose targets are not known.
     pub unknown_jumps: usize,
     /// The block at the entry.
     pub entry: usize,
@@ -66,7 +68,7 @@ impl<'a> Reader<'a> {
         Self { image, x86: X86::default() }
     }
 
-    /// The instruction at an address. `None`: there is no code, or no instruction.
+    /// Returns the instruction at an address. `None` if there is no code, or no instruction.
     pub fn at(&mut self, address: u64) -> Option<Insn> {
         let bytes = self.image.code(address)?;
         match self.image.machine {
@@ -76,7 +78,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The module's text.
+    /// Returns the text of an instruction.
     pub fn text(&self, insn: &Insn) -> String {
         let bytes = self.image.code(insn.at).unwrap_or_default();
         let text = match self.image.machine {
@@ -124,7 +126,7 @@ impl Code {
         let mut blocks: Vec<Block> = Vec::new();
         for (i, insn) in insns.iter().enumerate() {
             match blocks.last_mut() {
-                // Overlapping instructions begin blocks of their own.
+                // If instructions overlap, each of them begins a block of its own.
                 Some(block) if !leaders.contains(&insn.at) && insns[i - 1].end() == insn.at => {
                     block.end = i + 1;
                 }
@@ -162,23 +164,23 @@ impl Code {
         Self { insns, blocks, graph, reversed, dominators, loops, states, unknown_jumps: 0, entry }
     }
 
-    /// The instructions of a block.
+    /// Returns the instructions of a block.
     pub fn of(&self, block: usize) -> &[Insn] {
         let Block { first, end } = self.blocks[block];
         &self.insns[first..end]
     }
 
-    /// The blocks that follow a block.
+    /// Returns the blocks that follow a block.
     pub fn after(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
         self.graph.of(block as u32 + 1).iter().map(|node| *node as usize - 1)
     }
 
-    /// The blocks that a block follows.
+    /// Returns the blocks that precede a block.
     pub fn before(&self, block: usize) -> impl Iterator<Item = usize> + '_ {
         self.reversed.of(block as u32 + 1).iter().filter(|node| **node > 0).map(|n| *n as usize - 1)
     }
 
-    /// Computes what is known at the beginning of each block.
+    /// Computes the known values at the start of each block.
     fn interpret(&mut self, world: &World) -> Result<(), CodeError> {
         if self.blocks.is_empty() {
             return Ok(());
@@ -220,7 +222,8 @@ impl Code {
         Ok(())
     }
 
-    /// Calls a function with each instruction that control reaches, and what is known before it.
+    /// Calls `each` with each instruction that control reaches, and with the values that are known
+    /// before it.
     pub fn walk(&self, world: &World, mut each: impl FnMut(usize, usize, &Insn, &State)) {
         for (block, state) in self.states.iter().enumerate() {
             let Some(mut state) = state.clone() else { continue };
@@ -231,7 +234,7 @@ impl Code {
         }
     }
 
-    /// Targets of jumps through tables that were not followed yet.
+    /// Finds the targets of jumps through tables that were not followed yet.
     fn jumps(
         &mut self,
         image: &Image,
@@ -253,7 +256,7 @@ impl Code {
                     return;
                 }
             };
-            // The table ends where an entry does not lead into the function.
+            // The table ends at the first entry that does not lead into the function.
             let Some((start, end)) = own.filter(|(start, end)| end > start) else {
                 unknown += 1;
                 return;
@@ -278,7 +281,7 @@ impl Code {
     }
 }
 
-/// Whether a jump there leaves the function: it is the beginning of another one.
+/// Whether a jump to `to` leaves the function, because another function begins there.
 fn leaves(to: u64, own: Option<(u64, u64)>, image: &Image) -> bool {
     match own {
         Some((start, end)) if (start..end).contains(&to) => false,
@@ -299,7 +302,7 @@ fn targets(insn: &Insn, tables: &BTreeMap<u64, Vec<u64>>) -> Vec<u64> {
     }
 }
 
-/// All instructions that can be reached, by address.
+/// Finds all instructions that can be reached, by address.
 fn reach(
     image: &Image,
     start: u64,
@@ -318,7 +321,8 @@ fn reach(
             insns.insert(at, insn);
             work.extend(targets(&insn, tables).into_iter().filter(|to| !leaves(*to, own, image)));
             let ends = matches!(insn.flow, Flow::Jump(_) | Flow::JumpTo(_) | Flow::End);
-            // After a call that does not come back there may be the next function.
+            // A call at the end of a function may not return, and then the next function may follow
+            // it.
             let at_end = own.is_some_and(|(start, end)| {
                 end > start && insn.end() == end
                     || insn.end() != start && image.is_entry(insn.end())

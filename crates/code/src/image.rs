@@ -1,6 +1,7 @@
-//! Machine code in memory's order: a file's, or what was copied out of a process.
+//! Represents machine code by its addresses: that of a file, or code that was copied out of a
+//! process.
 //!
-//! Files and copies may come from anybody. Everything is a copy of at most [`MOST_BYTES`], every
+//! Files and copies may come from anybody. Everything is copied, at most [`MOST_BYTES`], every
 //! address is looked up, and sums of addresses are checked.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,22 +19,23 @@ use crate::error::CodeError;
 
 /// Files that are larger are not read.
 pub const MOST_BYTES: u64 = 1 << 30;
-/// Symbols and entries of unwind tables that are taken, at most.
+/// The most symbols and entries of unwind tables that are read.
 const MOST_NAMES: usize = 1 << 22;
-/// Bytes of names of symbols that are read, at most, for each byte of the file: any number of symbols may
-/// share one name, which can be as long as the file.
+/// The most bytes of names of symbols that are read, for each byte of the file: any number of
+/// symbols may share one name, which can be as long as the file.
 const NAMES_PER_BYTE: u64 = 8;
-/// Bytes of a relocation, at least: any number of sections may name the same ones.
+/// The least number of bytes that a relocation counts as: any number of sections may refer to the
+/// same ones.
 const RELOCATION_BYTES: u64 = 16;
-/// Segments, or sections of an object file, at most.
+/// The most segments, or sections of an object file.
 const MOST_SEGMENTS: usize = 4096;
 
 /// The architecture of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
-    /// x86-64
+    /// x86-64.
     X86,
-    /// AArch64, little-endian
+    /// AArch64, little-endian.
     Arm,
 }
 
@@ -51,32 +53,31 @@ impl Segment {
     }
 }
 
-/// A function, as a symbol or an unwind table names it.
+/// A function, from a symbol or an unwind table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// The function's first address.
     pub start: u64,
-    /// The address after it; the same as `start` if its size is not known.
+    /// The address after the function; equal to `start` if its size is not known.
     pub end: u64,
     /// The function's name; empty without symbols.
     pub name: String,
 }
 
-/// Code and data by address. The addresses are those of the ELF file, or those of the process for
-/// code without a file.
+/// Code and data by address. The addresses are those in the ELF file, or, for code without a file,
+/// those in the process.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// The image's architecture.
     pub machine: Machine,
-    /// The image's build id, if it has one.
+    /// The build id, if there is one.
     pub build_id: Option<Vec<u8>>,
-    /// Functions by address, without those that begin at the same one.
+    /// The functions by address, with only one for each start.
     pub functions: Vec<Function>,
     segments: Vec<Segment>,
-    /// Which segment has which addresses: begin, end and index, in their order. Where segments overlap, the
-    /// first one counts.
+    /// The addresses of each segment: begin, end and index, in ascending order. If segments
+    /// overlap, the first one counts.
     places: Vec<(u64, u64, usize)>,
-    /// Bytes of the segments, and how many they may be.
+    /// Bytes of the segments, and, below, the most that they may have.
     total: u64,
     most: u64,
     /// Bytes of the file.
@@ -84,8 +85,8 @@ pub struct Image {
 }
 
 impl Image {
-    /// Reads an ELF file: an executable, a shared object, or an object file (whose sections are put
-    /// one after the other, the first one with code at address 0).
+    /// Reads an ELF file: an executable, a shared object, or an object file. The sections of an
+    /// object file are placed one after the other, and the first one with code is at address 0.
     pub fn elf(bytes: &[u8]) -> Result<Self, CodeError> {
         if bytes.len() as u64 > MOST_BYTES {
             return Err(CodeError::TooLarge { what: "file", bytes: bytes.len() as u64 });
@@ -140,8 +141,8 @@ impl Image {
         Ok(image)
     }
 
-    /// An image of what was copied out of a process. If one of the pieces begins with an ELF header,
-    /// its program headers say what is code, and where the unwind table is.
+    /// Makes an image of pieces that were copied out of a process. If one of the pieces begins with
+    /// an ELF header, its program headers give the code and the unwind table.
     pub fn copied(machine: Machine, pieces: Vec<(u64, Vec<u8>)>) -> Result<Self, CodeError> {
         let mut image = Self {
             machine,
@@ -180,7 +181,7 @@ impl Image {
                 "a segment at {address:#x} ends beyond all addresses"
             )));
         }
-        // Headers may name the same bytes many times.
+        // Headers may refer to the same bytes many times.
         self.total += bytes.len() as u64;
         if self.total > self.most || self.segments.len() == MOST_SEGMENTS {
             return Err(CodeError::TooLarge { what: "sum of segments", bytes: self.total });
@@ -189,8 +190,8 @@ impl Image {
         Ok(())
     }
 
-    /// Notes which segment has which addresses: code is looked up once for each instruction, and there may
-    /// be thousands of segments.
+    /// Computes the addresses of each segment, because code is looked up for each instruction, and
+    /// there may be thousands of segments.
     fn index(&mut self) {
         let mut places: BTreeMap<u64, (u64, usize)> = BTreeMap::new();
         for (number, segment) in self.segments.iter().enumerate() {
@@ -217,8 +218,8 @@ impl Image {
         self.segments.get(*number).filter(|_| address < *end)
     }
 
-    /// Where the unwind table is, of which `.eh_frame_hdr` at this address says it: in four bytes that
-    /// are relative to themselves, as all linkers write it.
+    /// Returns the address of the unwind table, from `.eh_frame_hdr` at `header`: it has four bytes
+    /// with the distance from themselves, in the form that all linkers write.
     fn eh_frame(&self, header: u64) -> Option<u64> {
         const PC_RELATIVE_4: u8 = 0x1b;
         let bytes: &[u8; 8] = self.bytes(header)?.first_chunk()?;
@@ -226,7 +227,8 @@ impl Image {
         header.checked_add(4)?.checked_add_signed(i32::from_le_bytes([a, b, c, d]).into())
     }
 
-    /// Gives the sections of an object file addresses and applies relocations that code uses.
+    /// Assigns addresses to the sections of an object file, and applies the relocations that code
+    /// uses.
     fn lay_out(&mut self, file: &ElfFile64<'_>) -> Result<Vec<(usize, u64)>, CodeError> {
         let mut places = Vec::new();
         let mut next = 0_u64;
@@ -306,7 +308,7 @@ impl Image {
         self.order();
     }
 
-    /// Takes functions from `.eh_frame`, which stripped files still have.
+    /// Reads functions from `.eh_frame`, which stripped files still have.
     fn unwind_table(&mut self, bytes: &[u8], address: u64) {
         let mut section = EhFrame::new(bytes, LittleEndian);
         section.set_address_size(8);
@@ -337,7 +339,7 @@ impl Image {
         }
     }
 
-    /// Sorts functions; of those with the same start, one with a name and a size stays.
+    /// Sorts functions. Of functions with the same start, one with a name and a size is kept.
     fn order(&mut self) {
         self.functions.sort_by(|a, b| {
             let size = |f: &Function| f.end > f.start;
@@ -362,29 +364,29 @@ impl Image {
         self.functions.binary_search_by_key(&address, |f| f.start).is_ok()
     }
 
-    /// The bytes from an address to the end of the known bytes.
+    /// Returns the bytes from an address to the end of the known bytes.
     pub fn bytes(&self, address: u64) -> Option<&[u8]> {
         let segment = self.segment_at(address)?;
         segment.bytes.get((address - segment.address) as usize..)
     }
 
-    /// The bytes of code from an address to the end of the known code.
+    /// Returns the bytes of code from an address to the end of the known code.
     pub fn code(&self, address: u64) -> Option<&[u8]> {
         if self.is_code(address) { self.bytes(address) } else { None }
     }
 
-    /// Whether code may be here.
+    /// Whether there may be code at an address.
     pub fn is_code(&self, address: u64) -> bool {
         self.segment_at(address).is_some_and(|segment| segment.executable)
     }
 
-    /// The pieces that hold code: address and bytes.
+    /// Returns the pieces of code: address and bytes.
     pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
         let code = self.segments.iter().filter(|s| s.executable);
         code.map(|s| (s.address, s.bytes.as_slice()))
     }
 
-    /// Addresses of the descriptors of the module with this identity.
+    /// Returns the addresses of the descriptors of the module with this identity.
     pub fn descriptors(&self, identity: &[u8; 16]) -> Vec<u64> {
         let mut found = Vec::new();
         for segment in &self.segments {
@@ -403,7 +405,8 @@ impl Image {
         found
     }
 
-    /// Identities of the modules that have descriptors here, with their numbers of ids and modes.
+    /// Returns the descriptors in the image, with the identity, number of ids and mode of their
+    /// modules.
     pub fn modules(&self) -> Vec<Described> {
         let mut found: Vec<Described> = Vec::new();
         for segment in &self.segments {
@@ -430,11 +433,11 @@ impl Image {
 pub struct Described {
     /// The descriptor's address.
     pub address: u64,
-    /// The identity of its module.
+    /// The identity of the module.
     pub identity: [u8; 16],
-    /// How many ids the module has.
+    /// The number of the module's ids.
     pub ids: u32,
-    /// The descriptor's mode, as a number.
+    /// The mode, as a number.
     pub mode: u32,
 }
 
@@ -442,14 +445,14 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|four| u32::from_le_bytes(*four))
 }
 
-/// A program header, as far as it matters in memory.
+/// The fields of a program header that describe a segment in memory.
 struct Header {
     kind: u32,
     flags: u32,
     address: u64,
 }
 
-/// The program headers that the copy of an ELF header in memory names.
+/// Returns the program headers to which a copy of an ELF header in memory refers.
 fn program_headers(bytes: &[u8]) -> Vec<Header> {
     let long = |at: usize| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let count = bytes.get(56..58).map_or(0, |b| u16::from_le_bytes([b[0], b[1]]));
@@ -462,7 +465,7 @@ fn program_headers(bytes: &[u8]) -> Vec<Header> {
     (0..usize::from(count.min(64))).map_while(header).collect()
 }
 
-/// Applies one relocation of an object file. Those that code does not use are left out.
+/// Applies one relocation of an object file. Relocations that code does not use are ignored.
 fn relocate(
     machine: Machine,
     bytes: &mut [u8],
@@ -500,7 +503,7 @@ fn relocate(
     *four = new.to_le_bytes();
 }
 
-/// Puts the low 12 bits of an address into the immediate of a load, store or addition.
+/// Writes the low 12 bits of an address into the immediate of a load, store or addition.
 fn low12(old: u32, target: u64, scale: u32) -> u32 {
     (old & !(0xfff << 10)) | ((target as u32 & 0xfff) >> scale) << 10
 }

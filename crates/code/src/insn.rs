@@ -1,8 +1,8 @@
-//! One machine instruction, as far as it matters where control goes, which addresses it touches, and
-//! what it is counted as. The decoders of both architectures produce it.
+//! Represents one machine instruction by its control flow, its memory operand, its effect on
+//! registers, and its kinds for counting. The decoders of both architectures produce it.
 
-/// The number of a general register, as the architecture's encoding numbers it. On AArch64, 31 is
-/// the stack pointer; the zero register does not appear.
+/// The number of a general register in the architecture's encoding. On AArch64, 31 is the stack
+/// pointer; the zero register has no number here.
 pub type Register = u8;
 
 /// An instruction.
@@ -12,7 +12,7 @@ pub struct Insn {
     pub at: u64,
     /// The instruction's length in bytes.
     pub length: u8,
-    /// Where control goes next.
+    /// Where control continues.
     pub flow: Flow,
     /// The effect of the instruction on general registers and the stack.
     pub op: Op,
@@ -25,35 +25,35 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// The address after the instruction.
+    /// Returns the address after the instruction.
     pub fn end(&self) -> u64 {
         self.at.wrapping_add(u64::from(self.length))
     }
 }
 
-/// Where control goes after an instruction.
+/// The place at which control continues after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// To the next instruction.
+    /// The next instruction.
     Next,
-    /// To this address.
+    /// This address.
     Jump(u64),
-    /// To this address, or to the next instruction.
+    /// This address, or the next instruction.
     Branch(u64),
-    /// To the address in a register, or in the memory operand.
+    /// The address in a register, or, for `None`, in the memory operand.
     JumpTo(Option<Register>),
-    /// Calls this address.
+    /// This address is called.
     Call(u64),
-    /// Calls the address in a register, or in the memory operand.
+    /// The address in a register, or, for `None`, in the memory operand is called.
     CallTo(Option<Register>),
-    /// To the caller, or nowhere (traps and invalid instructions).
+    /// The caller, or no place (traps and invalid instructions).
     End,
 }
 
-/// The effect of an instruction, where it is simple enough to be followed.
+/// The effect of an instruction, if it is simple enough to be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Something else: the registers in `writes` have unknown values afterwards.
+    /// Another effect: the registers in `writes` have unknown values afterwards.
     Other,
     /// Copies a register.
     Move(Register, Register),
@@ -61,17 +61,17 @@ pub enum Op {
     Set(Register, u64),
     /// Sets the 16 bits from this bit on, and keeps the others.
     Insert(Register, u16, u8),
-    /// `to = from + number`
+    /// `to = from + number`.
     Add(Register, Register, i64),
-    /// `to = from`, rounded down to a multiple of a power of two
+    /// `to = from`, rounded down to a multiple of a power of two.
     Align(Register, Register),
-    /// `to = a + b`
+    /// `to = a + b`.
     Sum(Register, Register, Register),
     /// Loads the memory operand: register, bytes, whether the sign is extended to 64 bits.
     Load(Register, u8, bool),
     /// Loads two registers of 64 bits each from the memory operand.
     LoadPair(Register, Register),
-    /// Stores 64 bits of a register, or something unknown, of this many bytes.
+    /// Stores 64 bits of a register, or, for `None`, this many bytes of an unknown value.
     Store(Option<Register>, u16),
     /// Stores a number of 64 bits.
     StoreNumber(u64),
@@ -88,23 +88,23 @@ pub enum Op {
 /// A memory operand. Its address is `base + index * scale + displacement`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The base register. `None`: the displacement is an address by itself.
+    /// The base register. `None` if the displacement is an address by itself.
     pub base: Option<Register>,
     /// The index register and its factor.
     pub index: Option<(Register, u8)>,
     /// The operand that is added.
     pub displacement: i64,
-    /// The address cannot be followed: a thread-local segment, or a vector of addresses.
+    /// Whether the address cannot be followed: a thread-local segment, or a vector of addresses.
     pub strange: bool,
     /// Whether the instruction reads the memory.
     pub read: bool,
     /// Whether the instruction writes the memory.
     pub written: bool,
-    /// The number that the base register is increased by, and whether that happens before the access.
+    /// The number that is added to the base register, and whether that happens before the access.
     pub adjust: Option<(i64, bool)>,
 }
 
-/// The kinds of an instruction for counting: any number of these bits.
+/// The kinds of an instruction for counting: any combination of these bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     pub bits: u16,
@@ -115,23 +115,23 @@ pub struct Class {
 }
 
 impl Class {
-    /// Reads a memory operand.
+    /// The instruction reads a memory operand.
     pub const LOAD: u16 = 1 << 0;
-    /// Writes a memory operand.
+    /// The instruction writes a memory operand.
     pub const STORE: u16 = 1 << 1;
-    /// A jump, conditional or not.
+    /// The instruction is a jump, conditional or not.
     pub const BRANCH: u16 = 1 << 2;
     pub const CALL: u16 = 1 << 3;
-    /// A scalar floating-point operation in a vector register.
+    /// The instruction is a scalar floating-point operation in a vector register.
     pub const SCALAR: u16 = 1 << 4;
-    /// Works on vectors of 64 bits (AArch64, MMX).
+    /// The instruction works on vectors of 64 bits (AArch64, MMX).
     pub const VECTOR_64: u16 = 1 << 5;
-    /// Works on vectors of 128 bits.
+    /// The instruction works on vectors of 128 bits.
     pub const VECTOR_128: u16 = 1 << 6;
-    /// Works on vectors of 256 bits.
+    /// The instruction works on vectors of 256 bits.
     pub const VECTOR_256: u16 = 1 << 7;
-    /// Works on vectors of 512 bits.
+    /// The instruction works on vectors of 512 bits.
     pub const VECTOR_512: u16 = 1 << 8;
-    /// Works on vectors whose width the processor decides (SVE).
+    /// The instruction works on vectors whose width the processor decides (SVE).
     pub const SCALABLE: u16 = 1 << 9;
 }

@@ -1,5 +1,5 @@
-//! The machine code of instrumented modules: where the code of each function and loop is, and what it
-//! consists of. Input is an ELF file, or code that was copied out of a process; output are regions.
+//! Finds the machine code of each instrumented function and loop, and describes it. The input is an
+//! ELF file, or code that was copied out of a process; the output are regions.
 //!
 //! ```text
 //!  bytes ─► image ─► graph ─► values ─► gates ─► region
@@ -10,15 +10,15 @@
 //! | module | what |
 //! |---|---|
 //! | [`image`] | code and data by address, symbols, unwind tables |
-//! | [`insn`] | an instruction, as far as it matters here |
+//! | [`insn`] | an instruction: control flow, memory operand, effect on registers, kinds |
 //! | [`x86`], [`arm`] | the decoders |
 //! | [`graph`] | the blocks and loops of a function |
-//! | [`values`] | what registers and stack slots hold |
+//! | [`values`] | the values of registers and stack slots |
 //! | [`gates`] | where hits of each id start and end |
 //! | [`region`] | the code of each id |
-//! | [`words`] | what a loop does, in words |
+//! | [`words`] | describes a loop in words |
 //!
-//! What is read may come from anybody: sizes, counts and rounds have limits, and no byte makes these
+//! The input may come from anybody: sizes, counts and rounds have limits, and no input makes these
 //! functions panic (`tests/damaged.rs`).
 #![forbid(unsafe_code)]
 

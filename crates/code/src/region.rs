@@ -1,9 +1,9 @@
-//! The machine code of each id: what control reaches from the start of its hits without passing
-//! their end.
+//! Finds the machine code of each id: the code that control reaches from the start of the id's hits
+//! without passing their end.
 //!
-//! A region is a list of ranges, because compilers put what is rarely executed somewhere else. Its
-//! machine loops are the natural loops whose headers it contains: 1 and those inside for a loop that
-//! was not transformed, 2 for one that became a vectorised body and a remainder.
+//! A region is a list of ranges, because compilers move rarely executed code to other places. Its
+//! machine loops are the natural loops whose headers it contains: 1 and those inside for a loop
+//! that was not transformed, 2 for one that became a vectorised body and a remainder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,27 +16,27 @@ use crate::image::{Image, Machine};
 use crate::insn::{Class, Insn};
 use crate::values::World;
 
-/// Functions of one module that are looked at, at most.
+/// The most functions of one module that are analysed.
 const MOST_FUNCTIONS: usize = 1 << 16;
-/// Instructions of all functions of a module, at most.
+/// The most instructions of all functions of a module.
 const MOST_INSNS: usize = 1 << 22;
-/// Ids × loops × blocks of one function, at most.
+/// The largest product of the numbers of ids, loops and blocks of one function.
 const MOST_WORK: usize = 1 << 30;
-/// Ids that are listed as missing, at most.
+/// The most ids that are listed as missing.
 const MOST_IDS: u32 = 1 << 20;
 
-/// A module in an image.
+/// The module whose code is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// The address of the module's descriptor.
     pub descriptor: u64,
-    /// How many ids the module has.
+    /// The number of the module's ids.
     pub ids: u32,
-    /// How the module counts.
+    /// The mode in which the module counts.
     pub mode: Mode,
 }
 
-/// A part of a function: from the first address to the one after the last.
+/// A part of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Range {
     /// The first address.
@@ -45,31 +45,31 @@ pub struct Range {
     pub end: u64,
 }
 
-/// How many instructions there are of each class. One instruction may be in several.
+/// Numbers of instructions by class. One instruction may be in several classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All, without those of hooks.
+    /// All instructions, without those of hooks.
     pub instructions: u64,
-    /// Instructions of hooks, which no other number contains.
+    /// Instructions of hooks, which are in no other number.
     pub hooks: u64,
-    /// Read memory operands.
+    /// Instructions that read memory operands.
     pub loads: u64,
-    /// Write memory operands.
+    /// Instructions that write memory operands.
     pub stores: u64,
     /// Jumps.
     pub branches: u64,
     pub calls: u64,
-    /// Scalar floating point.
+    /// Scalar floating-point instructions.
     pub scalar: u64,
-    /// Vectors of 64, 128, 256 and 512 bits.
+    /// Instructions with vectors of 64, 128, 256 and 512 bits.
     pub vectors: [u64; 4],
-    /// Vectors whose width the processor decides.
+    /// Instructions with vectors whose width the processor decides.
     pub scalable: u64,
     /// Instructions in none of these classes.
     pub other: u64,
-    /// Bytes that the loads read if each of them runs once.
+    /// Bytes that all loads read, each counted once.
     pub bytes_loaded: u64,
-    /// Bytes that the stores write if each of them runs once.
+    /// Bytes that all stores write, each counted once.
     pub bytes_stored: u64,
 }
 
@@ -97,7 +97,7 @@ impl Counts {
         self.bytes_stored += u64::from(stored);
     }
 
-    /// The sum of both.
+    /// Adds the numbers of `other`.
     fn plus(&mut self, other: &Self) {
         let pairs = [
             (&mut self.instructions, other.instructions),
@@ -125,20 +125,22 @@ pub struct MachineLoop {
     pub depth: u32,
     /// Whether the loop contains no other machine loop.
     pub innermost: bool,
-    /// The machine loop's instructions, with those of loops inside.
+    /// The loop's instructions, including those of loops inside.
     pub counts: Counts,
-    /// The machine loop's code, by address.
+    /// The loop's code, by address.
     pub ranges: Vec<Range>,
-    /// Whether each iteration executes all of its instructions that are not of hooks exactly once.
+    /// Whether each iteration executes all of the loop's instructions, except those of hooks,
+    /// exactly once.
     pub straight: bool,
 }
 
-/// Why the code of an id is not known.
+/// The reason why the code of an id is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// No hook of the id is in the code: the function was optimised away, or its code was not followed.
+    /// The code has no hook of the id: the function was optimised away, or its code was not
+    /// followed.
     NoBegin,
-    /// The code does not say where its hits end, because nothing is counted there.
+    /// The end of its hits cannot be found in the code, because nothing is counted there.
     NoEnd,
 }
 
@@ -150,8 +152,8 @@ pub struct Region {
     pub ranges: Vec<Range>,
     /// Addresses of the instructions with which hits begin: one for each copy of the loop.
     pub begins: Vec<u64>,
-    /// The first address of the function, and its name if there are symbols. The code of one id can
-    /// be in several functions; then this is the first one.
+    /// The first address of the function, and, below, its name if there are symbols. If the code of
+    /// one id is in several functions, this is the first of them.
     pub function: u64,
     pub name: String,
     /// The region's machine loops, outer ones before inner ones.
@@ -160,7 +162,8 @@ pub struct Region {
     pub counts: Counts,
     /// The addresses of the instructions that belong to hooks.
     pub hooks: BTreeSet<u64>,
-    /// Jumps in its functions that could not be followed: code after them may be missing.
+    /// Number of jumps in the functions of the region that could not be followed; code after them
+    /// may be missing.
     pub unknown_jumps: usize,
 }
 
@@ -169,9 +172,9 @@ pub struct Region {
 pub struct Regions {
     /// The ids whose code was found.
     pub found: BTreeMap<u32, Region>,
-    /// The ids whose code was not found, and why.
+    /// The ids whose code was not found, with the reasons.
     pub missing: BTreeMap<u32, Missing>,
-    /// Functions that were too large or too tangled to be read: first address, and why.
+    /// Functions that were too large or too complicated to be read: first address and reason.
     pub failed: Vec<(u64, CodeError)>,
 }
 
@@ -202,7 +205,8 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
             all.failed.push((start, CodeError::TooLarge { what: "code of the module", bytes }));
             break;
         }
-        // Without symbols, a function can be entered only where it asks for its table.
+        // Without symbols, the code of a function is read from the instruction that asks for its
+        // table.
         if image.function_at(start).is_none() {
             seen.extend(code.insns.iter().map(|insn| insn.at));
         }
@@ -234,12 +238,12 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
     Ok(all)
 }
 
-/// Where functions begin that mention the descriptor.
+/// Returns the starts of functions that refer to the descriptor.
 fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     let mut found = BTreeSet::new();
     let bytes = size_of::<abi::loops::Module>() as u64;
     let is_field = |address: u64| address.wrapping_sub(descriptor) < bytes;
-    // Without a known function, the place that asks for the table is where reading begins.
+    // If the function is not known, its code is read from the instruction that asks for the table.
     let mut take = |place: u64, insn: u64, asks: bool| match image.function_at(place) {
         Some(function) => drop(found.insert(function.start)),
         None if asks => drop(found.insert(insn)),
@@ -252,7 +256,8 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
                 for (at, four) in code.windows(4).enumerate() {
                     let value = i32::from_le_bytes(four.try_into().unwrap_or_default());
                     let place = address.wrapping_add(at as u64);
-                    // Relative to the end of the instruction, which an immediate may follow.
+                    // The distance is relative to the end of the instruction, and an immediate may
+                    // follow it.
                     let relative = place.wrapping_add(4).wrapping_add_signed(value.into());
                     let hit = [0, 1, 4].iter().any(|after| is_field(relative.wrapping_add(*after)));
                     if hit || is_field(value as u32 as u64) {
@@ -291,7 +296,7 @@ fn starts(image: &Image, descriptor: u64) -> BTreeSet<u64> {
     found
 }
 
-/// The code of an id in one function. `None`: it does not say where hits end.
+/// Returns the code of an id in one function. `None` if the end of hits cannot be found.
 fn region(
     code: &Code,
     hooks: &Hooks,
@@ -317,7 +322,7 @@ fn region(
         }
         work.extend(code.after(block));
     }
-    // A loop that is left without an end would contain everything around it.
+    // Without an end, the region of a loop would contain everything around the loop.
     if gates.ends.is_empty() && returns_to_begin {
         return None;
     }
@@ -348,7 +353,7 @@ fn region(
     Some(Region { id, ranges, begins, function, name, loops, counts, hooks, unknown_jumps })
 }
 
-/// Adds what follows the last range to it, or as a new one.
+/// Adds a range, or extends the last range if the new one follows it.
 fn extend(ranges: &mut Vec<Range>, start: u64, end: u64) {
     match ranges.last_mut() {
         Some(range) if range.end == start => range.end = end,
@@ -356,14 +361,14 @@ fn extend(ranges: &mut Vec<Range>, start: u64, end: u64) {
     }
 }
 
-/// The blocks that decide whether the hit was timed, with which a region ends.
+/// Returns the blocks that decide whether the hit was timed. A region ends with these blocks.
 fn decisions(code: &Code, gates: &Gates) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     let mut work: Vec<usize> = gates.ends.iter().copied().collect();
     let mut seen: BTreeSet<usize> = work.iter().copied().collect();
     while let Some(block) = work.pop() {
         for before in code.before(block).filter(|before| !gates.begins.contains(before)) {
-            // Blocks that only lead there belong to the end.
+            // Blocks that only lead to the end belong to the end.
             if code.after(before).nth(1).is_some() {
                 found.insert(before);
             } else if seen.insert(before) {
@@ -385,7 +390,8 @@ fn machine_loops(
     for (l, of) in code.loops.all.iter().enumerate() {
         let l = l as u32;
         let header = of.header as usize - 1;
-        // Not what is around the region, if that is left without an end.
+        // A loop around the region is left out; the region of a hit without a found end can contain
+        // its header.
         let around = gates.begins.iter().any(|begin| code.loops.contains(l, node(*begin)));
         if !inside.contains(&header) || around {
             continue;
@@ -425,7 +431,7 @@ fn machine_loops(
     found
 }
 
-/// The parts of one id in several functions as one region.
+/// Joins the parts of one id in several functions to one region.
 fn joined(parts: Vec<Region>) -> Option<Region> {
     let mut parts = parts.into_iter();
     let mut first = parts.next()?;

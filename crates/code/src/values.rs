@@ -1,8 +1,8 @@
-//! What general registers and stack slots hold, as far as the hooks are concerned: the address of
-//! the thread's table, constants, places on the stack, and the pointers of the descriptor.
+//! Follows the values of general registers and stack slots that hooks use: the address of the
+//! thread's table, constants, addresses on the stack, and the pointers of the descriptor.
 //!
-//! Stores through unknown addresses are taken not to hit the slots in which the compiler keeps
-//! values: these are not named by the program.
+//! A store through an unknown address is assumed not to change the stack slots in which the
+//! compiler keeps values, because the program has no names for these slots.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::insn::{Flow, Insn, Memory, Op, Register};
 
 /// Bytes of an entry of a table.
 const ENTRY: i64 = size_of::<Entry>() as i64;
-/// The field of an entry that has the address of the iterations of single hits.
+/// The offset of the field of an entry that points to the iterations of single hits.
 const TRIPS: i64 = std::mem::offset_of!(Entry, trips) as i64;
 
 /// The value of a register or slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Value {
-    /// Anything.
+    /// Any value.
     #[default]
     Any,
     /// A number, or an address.
@@ -28,30 +28,30 @@ pub enum Value {
     Table(i64),
     /// The stack pointer when the function was entered, plus this many bytes.
     Stack(i64),
-    /// The address of the iterations of single hits (or null), and any number of bytes: of the entry that is
-    /// this many bytes after the table's address.
+    /// An address in the iterations of single hits, of the entry at this offset in the table; or
+    /// null.
     Trips(i64),
-    /// The descriptor's `enter`.
+    /// The descriptor's `enter` function.
     Enter,
-    /// The descriptor's `log`.
+    /// The descriptor's `log` function.
     Log,
-    /// The descriptor's `begin` or `end`.
+    /// The descriptor's `begin` or `end` function.
     Counters,
-    /// A 32-bit entry of the table of jumps at this address.
+    /// A 32-bit entry of the jump table at this address.
     JumpOffset(u64),
-    /// A 32-bit entry of a table of jumps, with the address of the table added.
+    /// A 32-bit entry of the jump table at this address, plus this address.
     JumpTarget(u64),
     /// A 64-bit entry of the table of addresses at this address.
     JumpAddress(u64),
 }
 
 impl Value {
-    /// The value that is known where two ways join.
+    /// Returns the value that is known where two paths join.
     fn join(self, other: Self) -> Self {
         match (self, other) {
             (a, b) if a == b => a,
-            // A pointer that is null on one of the ways was tested there, or is tested later. The
-            // way without a runtime may use the null in `enter` as the null table.
+            // A pointer that is null on one of the paths was tested there, or is tested later. The
+            // path without a runtime may use the null in `enter` as the null table.
             (Self::Number(0), known @ (Self::Table(0) | Self::Enter | Self::Counters))
             | (known @ (Self::Table(0) | Self::Enter | Self::Counters), Self::Number(0)) => known,
             (Self::Enter, Self::Table(0)) | (Self::Table(0), Self::Enter) => Self::Table(0),
@@ -70,8 +70,9 @@ impl Value {
         }
     }
 
-    /// Rounded down. How far the stack pointer is moved is not known, only that what is below is not
-    /// what was above: so it gets a range of its own.
+    /// Returns the value rounded down. The distance by which this moves the stack pointer is not
+    /// known; only that the slots below are not those above. So these slots get a range of offsets
+    /// of their own.
     fn aligned(self) -> Self {
         match self {
             Self::Stack(n) => Self::Stack(n.wrapping_sub(1 << 40)),
@@ -91,7 +92,7 @@ impl Value {
     }
 }
 
-/// Slots whose values are remembered, at most.
+/// The most slots whose values are remembered.
 const MOST_SLOTS: usize = 512;
 
 /// The values that are known before or after an instruction.
@@ -118,12 +119,12 @@ impl World {
         }
     }
 
-    /// The register of a call's result.
+    /// Returns the register of a call's result.
     fn result(&self) -> Register {
         0
     }
 
-    /// Registers that a call may change.
+    /// Returns the registers that a call may change.
     fn clobbered(&self) -> u32 {
         match self.machine {
             // rax, rcx, rdx, rsi, rdi, r8 to r11
@@ -132,7 +133,7 @@ impl World {
         }
     }
 
-    /// The registers of the first three arguments.
+    /// Returns the registers of the first three arguments.
     pub fn arguments(&self) -> [Register; 3] {
         match self.machine {
             Machine::X86 => [7, 6, 2],
@@ -140,7 +141,7 @@ impl World {
         }
     }
 
-    /// The meaning of the pointer at an address of the image.
+    /// Returns the meaning of the pointer at an address of the image.
     fn pointer_at(&self, address: u64) -> Value {
         let field = address.wrapping_sub(self.descriptor) as usize;
         match field {
@@ -154,12 +155,12 @@ impl World {
 }
 
 impl State {
-    /// The values at the entry of a function.
+    /// Returns the values at the entry of a function.
     pub fn entry(world: &World) -> Self {
         let mut registers = [Value::Any; 32];
         registers[usize::from(world.stack())] = Value::Stack(0);
-        // Where symbols are missing, reading begins after the function has set up its frame. The
-        // slots below the frame pointer are then slots like others, at places of their own.
+        // Without symbols, the code is read from a point at which the function has already set up
+        // its frame. The slots below the frame pointer then get a range of offsets of their own.
         let frame = match world.machine {
             Machine::X86 => 5,
             Machine::Arm => 29,
@@ -168,7 +169,7 @@ impl State {
         Self { registers, slots: BTreeMap::new() }
     }
 
-    /// How many slots are remembered.
+    /// Returns the number of slots that are remembered.
     pub fn slots(&self) -> usize {
         self.slots.len()
     }
@@ -181,7 +182,8 @@ impl State {
         self.registers[usize::from(register) & 31] = value;
     }
 
-    /// The address of a memory operand; for one with an unknown index, that of its beginning.
+    /// Returns the address of a memory operand. If only its index is unknown, the address without
+    /// the index is returned for some kinds of values.
     pub fn address(&self, memory: &Memory) -> Value {
         if memory.strange {
             return Value::Any;
@@ -195,7 +197,7 @@ impl State {
         match memory.index.map(|(register, scale)| (self.of(register), scale)) {
             None => start,
             Some((Value::Number(n), scale)) => start.plus((n as i64).wrapping_mul(scale.into())),
-            // The base and the index can have changed places.
+            // The base and the index can be exchanged.
             Some((Value::Table(n), 1)) => start.sum(Value::Number(0)).sum_table(n),
             Some((trips @ Value::Trips(_), 1)) => trips,
             Some(_) if matches!(start, Value::Trips(_)) => start,
@@ -203,7 +205,7 @@ impl State {
         }
     }
 
-    /// The first entry of the table that a memory operand picks one of.
+    /// Returns the address of the table from which a memory operand picks an entry.
     fn picked(&self, memory: &Memory) -> Option<u64> {
         let (index, _) = memory.index?;
         if memory.strange || matches!(self.of(index), Value::Number(_)) {
@@ -215,7 +217,7 @@ impl State {
         }
     }
 
-    /// Joins what is known on another way. Returns whether anything changed.
+    /// Joins the values that are known on another path. Returns whether anything changed.
     pub fn join(&mut self, other: &Self) -> bool {
         let mut changed = false;
         for (own, theirs) in self.registers.iter_mut().zip(&other.registers) {
@@ -265,7 +267,7 @@ impl State {
         }
     }
 
-    /// Goes on past an instruction.
+    /// Updates the values by the effect of an instruction.
     pub fn step(&mut self, world: &World, insn: &Insn) {
         let memory = insn.memory.as_ref();
         let at = memory.map_or(Value::Any, |memory| self.address(memory));
@@ -301,7 +303,7 @@ impl State {
             Op::Store(from, bytes) => self.store(at, bytes, known(from)),
             Op::StoreNumber(number) => self.store(at, 8, Value::Number(number)),
             Op::StorePair(a, b) => {
-                // The zero register is the only one without a number.
+                // `None` is the zero register.
                 let value = |r: Option<Register>| r.map_or(Value::Number(0), |r| self.of(r));
                 let (a, b) = (value(a), value(b));
                 self.store(at, 8, a);
@@ -351,7 +353,7 @@ impl State {
         }
     }
 
-    /// The target of a call; `None` if the instruction is not a call.
+    /// Returns the target of a call; `None` if the instruction is not a call.
     pub fn callee(&self, world: &World, insn: &Insn) -> Option<Value> {
         match insn.flow {
             Flow::CallTo(Some(register)) => Some(self.of(register)),
@@ -364,7 +366,8 @@ impl State {
         }
     }
 
-    /// Where a jump to a register or to the memory operand goes, if a table says it.
+    /// Returns the target of a jump to a register or to the memory operand, if it comes from a
+    /// table.
     pub fn jump(&self, world: &World, insn: &Insn) -> Value {
         match insn.flow {
             Flow::JumpTo(Some(register)) => self.of(register),
@@ -377,7 +380,7 @@ impl State {
 }
 
 impl Value {
-    /// The table's address at `n`, if this is what is added to it.
+    /// Returns the table's address plus `n` if `self` is a known number, which is added.
     fn sum_table(self, n: i64) -> Self {
         match self {
             Self::Number(number) => Self::Table(n.wrapping_add(number as i64)),

@@ -1,7 +1,7 @@
 //! Describes in words what a loop of the machine code does. `docs/loops.md` states the rules.
 //!
-//! Only the instructions are looked at, those of hooks left out. What follows from values at run time (whether
-//! data is in a cache, how long a chain of loads is) is not said.
+//! The description comes from the instructions alone, without those of hooks. It contains nothing
+//! that depends on values at run time (whether data is in a cache, how long a chain of loads is).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,13 +14,14 @@ use crate::x86::{self, Arithmetic, Detail};
 
 /// The stack pointer of x86-64.
 const STACK: Register = 4;
-/// Instructions of one loop that are looked at, at most.
+/// The most instructions of one loop that are analysed.
 const MOST: usize = 4096;
 /// Longer names of functions are left out.
 const LONGEST_NAME: usize = 60;
 
-/// What an id's code does, in one line. `None`: nothing is known, because the machine is not x86-64 or there is
-/// no loop in the machine code. `widest`: bits of the widest vectors in the code of the whole module.
+/// Describes the code of an id in one line. `None` if the machine is not x86-64, or if the machine
+/// code has no loop. `widest` is the number of bits of the widest vectors in the code of the whole
+/// module.
 pub fn words(image: &Image, region: &Region, widest: u32) -> Option<String> {
     if image.machine != Machine::X86 {
         return None;
@@ -42,9 +43,9 @@ pub fn words(image: &Image, region: &Region, widest: u32) -> Option<String> {
 enum Stride {
     /// The address grows by this number of bytes in each iteration.
     Bytes(i64),
-    /// The address grows by a number that is in a register.
+    /// The address grows by the value of a register.
     Register,
-    /// By a number that follows from what the loop loads.
+    /// The address grows by a number that the loop computes from loaded values.
     Loaded,
     /// The address changes in a way that is not followed.
     Unknown,
@@ -53,41 +54,43 @@ enum Stride {
 /// Operands with the same registers in their addresses.
 #[derive(Debug, Default)]
 struct Group {
-    /// How many operands.
+    /// Number of operands.
     count: u64,
     /// Bytes of all operands together.
     bytes: u64,
-    /// Bytes of one; the largest.
+    /// Bytes of the largest operand.
     each: u64,
 }
 
-/// What leads from a register's value at the begin of an iteration to the one at its end.
+/// The chain of dependent instructions that computes a register's value at the end of an iteration
+/// from its value at the start.
 #[derive(Clone, Debug, Default)]
 struct Chain {
     kinds: BTreeSet<Arithmetic>,
-    /// How many arithmetic instructions wait for one another, at most.
+    /// The length of the chain, in arithmetic instructions that wait for one another.
     length: u32,
 }
 
 #[derive(Debug, Default)]
 struct Facts {
-    /// Arithmetic on floating-point numbers and vectors, by bits of the vectors; 0: scalar.
+    /// Number of arithmetic instructions on floating-point numbers and vectors, by bits of the
+    /// vectors; 0 for scalars.
     arithmetic: BTreeMap<u32, u64>,
-    /// Arithmetic in general registers, without what only counts.
+    /// Number of arithmetic instructions in general registers, without those that only count.
     integer: u64,
-    /// Chains through iterations: what each consists of.
+    /// The chains of dependent instructions from iteration to iteration.
     chains: Vec<Chain>,
     loads: BTreeMap<(Stride, Place), Group>,
     stores: BTreeMap<(Stride, Place), Group>,
-    /// Operands on the stack: read and written.
+    /// Number of operands on the stack: read and written.
     spilled: [u64; 2],
     gathers: u64,
     scatters: u64,
-    /// Calls by the name of the function; without a name if that is not known.
+    /// Number of calls by the name of the function; the name is empty if it is not known.
     calls: BTreeMap<String, u64>,
-    /// Calls of an address that is in a register or in memory.
+    /// Number of calls of an address that is in a register or in memory.
     indirect: u64,
-    /// Whether each iteration runs all instructions once.
+    /// Whether each iteration executes all instructions once.
     straight: bool,
 }
 
@@ -144,8 +147,8 @@ impl Facts {
     fn add_call(&mut self, image: &Image, insn: &Insn) {
         match insn.flow {
             Flow::Call(to) => {
-                // An object file may say only in a relocation what it calls; the address is then that of the
-                // next instruction.
+                // In an object file, the called function may be only in a relocation; the address
+                // is then that of the next instruction.
                 let is_start = |function: &&Function| function.start == to && to != insn.end();
                 let found = image.function_at(to).filter(is_start);
                 let name = found.map_or("", |function| function.name.as_str());
@@ -210,7 +213,7 @@ impl Facts {
         let all = self.chains.iter().flat_map(|chain| &chain.kinds);
         let kinds: BTreeSet<Arithmetic> = all.copied().collect();
         let longest = self.chains.iter().map(|chain| chain.length).max().unwrap_or(0);
-        // A sum whose terms are added in the order of the text.
+        // The chain is a sum whose terms are added in the order of the source.
         let is_sum = kinds.iter().eq([&Arithmetic::Add]) && longest > 1;
         let in_order = match is_sum {
             true => format!(", {longest} of them one after the other in each iteration"),
@@ -225,13 +228,13 @@ impl Facts {
     }
 }
 
-/// `1 call`, `2 calls`; nothing for none.
+/// Returns `1 call`, `2 calls`, and so on; `None` for 0.
 fn counted(n: u64, one: &str) -> Option<String> {
     let end = if n == 1 { "" } else { "s" };
     (n > 0).then(|| format!("{n} {one}{end}"))
 }
 
-/// The operands of one direction, in words.
+/// Describes the loads or the stores in words.
 fn accesses(what: &str, groups: &BTreeMap<(Stride, Place), Group>) -> Vec<String> {
     let mut said: BTreeSet<String> = BTreeSet::new();
     for ((stride, _), group) in groups {
@@ -252,7 +255,7 @@ fn accesses(what: &str, groups: &BTreeMap<(Stride, Place), Group>) -> Vec<String
     said.into_iter().collect()
 }
 
-/// A number with commas.
+/// Returns a number with commas.
 fn grouped(n: i64) -> String {
     let digits = n.unsigned_abs().to_string();
     let mut said = if n < 0 { "-".to_owned() } else { String::new() };
@@ -265,7 +268,7 @@ fn grouped(n: i64) -> String {
     said
 }
 
-/// The instructions of a loop, from its header on, without those of hooks.
+/// Returns the instructions of a loop, starting from its header, without those of hooks.
 fn instructions(image: &Image, region: &Region, l: &MachineLoop) -> Vec<(Insn, Detail)> {
     let mut reader = Reader::new(image);
     let mut all = Vec::new();
@@ -285,7 +288,7 @@ fn instructions(image: &Image, region: &Region, l: &MachineLoop) -> Vec<(Insn, D
     all
 }
 
-/// The effect of an iteration on general registers.
+/// For each general register, its change in an iteration.
 #[derive(Debug, Default)]
 struct Steps(BTreeMap<Register, Stride>);
 
@@ -333,11 +336,13 @@ impl Steps {
     }
 }
 
-/// The chains from iteration to iteration: a register whose value at the end of an iteration follows from
-/// the one at its begin by arithmetic. One that only counts is none.
+/// Finds the chains from iteration to iteration. There is one for each register whose value at the
+/// end of an iteration follows by arithmetic from its value at the start, except for registers that
+/// only count.
 fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
     type Origin = BTreeMap<u8, Chain>;
-    // For each register, the registers from whose first values its present value follows, and by what arithmetic.
+    // For each register, the registers from whose first values its present value was computed, and
+    // the arithmetic.
     let mut from: BTreeMap<u8, Origin> = BTreeMap::new();
     for (_, detail) in insns {
         let mut origin = Origin::new();

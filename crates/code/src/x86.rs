@@ -1,4 +1,4 @@
-//! Decodes x86-64, by iced-x86.
+//! Decodes x86-64 with iced-x86.
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter, Instruction, InstructionInfo,
@@ -7,7 +7,7 @@ use iced_x86::{
 
 use crate::insn::{Class, Flow, Insn, Memory, Op, Register};
 
-/// Reads and writes that instructions of this architecture make of general registers.
+/// The decoder's state, which computes the reads and writes of registers.
 pub struct X86 {
     info: InstructionInfoFactory,
 }
@@ -19,7 +19,7 @@ impl Default for X86 {
 }
 
 impl X86 {
-    /// The instruction at `at`, which `bytes` begins with.
+    /// Decodes the instruction at `at`, with which `bytes` begins.
     pub fn decode(&mut self, bytes: &[u8], at: u64) -> Option<Insn> {
         let instruction = one(bytes, at)?;
         let info = self.info.info(&instruction);
@@ -46,7 +46,7 @@ fn one(bytes: &[u8], at: u64) -> Option<Instruction> {
     (!instruction.is_invalid()).then_some(instruction)
 }
 
-/// The text of the instruction, as GNU's assembler writes it.
+/// Returns the text of the instruction in the form of GNU's assembler.
 pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     let instruction = one(bytes, at)?;
     let mut formatter = GasFormatter::new();
@@ -61,13 +61,13 @@ pub fn text(bytes: &[u8], at: u64) -> Option<String> {
     Some(text)
 }
 
-/// The number of a 64-bit general register, or of the 64-bit register that a part is of.
+/// Returns the number of a 64-bit general register, also for a register that is a part of one.
 fn general(name: Name) -> Option<Register> {
     let full = name.full_register();
     full.is_gpr64().then(|| full.number() as Register)
 }
 
-/// The number of a register, if all its 64 bits are meant.
+/// Returns the number of a register, if it is a whole 64-bit register.
 fn whole(name: Name) -> Option<Register> {
     if name.is_gpr64() { Some(name.number() as Register) } else { None }
 }
@@ -88,7 +88,7 @@ fn flow(instruction: &Instruction) -> Flow {
             Flow::Call(instruction.near_branch_target())
         }
         FlowControl::IndirectCall => Flow::CallTo(register().and_then(general)),
-        // System calls and interrupts come back.
+        // System calls and interrupts return.
         FlowControl::Call | FlowControl::Interrupt => Flow::Next,
         FlowControl::Return | FlowControl::Exception => Flow::End,
     }
@@ -124,7 +124,7 @@ fn is_memory(kind: OpKind) -> bool {
     )
 }
 
-/// How the explicit memory operands are used: read, written.
+/// Returns whether the explicit memory operands are read, and whether they are written.
 fn use_of_memory(instruction: &Instruction, info: &InstructionInfo) -> (bool, bool) {
     let (mut read, mut written) = (false, false);
     for i in (0..instruction.op_count()).filter(|i| is_memory(instruction.op_kind(*i))) {
@@ -241,7 +241,7 @@ fn op(instruction: &Instruction) -> Op {
     }
 }
 
-/// Whether a mask clears low bits only: -16, -64, ….
+/// Whether a mask clears only low bits: -16, -64, …
 fn is_alignment(mask: i64) -> bool {
     mask < 0 && mask.unsigned_abs().is_power_of_two()
 }
@@ -263,7 +263,7 @@ fn lea(instruction: &Instruction) -> Op {
     }
 }
 
-/// Instructions with names like those of scalar operations, which work on vectors.
+/// Whether an instruction works on vectors although its name is like that of a scalar operation.
 fn spreads(mnemonic: Mnemonic) -> bool {
     matches!(mnemonic, Mnemonic::Vbroadcastss | Mnemonic::Vbroadcastsd)
 }
@@ -273,7 +273,7 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
     let (read, written) = use_of_memory(instruction, info);
     let bytes = instruction.memory_size().size() as u16;
     let mnemonic = instruction.mnemonic();
-    // A `nop` or a prefetch has an operand and does not use it.
+    // A `nop` or a prefetch has a memory operand, but does not use it.
     if read && (has_memory || instruction.is_string_instruction()) {
         class.bits |= Class::LOAD;
         class.loaded = bytes;
@@ -319,7 +319,7 @@ fn class(instruction: &Instruction, info: &InstructionInfo, has_memory: bool) ->
     class
 }
 
-/// The operation of an arithmetic instruction.
+/// The kind of arithmetic that an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Arithmetic {
     /// `a * b + c` in one instruction.
@@ -339,7 +339,7 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// The operation's name in the plural.
+    /// Returns the name in the plural.
     pub fn name(self) -> &'static str {
         match self {
             Self::MultiplyAdd => "multiply-add",
@@ -353,26 +353,27 @@ impl Arithmetic {
     }
 }
 
-/// What matters for a description in words.
+/// The properties of an instruction that a description in words needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// What the instruction computes. Moves, conversions and comparisons do not count as arithmetic, and neither do additions of a
-    /// constant to a general register, because these only count.
+    /// The arithmetic of the instruction, if there is any. Moves, conversions and comparisons are
+    /// not arithmetic, and neither are additions of a constant to a general register, because these
+    /// only count.
     pub arithmetic: Option<Arithmetic>,
     /// Bits of the instruction's vectors; 0 for scalars.
     pub bits: u32,
-    /// The registers whose values the instruction computes with: general ones from bit 0, vectors from bit 16. Those of
-    /// addresses are not among them.
+    /// The registers whose values the instruction computes with, except registers of addresses:
+    /// general registers from bit 0, vector registers from bit 16.
     pub reads: u64,
-    /// The registers that the instruction writes.
+    /// The registers that the instruction writes, with the same bits.
     pub writes: u64,
-    /// Whether the instruction's addresses are in a vector.
+    /// Whether the addresses that the instruction accesses are in a vector.
     pub is_gather: bool,
-    /// `inc` and `dec`: what is added.
+    /// For `inc` and `dec`, the number that is added.
     pub step: Option<i64>,
 }
 
-/// The detail of the instruction at `at`.
+/// Returns the properties of the instruction at `at`.
 pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
     let instruction = one(bytes, at)?;
     let mut factory = InstructionInfoFactory::new();
@@ -411,7 +412,8 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
             detail.writes |= 1 << register;
         }
     }
-    // The result of x ^ x is 0, and a conversion only keeps what is above its result.
+    // The result of x ^ x is 0 whatever x is, and a conversion only keeps the upper part of its
+    // first operand.
     let last = instruction.op_count().saturating_sub(1);
     let is_same = last > 0
         && instruction.op_kind(last) == OpKind::Register
@@ -438,7 +440,8 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
     Some(detail)
 }
 
-/// The operation of an instruction on vectors or scalar floating point, by its name without `v`.
+/// Returns the arithmetic of an instruction on vectors or scalar floating point, by its name
+/// without `v`.
 fn vector_kind(name: &str) -> Option<Arithmetic> {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
@@ -465,7 +468,7 @@ fn vector_kind(name: &str) -> Option<Arithmetic> {
     })
 }
 
-/// Whether an instruction computes with general registers.
+/// Returns the arithmetic of an instruction in general registers, by its name.
 fn integer_kind(name: &str, instruction: &Instruction) -> Option<Arithmetic> {
     let is_one = matches!(
         name,

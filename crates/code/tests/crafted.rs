@@ -1,5 +1,6 @@
-//! ELF files that name the same bytes again and again: what a reader does is bounded by the length of the
-//! file. Without these bounds, each of these files of 2 MB would take a quarter of an hour, or 8 GB.
+//! Tests ELF files that refer to the same bytes again and again: the work of a reader is bounded by
+//! the length of the file. Without these bounds, each of these files of 2 MB would take a quarter
+//! of an hour, or 8 GB.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -13,7 +14,7 @@ const STRTAB: u32 = 3;
 const RELA: u32 = 4;
 const CODE: u64 = 6;
 
-/// A section of a file: its bytes, or those of an earlier one.
+/// A section of a file: its bytes, or a reference to those of an earlier section.
 #[derive(Clone, Default)]
 struct Section {
     kind: u32,
@@ -30,8 +31,8 @@ fn section(kind: u32, bytes: Vec<u8>) -> Section {
     Section { kind, bytes, ..Section::default() }
 }
 
-/// A file with these segments (address and length, from the file's beginning on) and sections, of which
-/// the first is section 1. Names of sections are in section 2.
+/// Makes a file with these segments (address and length, each from the beginning of the file) and
+/// sections. The first section is section 1. Names of sections are in section 2.
 fn elf(kind: u16, segments: &[(u64, u64)], sections: &[Section]) -> Vec<u8> {
     let half =
         |out: &mut Vec<u8>, words: &[u16]| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
@@ -72,7 +73,7 @@ fn elf(kind: u16, segments: &[(u64, u64)], sections: &[Section]) -> Vec<u8> {
     file
 }
 
-/// Symbols of functions in section 3, all with the name at this place.
+/// Makes symbols of functions in section 3, all with the name at this offset.
 fn symbols(count: u64, name: u32) -> Section {
     let mut bytes = Vec::new();
     for number in 0..count {
@@ -128,7 +129,8 @@ fn unwind_entries_share_a_long_one() {
     };
     let mut common = vec![0, 0, 0, 0, 1, b'z'];
     common.resize(1 << 20, b'S');
-    // The end of the letters, factors, the return address, no data of the letters.
+    // The end of the augmentation, the alignment factors, the register of the return address, and
+    // no augmentation data.
     common.extend([0, 1, 0x78, 16, 0]);
     let mut table = padded(common);
     for number in 0..FUNCTIONS {
@@ -145,7 +147,7 @@ fn unwind_entries_share_a_long_one() {
     assert_eq!(image.functions.len() as u64, FUNCTIONS);
 }
 
-/// Where segments overlap, the first one counts; between them is nothing.
+/// If segments overlap, the first one counts; between segments there is nothing.
 #[test]
 fn segments_are_found_in_any_order() {
     let pieces = [(0x3000, 0x100, 3), (0x1000, 0x80, 1), (0x2ff0, 0x200, 2), (0x1080, 8, 4)];

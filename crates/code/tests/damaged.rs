@@ -1,5 +1,6 @@
-//! Objects of clang with damage of many kinds: whatever the bytes are, the readers come back.
-//! `COUNTERPOINT_MUTANTS=1000000` runs more of them, `COUNTERPOINT_SEED` others.
+//! Tests objects of clang with damage of many kinds: the readers return, whatever the bytes are.
+//! `COUNTERPOINT_MUTANTS=1000000` is the number of damaged objects, and `COUNTERPOINT_SEED` their
+//! seed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -30,7 +31,7 @@ fn damaged_objects_are_refused_or_read() {
         let mut bytes = objects[random.below(objects.len() as u64) as usize].clone();
         let length = bytes.len() as u64;
         match random.below(4) {
-            // Cut, or a few bytes of headers, of code, of anything.
+            // The object is cut, or some bytes of headers, of code or anywhere are changed.
             0 => bytes.truncate(random.below(length) as usize),
             kind => {
                 let (from, span) = match kind {
@@ -48,7 +49,7 @@ fn damaged_objects_are_refused_or_read() {
     }
 }
 
-/// Every length of a small object, which cuts each header and each table somewhere.
+/// A small object is cut at every length, which cuts each header and each table somewhere.
 #[test]
 fn every_cut_is_refused_or_read() {
     let Some(compiler) = support::compilers("every_cut_is_refused_or_read").into_iter().next()
@@ -63,13 +64,13 @@ fn every_cut_is_refused_or_read() {
     mutate::check(&bytes, 0);
 }
 
-/// Code that jumps into the middle of its own instructions, a function of a million instructions, and
-/// a nest of branches.
+/// Some functions jump into the middle of their own instructions, one has a million instructions,
+/// and one is a nest of branches.
 #[test]
 fn tangled_code_comes_to_an_end() {
     use code::image::Machine;
     use code::{Image, Wanted, regions};
-    // mov rax, [rip + descriptor's enter]; test; je; call rax; then whatever follows.
+    // mov rax, [rip + descriptor's enter]; test; je; call rax; then the given code.
     let head = |distance: i32| {
         let mut code = vec![0x48, 0x8b, 0x05];
         code.extend(distance.to_le_bytes());
@@ -78,9 +79,9 @@ fn tangled_code_comes_to_an_end() {
     let descriptor = 0x100_0000_u64;
     let enter = descriptor as i64 + 64;
     let mut all: Vec<Vec<u8>> = Vec::new();
-    // jmp -1: into its own displacement.
+    // jmp -1: a jump into its own displacement.
     all.push([head(enter as i32 - 7), [0xeb, 0xff].repeat(1000)].concat());
-    // A long line of nops, and of branches that all go back to the beginning.
+    // Many nops in a row, and many branches that all go back to the beginning.
     all.push([head(enter as i32 - 7), vec![0x90; 2 << 20]].concat());
     let mut back = head(enter as i32 - 7);
     for _ in 0..100_000 {
@@ -92,7 +93,7 @@ fn tangled_code_comes_to_an_end() {
     for code in all {
         let image = Image::copied(Machine::X86, vec![(0, code)]).unwrap();
         let wanted = Wanted { descriptor, ids: 4, mode: Mode::Timed };
-        // Nothing is instrumented in it.
+        // Nothing in the code is instrumented.
         if let Ok(found) = regions(&image, &wanted) {
             assert!(found.found.is_empty());
         }

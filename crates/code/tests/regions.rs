@@ -1,6 +1,6 @@
-//! The code of each loop of two matrix products and other kernels, against counts made by hand and
-//! against what `objdump` says of the same bytes: which instructions there are, which of them use
-//! memory and vectors, and which cycles the jumps among them make.
+//! Compares the code of each loop of two matrix products and other kernels with counts made by hand
+//! and with the listing of `objdump` for the same bytes: the instructions, which of them use memory
+//! and vectors, and the cycles that the jumps among them make.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +17,7 @@ use support::{Compiler, compilers};
 
 const MODES: [Mode; 4] = [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log];
 
-/// A compiled module, what was found in it, and what the judge says.
+/// A compiled module, the regions that were found in it, and the listing of the judge.
 struct Looked {
     table: SideTable,
     found: BTreeMap<u32, Region>,
@@ -35,13 +35,13 @@ fn look(compiler: &Compiler, source: &str, level: &str, mode: Mode) -> Looked {
     let found = regions(&image, &wanted);
     let found = found.unwrap_or_else(|e| panic!("{} {level} {mode:?}: {e}", compiler.name()));
     assert!(found.failed.is_empty(), "{:?}", found.failed);
-    // Where nothing is counted at the end of a hit, the code does not say where that is.
+    // If nothing is counted at the end of a hit, that end cannot be found in the code.
     let unended = |why: &Missing| mode == Mode::Count && *why == Missing::NoEnd;
     assert!(found.missing.values().all(unended), "{mode:?} {level}: {:?}", found.missing);
     Looked { table, found: found.found, lines: listing::of(compiler, &object) }
 }
 
-/// Loops inside of an id, and 1 for itself if it is a loop.
+/// Returns the number of loops inside of an id, plus 1 if the id is a loop itself.
 fn loops_of(table: &SideTable, id: u32) -> usize {
     let is_inside = |mut at: u32| loop {
         if at == id {
@@ -56,12 +56,12 @@ fn loops_of(table: &SideTable, id: u32) -> usize {
     loops.filter(|entry| is_inside(entry.id)).count()
 }
 
-/// Everything that a judge can say of a region.
+/// Compares everything about a region that the listing shows.
 fn agree(looked: &Looked, id: u32, what: &str) {
     let region = &looked.found[&id];
     let lines: Vec<(&u64, &Line)> =
         region.ranges.iter().flat_map(|range| looked.lines.range(range.start..range.end)).collect();
-    // The ranges begin and end where instructions do, and do not overlap.
+    // The ranges begin and end at the boundaries of instructions, and do not overlap.
     for range in &region.ranges {
         let end = looked.lines.range(range.start..range.end).next_back();
         let end = end.map(|(at, line)| at + line.length);
@@ -72,12 +72,12 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     let own = region.counts;
     assert_eq!(own.instructions + own.hooks, lines.len() as u64, "{what} {id}: instructions");
     let among: BTreeMap<u64, &Line> = lines.iter().map(|(at, line)| (**at, *line)).collect();
-    // As many cycles, one in another, as the jumps of the listing make.
+    // There are as many machine loops, nested or not, as the jumps of the listing make cycles.
     let cycles = listing::cycles(&among, &looked.lines, region.function);
     let headers: BTreeSet<u64> = region.loops.iter().map(|l| l.header).collect();
     assert_eq!(headers, cycles, "{what} {id}: headers of loops");
-    // Each cycle has a jump back, with both ends inside of the ranges. It need not be to the header:
-    // compilers may put a header in the middle of its loop.
+    // Each cycle has a jump back, with both ends inside of the ranges. The jump need not go to the
+    // header, because compilers may put a header in the middle of its loop.
     let back = |(at, line): &(&u64, &&Line)| {
         line.targets.iter().any(|to| to <= at && among.contains_key(to))
     };
@@ -95,7 +95,8 @@ fn agree(looked: &Looked, id: u32, what: &str) {
             *count += u64::from(*width);
         }
     }
-    // What the judge counts more is in hooks: they load, store, branch, call, and save registers.
+    // The judge also counts instructions of hooks: these load, store, branch, call, and save
+    // registers.
     let pairs = [
         (own.loads, all.loads),
         (own.stores, all.stores),
@@ -111,7 +112,7 @@ fn agree(looked: &Looked, id: u32, what: &str) {
         let more = judged.checked_sub(own_count);
         assert!(more.is_some_and(|more| more <= own.hooks), "{what} {id}: {own:?} {all:?}");
     }
-    // An innermost machine loop has no hooks, so that all of it is judged.
+    // An innermost machine loop has no hooks, so all of it can be compared.
     for l in region.loops.iter().filter(|l| l.innermost && l.straight) {
         let body = listing::body(&among, l.header);
         let count = |of: fn(&Line) -> bool| body.iter().filter(|line| of(line)).count() as u64;
@@ -129,10 +130,10 @@ fn agree(looked: &Looked, id: u32, what: &str) {
     }
 }
 
-/// By hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have three loops, one in another. At -O1
-/// they stay as they are: a function contains 3 machine loops, the outer loop 3, the middle one 2,
-/// the inner one 1. At -O3 vectorisers may split the inner loop; then the text has one loop more, and
-/// all regions around it one machine loop more.
+/// Counted by hand: `matmul_ijk` and `matmul_ikj` of `kernels.c` have three nested loops. At -O1
+/// they are not transformed: the region of the function contains 3 machine loops, that of the outer
+/// loop 3, of the middle one 2, and of the inner one 1. At -O3 vectorisers may split the inner
+/// loop; then the text has one loop more, and all regions around it have one machine loop more.
 #[test]
 fn regions_of_two_loop_orders_are_right() {
     let mut regions_judged = 0;
@@ -181,7 +182,7 @@ fn regions_of_all_kernels_agree_with_objdump() {
     }
 }
 
-/// The loops of an id are inside of those of its parent.
+/// The loops of an id are inside of the loops of its parent.
 #[test]
 fn regions_are_nested_as_ids_are() {
     for compiler in compilers("regions_are_nested_as_ids_are") {

@@ -1,6 +1,6 @@
-//! What loops do in words: of kernels that were written so that it is known. `objdump` judges how many
-//! arithmetic instructions and gathers there are, and `llvm-mca` whether a chain is what an iteration waits
-//! for.
+//! Checks the descriptions of loops in words, for kernels whose behaviour is known by construction.
+//! `objdump` judges the numbers of arithmetic instructions and gathers, and `llvm-mca` whether an
+//! iteration waits for a chain.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,8 +17,8 @@ use code::words::words;
 use code::{Image, Wanted, regions};
 use support::{Compiler, compilers};
 
-/// What is said of the first loop of each function, and its machine loop. Where there are two, the first one is
-/// vectorised, and the other one is what is left.
+/// Returns the description of the first loop of each function, and its machine loop. If there are
+/// two machine loops, the first one is vectorised, and the other one is the remainder.
 fn said(
     compiler: &Compiler,
     object: &Path,
@@ -39,7 +39,7 @@ fn said(
     all
 }
 
-/// The instructions of a loop as `objdump` writes them.
+/// Returns the instructions of a loop in the form of `objdump`.
 fn listed(disassembled: &str, l: &MachineLoop) -> Vec<String> {
     let line = |line: &str| {
         let mut fields = line.split('\t');
@@ -51,7 +51,8 @@ fn listed(disassembled: &str, l: &MachineLoop) -> Vec<String> {
     disassembled.lines().filter_map(line).collect()
 }
 
-/// Cycles of an iteration, and how many there would be without any dependence, by `llvm-mca`.
+/// Returns the cycles of an iteration, and the cycles without any dependence, according to
+/// `llvm-mca`.
 fn cycles(code: &[String]) -> Option<(f64, f64)> {
     let mca = ["llvm-mca-22", "llvm-mca-19", "llvm-mca"].into_iter();
     let mut mca = mca.filter(|name| Command::new(name).arg("--version").output().is_ok());

@@ -1,4 +1,4 @@
-//! What a disassembler's listing says of code, read from its text alone.
+//! Reads a disassembler's listing of code, from its text alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,26 +8,26 @@ use super::Compiler;
 /// An instruction of the listing.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
-    /// Bytes.
+    /// Length in bytes.
     pub length: u64,
-    /// Where the line may go, but not to the next instruction.
+    /// The addresses to which the instruction may jump.
     pub targets: Vec<u64>,
-    /// Whether the next instruction may follow.
+    /// Whether control may continue with the next instruction.
     pub falls: bool,
-    /// Reads a memory operand.
+    /// Whether it reads a memory operand.
     pub loads: bool,
-    /// Writes a memory operand.
+    /// Whether it writes a memory operand.
     pub stores: bool,
-    /// Jumps.
+    /// Whether it is a jump.
     pub branch: bool,
     pub call: bool,
-    /// Scalar floating point.
+    /// Whether it is a scalar floating-point instruction.
     pub scalar: bool,
-    /// Vectors of 64, 128, 256 and 512 bits.
+    /// Whether it has vectors of 64, 128, 256 and 512 bits.
     pub vector: [bool; 4],
 }
 
-/// The instructions of an object, by address.
+/// Returns the instructions of an object, by address.
 pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
     let mut lines: BTreeMap<u64, Line> = BTreeMap::new();
     for text in compiler.disassembled(object).lines() {
@@ -40,7 +40,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
             false => bytes.split_whitespace().count() as u64,
         };
         let Some(code) = fields.next() else {
-            // A long instruction goes on in the next line.
+            // A long instruction continues on the next line.
             let Some(mut last) = lines.last_entry() else { continue };
             if *last.key() + last.get().length == address && !compiler.is_arm {
                 last.get_mut().length += length;
@@ -48,7 +48,7 @@ pub fn of(compiler: &Compiler, object: &Path) -> BTreeMap<u64, Line> {
             continue;
         };
         let code = code.split(['#', '<']).next().unwrap_or_default();
-        // A disassembler that writes comments with `//`, and immediates with `#`.
+        // This disassembler writes comments with `//`, and immediates with `#`.
         let code =
             if compiler.is_arm { rest.trim_start().split_once('\t').unwrap().1 } else { code };
         let code = code.split("//").next().unwrap_or_default().trim();
@@ -121,7 +121,7 @@ fn x86(name: &str, operands: &str) -> Line {
         }
     }
     let ends_scalar = ["ss", "sd"].iter().any(|end| name.ends_with(end));
-    // Conversions from integers may name the size of their operand.
+    // Conversions from integers may have a suffix for the size of their operand.
     let converts = ["cvtsi2ss", "cvtsi2sd"]
         .iter()
         .any(|start| name.trim_start_matches('v').starts_with(start));
@@ -153,7 +153,8 @@ fn x86(name: &str, operands: &str) -> Line {
     line
 }
 
-/// An address without registers: `0x1234` as an operand of something that is not a jump.
+/// Returns whether an operand is an address without registers: `0x1234`, in an instruction that is
+/// not a jump.
 fn target_only(operand: &str) -> bool {
     operand.starts_with("0x")
 }
@@ -205,7 +206,8 @@ fn arm(name: &str, operands: &str) -> Line {
             {
                 3
             }
-            // One element: of a whole register that is written, or of as much as is moved out of it.
+            // One element counts as the whole register if it is written, and as its own size if it
+            // is moved out.
             "v" if ["b", "h", "s", "d"]
                 .iter()
                 .any(|element| rest.ends_with(&format!(".{element}"))) =>
@@ -232,16 +234,17 @@ fn arm(name: &str, operands: &str) -> Line {
     line
 }
 
-/// The instructions that follow one.
+/// Returns the instructions that may follow one.
 fn after(among: &BTreeMap<u64, &Line>, at: u64) -> Vec<u64> {
     let line = among[&at];
     let next = line.falls.then_some(at + line.length);
     line.targets.iter().copied().chain(next).filter(|to| among.contains_key(to)).collect()
 }
 
-/// The instructions at which cycles are entered: a strongly connected set of instructions is entered
-/// at one of them, and without that one, others may be left inside. They may be entered from
-/// anything in `all` that the function's first instruction reaches (padding is not).
+/// Returns the instructions at which cycles are entered: a strongly connected set of instructions
+/// is entered at one of them, and without that one, other cycles may remain inside. The set may be
+/// entered from anything in `all` that the function's first instruction reaches (which excludes
+/// padding).
 pub fn cycles(
     among: &BTreeMap<u64, &Line>,
     all: &BTreeMap<u64, Line>,
@@ -274,7 +277,8 @@ pub fn cycles(
     headers
 }
 
-/// The sets of instructions in which each reaches each: by walking forwards and backwards.
+/// Returns the sets of instructions in which each reaches each other one, by walking forwards and
+/// backwards.
 fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Vec<BTreeSet<u64>> {
     let mut forwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     let mut backwards: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -316,13 +320,13 @@ fn strongly_connected(among: &BTreeMap<u64, &Line>, nodes: &BTreeSet<u64>) -> Ve
     sets
 }
 
-/// The instructions of the innermost cycle that is entered at `header`.
+/// Returns the instructions of the innermost cycle that is entered at `header`.
 pub fn body<'a>(among: &BTreeMap<u64, &'a Line>, header: u64) -> Vec<&'a Line> {
     let mut nodes: BTreeSet<u64> = among.keys().copied().collect();
     loop {
         let set = strongly_connected(among, &nodes).into_iter().find(|set| set.contains(&header));
         let set = set.unwrap();
-        // Take away the headers of cycles around it.
+        // The headers of cycles around it are removed first.
         let outside = among.keys().filter(|from| !set.contains(from));
         let entered: BTreeSet<u64> =
             outside.flat_map(|from| after(among, *from)).filter(|to| set.contains(to)).collect();

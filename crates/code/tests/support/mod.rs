@@ -1,4 +1,4 @@
-//! Compilers that make instrumented objects, for this machine and for AArch64.
+//! Compiles instrumented objects, for this machine and for AArch64.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -12,10 +12,10 @@ use ir::choice::{Functions, Options};
 use ir::table::SideTable;
 use testkit::Scratch;
 
-/// A clang, and what it compiles for.
+/// A clang, and the machine for which it compiles.
 pub struct Compiler {
     version: u32,
-    /// AArch64 instead of x86-64.
+    /// Whether it compiles for AArch64 instead of x86-64.
     pub is_arm: bool,
     scratch: Scratch,
 }
@@ -38,7 +38,7 @@ pub fn compilers(test: &str) -> Vec<Compiler> {
 }
 
 impl Compiler {
-    /// What the clang is called in messages.
+    /// Returns the name of the compiler for messages.
     pub fn name(&self) -> String {
         let machine = if self.is_arm { "aarch64" } else { "x86-64" };
         format!("clang {} for {machine}", self.version)
@@ -48,7 +48,8 @@ impl Compiler {
         let mut clang = Command::new(format!("clang-{}", self.version));
         let machine = if self.is_arm { "aarch64" } else { "x86_64" };
         clang.arg(format!("--target={machine}-linux-gnu"));
-        // Our own headers for both, because a C library's headers are for one machine.
+        // Our own headers are used for both machines, because a C library's headers are for one
+        // machine.
         clang.arg("-nostdlibinc").arg("-isystem").arg(programs().join("headers"));
         clang
     }
@@ -78,9 +79,9 @@ impl Compiler {
         (object, done.table)
     }
 
-    /// What the judge of this machine's code writes.
+    /// Returns the output of a disassembler.
     pub fn disassembled(&self, object: &Path) -> String {
-        // GNU's objdump for the host's code, LLVM's for the other.
+        // GNU's objdump disassembles the host's code, and LLVM's the other.
         let mut objdump = match self.is_arm {
             false => Command::new("objdump"),
             true => Command::new(format!("llvm-objdump-{}", self.version)),
