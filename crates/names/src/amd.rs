@@ -1,4 +1,5 @@
-//! AMD's own names for the counters of Zen 4 cores, as IREE's original call hook offered them.
+//! Resolves AMD's own names for the counters of Zen 4 cores, as IREE's original call hook offered
+//! them.
 //!
 //! Source: AMD's "Processor Programming Reference for Family 19h Model 11h", section on core
 //! performance monitor counters, with the spelling of perf's tables (Linux 6.12,
@@ -8,10 +9,11 @@
 //!
 //! The original hook also had names that begin with `l3_`; they are left out. They count the cache
 //! of a whole core complex and belong to another PMU (`amd_l3/…/`), which cannot count a single
-//! thread. On the core's PMU their numbers mean something else.
+//! thread. On the core's PMU, their numbers have another meaning.
 //!
-//! The numbers have this meaning only on family 19h, and Zen 3 does not have all of them. Elsewhere
-//! the names are refused, because a number with another meaning gives a count that looks right.
+//! The numbers have this meaning only on family 19h, and Zen 3 does not have all of them. On other
+//! processors the names are refused, because a number with another meaning gives a count that looks
+//! right.
 
 use std::sync::OnceLock;
 
@@ -25,8 +27,8 @@ use machine::Machine;
 
 const TYPE_RAW: u32 = 4;
 const FAMILY: &str = "25";
-/// Events that Zen 3, the older half of the family, does not have: those that libpfm4 4.13 has in
-/// the table `amd64_fam19h_zen4` but not in `amd64_fam19h_zen3`.
+/// Events that Zen 3, the older half of the family, does not have: those in libpfm4 4.13's table
+/// `amd64_fam19h_zen4` that are not in `amd64_fam19h_zen3`.
 const NOT_ON_ZEN3: [u16; 13] =
     [0x02, 0x08, 0x0a, 0x0b, 0x0c, 0x0d, 0xd6, 0x120, 0x1a0, 0x1c1, 0x1c2, 0x1c8, 0x1c9];
 
@@ -63,11 +65,11 @@ fn is_zen3(model: &str) -> bool {
     model.parse::<u32>().is_ok_and(|model| matches!(model >> 4, 0 | 2 | 4 | 5))
 }
 
-/// The event of a PAPI preset for floating-point operations on this processor; `None` if it has no
-/// such event. It is event 0x03 since Zen, but the unit masks differ: the first generation has one
-/// for each precision, later ones have one for each operation, and on Zen 4 the one for bfloat16 is
-/// left out. Kernels before 5.6 count it wrongly: it can grow by more than 15 in a cycle, and they
-/// do not combine two counters for it.
+/// Returns the event of a PAPI preset for floating-point operations on this processor; `None` if
+/// the processor has no such event. The event is 0x03 since Zen, but the unit masks differ: the
+/// first generation has one for each precision, later ones have one for each operation, and on Zen
+/// 4 the mask for bfloat16 is left out. Kernels before 5.6 count the event wrongly: it can grow by
+/// more than 15 in a cycle, and these kernels do not combine two counters for such an event.
 ///
 /// Sources: `papi_events.csv` of PAPI for Zen 1 to 3 (RETIRED_SSE_AVX_OPERATIONS,
 /// RETIRED_SSE_AVX_FLOPS:ANY), libpfm4 4.13 for Zen 4, `amdzen5/floating-point.json` of Linux 6.12
@@ -94,7 +96,7 @@ pub(crate) fn papi(preset: &str, machine: &Machine) -> Option<Resolved> {
     Some(Resolved::new(Source::Perf(attr), Unit::Count))
 }
 
-/// [`NameSource`] of AMD's names.
+/// The [`NameSource`] of AMD's names.
 pub(crate) struct Amd(pub Machine);
 
 impl NameSource for Amd {

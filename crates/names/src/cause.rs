@@ -1,19 +1,19 @@
-//! What is known about an error beyond its message: the facts that advice needs. This crate gives
-//! no advice: `crates/cli/src/advice` says what to type instead.
+//! Defines the facts about an error that advice needs beyond its message. This crate gives no
+//! advice: `crates/cli/src/advice` decides which other input to suggest.
 
-/// What led to a [`NameError`](crate::NameError), with values. A new variant needs advice in the
+/// The cause of a [`NameError`](crate::NameError), with values. A new variant needs advice in the
 /// command line; the enum is exhaustive so that the compiler asks for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameCause {
     /// Other names are spelled like this one. The nearest is first; never empty.
     Near(Vec<String>),
-    /// This can be typed instead.
+    /// This can be typed in place of the name.
     Instead(String),
-    /// A quote or slash is open, at this byte of the list.
+    /// A quote or slash at this byte of the list is not closed.
     OpenedAt(usize),
-    /// The letters are modifiers, but a second colon separates them.
+    /// The letters are modifiers, but a second colon is between them.
     SeparatedModifiers,
-    /// Only a number can be after `mem:`.
+    /// Only a number can follow `mem:`.
     AddressExpected,
     /// A tracepoint has one term, its filter.
     OneFilter,
@@ -35,12 +35,12 @@ pub enum NameCause {
     NoPmus,
     /// The machine has only these PMUs.
     Pmus(Vec<String>),
-    /// Some events and then some terms of the PMU.
+    /// Some of the PMU's events, followed by some of its terms.
     Terms(Vec<String>),
-    /// The name is not a term, but a file in `caps`, which says what the PMU can do: `NAME =
+    /// The name is not a term, but a file in `caps`, which describes an ability of the PMU: `NAME =
     /// VALUE`.
     Capability(String),
-    /// Uprobes have a spelling of their own.
+    /// Uprobes have a syntax of their own.
     UprobePmu,
     /// Kernel probes are counted as tracepoints.
     KprobePmu,
@@ -56,42 +56,43 @@ pub enum NameCause {
 
     /// The kernel has no uprobes.
     NoUprobes,
-    /// The file was looked for in PATH, where libraries are not.
+    /// The file was searched for in PATH, which has no libraries.
     NotInPath,
-    /// The place is not the entry of a function, so a return probe would do damage.
+    /// The place is not the entry of a function, so a return probe there would do damage.
     NotAnEntry,
     /// Only the implementations of an indirect function have offsets.
     OffsetIntoIndirect,
-    /// The code chooses an implementation of a function. This is the counter of the function.
+    /// The code chooses an implementation of a function. The value is the counter of the function.
     ChoosingCode(String),
     /// The file has the function in these versions.
     Versions(Vec<String>),
-    /// The name means several versions, and none of them is the default.
+    /// The name stands for several versions, and none of them is the default.
     NoDefaultVersion(Vec<String>),
-    /// The name means functions at these offsets of the file.
+    /// The name stands for functions at these offsets of the file.
     Places(Vec<String>),
     /// The file calls the function, and another file defines it.
     Imported(String),
     /// The file has no symbols.
     NoSymbols,
-    /// The file has symbols, but none is spelled like this one.
+    /// The file has symbols, but none with a similar spelling.
     NoSuchSymbol,
-    /// An indirect function with these implementations; none if they are not known.
+    /// The function is indirect and has these implementations; the list is empty if they are not
+    /// known.
     Implementations(Vec<String>),
 
-    /// The list of presets has no name that is spelled like this one.
+    /// The list of presets has no name with a similar spelling.
     NoSuchPreset,
-    /// The nearest thing to the PAPI preset, in words.
+    /// The nearest counter to the PAPI preset, in words.
     NearestPreset(&'static str),
-    /// Only the vendor has a counter for it.
+    /// Only the vendor's own names have a counter with the preset's meaning.
     VendorOnly,
-    /// Only perf's spelling of a vendor's names is known.
+    /// The name is a vendor's, but only perf's spelling of such names is known.
     VendorSpelling,
-    /// No name of perf's is spelled like this one.
+    /// perf has no name with a similar spelling.
     NoSuchPerfName,
-    /// An attribute after `perf::NAME` that is not known.
+    /// The attribute after `perf::NAME` is not known.
     PerfAttribute,
-    /// The preset has parts for single and double precision.
+    /// The preset has variants for single and double precision.
     Precisions(&'static [&'static str]),
     /// The preset is a sum of these counters, each times its weight.
     WeightedSum(&'static [(u32, &'static str)]),

@@ -1,5 +1,5 @@
-//! The counters of a recording without `-e`: for each kind of device those of its environment
-//! variable, or else its default set.
+//! Chooses the counters of a recording without `-e`: for each kind of device the counters in its
+//! environment variable, or else its default set.
 //!
 //! ```text
 //!  -e LIST                         comes first (not handled here)
@@ -17,30 +17,30 @@ use counters::thread::ThreadCounters;
 use machine::Machine;
 use machine::check::{Opens, Problem, all_at_once, check, opens, user_only};
 
-/// The counters of a recording without `-e`.
+/// The chosen counters, with notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Defaults {
     /// The counters. Empty if nothing can be counted here.
     pub counters: Vec<Counter>,
     /// A sentence for each counter that is left out, or that counts only user mode.
     pub notes: Vec<String>,
-    /// The devices that cannot be counted.
+    /// The devices whose counters cannot be counted.
     pub skipped: Vec<Skipped>,
 }
 
-/// A device that cannot be counted.
+/// A device whose counters cannot be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no counters of {device}: {}", missing.what)]
 pub struct Skipped {
-    /// [`DeviceKind::name`]
+    /// The name of the kind, as in [`DeviceKind::name`].
     pub device: &'static str,
     /// PAPI's name of the component that would count it.
     pub component: &'static str,
-    /// Why the device cannot.
+    /// The reason.
     pub missing: Missing,
 }
 
-/// A variable whose list cannot be used.
+/// An error in the value of an environment variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{variable}={text}: {problem}")]
 pub struct VariableError {
@@ -48,41 +48,41 @@ pub struct VariableError {
     pub variable: String,
     /// The variable's value.
     pub text: String,
-    /// What is wrong with the value.
     #[source]
     pub problem: Box<VariableProblem>,
 }
 
-/// What is wrong with the value of a variable.
+/// The problem with the value of a variable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VariableProblem {
     /// The value is not a list of counters that this machine knows.
     #[error("{0}")]
     Name(NameError),
-    /// The counters do not work here.
+    /// The counters do not work on this machine.
     #[error("{}", .0.message)]
     Counter(Problem),
 }
 
 /// Counters that work almost everywhere. They are not counted by default, because they take two
-/// system calls for each call of a dispatch and make context switches slower. Programs took up to
-/// 1.9 times as long (measured with a small transformer on IREE's `local-task`).
+/// system calls for each call of a dispatch and make context switches slower. With them, programs
+/// took up to 1.9 times as long (measured with a small transformer on IREE's `local-task`).
 pub const SOFTWARE_COUNTERS: &str = "page-faults,task-clock";
 
-/// The kinds of devices to count if none was named: the processor, and those whose variable is set.
+/// Returns the kinds of devices to count if none was named: the processor, and the kinds whose
+/// variable is set.
 pub fn asked(variable: &dyn Fn(&str) -> Option<String>) -> Vec<&'static DeviceKind> {
     let set = |kind: &&DeviceKind| kind.variables().iter().any(|name| variable(name).is_some());
     KINDS.iter().filter(|kind| kind.name == "cpu" || set(kind)).collect()
 }
 
-/// The counters for these kinds of devices. `variable` reads the environment.
+/// Returns the counters for these kinds of devices. `variable` reads the environment.
 ///
 /// A device that cannot be counted is in [`Defaults::skipped`]. A default counter that does not
-/// work is left out, or counts only user mode, with a note. A counter that a variable
-/// names must work unchanged.
+/// work is left out, or counts only user mode, and there is a note about it. A counter that a
+/// variable names must work unchanged.
 ///
 /// # Errors
-/// The list of a variable is wrong, or its counters do not work here.
+/// The list in a variable is wrong, or its counters do not work here.
 pub fn of_devices(
     kinds: &[&DeviceKind],
     variable: &dyn Fn(&str) -> Option<String>,
@@ -128,16 +128,16 @@ pub fn of_devices(
     Ok(set)
 }
 
-/// The default counters of the processor, as if no variable were set.
+/// Returns the default counters of the processor, as if no variable were set.
 pub fn defaults(machine: &Machine) -> Defaults {
     processor(crate::devices::PROCESSOR_DEFAULTS, &Resolver::new(machine), machine)
 }
 
-/// Resolves the list of a variable. Semicolons separate counters, as in TVM; between them there may
+/// Resolves the list in a variable. Semicolons separate counters, as in TVM; between them there may
 /// be lists with commas.
 fn typed(text: &str, resolver: &Resolver) -> Result<Vec<Counter>, NameError> {
-    // A semicolon at the end separates nothing. The others are replaced by a character of the same
-    // length, so that the places of errors stay the same.
+    // A semicolon at the end separates nothing. The others are replaced by commas, which have the
+    // same length, so that the places of errors do not change.
     let text = text.trim_end().trim_end_matches(';').replace(';', ",");
     match text.trim() {
         "" => Ok(Vec::new()),
@@ -153,7 +153,7 @@ fn join(set: &mut Defaults, more: Defaults) {
         if set.counters.iter().any(|c| c.name == counter.name) {
             continue;
         }
-        // A group without any added counter gets no number.
+        // A group of which no counter is added gets no number.
         let (from, to) = match number {
             None => (counter.group, first),
             Some((from, to)) if from == counter.group => (from, to),
@@ -166,12 +166,12 @@ fn join(set: &mut Defaults, more: Defaults) {
     set.notes.extend(more.notes);
 }
 
-/// The counters of the processor's set that work here. There are none if hardware counters are
-/// missing or if reading them takes a system call, because counting would then be slow.
+/// Returns the counters of the processor's set that work here. There are none if hardware counters
+/// are missing or if reading them takes a system call, because counting would then be slow.
 fn processor(names: &[&str], resolver: &Resolver, machine: &Machine) -> Defaults {
     let (mut set, at_once) = alone(names, resolver, machine);
     if set.counters.is_empty() {
-        // The reason is the same for all five counters, so that it is given once.
+        // The reason is the same for all five counters, so the note gives it only once.
         let first = names.first().and_then(|name| resolver.resolve(name).ok()?.pop());
         let why = match first.map(|counter| opens(&counter, machine)) {
             Some(Opens::No(problem)) => problem.message,
@@ -207,14 +207,14 @@ fn is_read_in_user_mode(counters: &[Counter]) -> bool {
     in_user
 }
 
-/// The counters of a set that work alone, with notes; and whether it is known that all of them work
-/// at once.
+/// Returns the counters of a set that work alone, with notes; and whether all of them are known to
+/// work at once.
 fn alone(names: &[&str], resolver: &Resolver, machine: &Machine) -> (Defaults, bool) {
     let mut set = Defaults::default();
     let mut narrowed = Vec::new();
     // The names are resolved as one list, so that the counters share a group.
     let list = resolver.resolve(&names.join(",")).unwrap_or_default();
-    // Usually all counters work, and then it is not necessary to try each one.
+    // Usually all counters work together, and then they need not be tried one by one.
     if !list.is_empty() && all_at_once(&list) {
         let (threads, packages) = counters::plan::by_scope(list);
         set.counters = threads.into_iter().chain(packages).collect();

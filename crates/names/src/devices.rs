@@ -1,4 +1,4 @@
-//! Kinds of devices, and the interface through which accelerators add their counters.
+//! Defines kinds of devices, and the interface through which accelerators add their counters.
 //!
 //! ```text
 //!  DeviceKind   cpu, cuda, …: its default counters, its variable, and what counts it
@@ -6,20 +6,20 @@
 //!  Devices      all components together, as one source of names
 //! ```
 //!
-//! A component for which this version has no source is listed too; it says which library is
-//! missing. The kinds are those of DLPack, with the names that TVM gives them.
+//! A component for which this version has no source is listed, too; its source only names the
+//! library that is missing. The kinds are those of DLPack, with the names that TVM gives them.
 
 use crate::{Entry, Head, NameCause, NameErrorKind, NameSource, Resolved, Trouble};
 
 /// A kind of device that work can run on.
 #[derive(Debug, PartialEq, Eq)]
 pub struct DeviceKind {
-    /// `cuda`
+    /// The name, for example `cuda`.
     pub name: &'static str,
     /// Other names that are accepted.
     pub aliases: &'static [&'static str],
     pub counted_by: CountedBy,
-    /// The kind's counters in a recording without `-e`.
+    /// The counters of this kind in a recording without `-e`.
     pub defaults: &'static [&'static str],
 }
 
@@ -32,7 +32,7 @@ pub enum CountedBy {
     Component(&'static str),
 }
 
-/// The counters that TVM's original collectors have by default, in their order.
+/// The default counters of TVM's original collectors, in their order.
 pub const PROCESSOR_DEFAULTS: &[&str] = &[
     "cycles",
     "stalled-cycles-frontend",
@@ -69,47 +69,47 @@ pub const KINDS: &[DeviceKind] = {
 };
 
 impl DeviceKind {
-    /// The kind with this name or alias. Case does not matter.
+    /// Returns the kind with this name or alias. Case does not matter.
     pub fn named(name: &str) -> Option<&'static Self> {
         let same = |n: &&str| n.eq_ignore_ascii_case(name);
         KINDS.iter().find(|k| same(&k.name) || k.aliases.iter().any(same))
     }
 
-    /// The environment variables that name its counters, separated by semicolons: ours, then TVM's.
-    /// The first one that is set is used.
+    /// Returns the environment variables that can name this kind's counters, separated by
+    /// semicolons: ours, then TVM's. The first one that is set is used.
     pub fn variables(&self) -> [String; 2] {
         let upper = self.name.to_ascii_uppercase();
         [format!("COUNTERPOINT_{upper}_METRICS"), format!("TVM_PAPI_{upper}_METRICS")]
     }
 }
 
-/// The counters of one component. They are read at the start and at the end of a call, as all
+/// The counters of one component. They are read at the start and at the end of a call, like all
 /// others.
 pub trait DeviceSource {
-    /// The source's name before the three colons: `cuda`.
+    /// Returns the component's name, which is the text before the three colons: `cuda`.
     fn component(&self) -> &str;
 
-    /// Whether the component's counters can be used here and now.
+    /// Checks that the component's counters can be used here and now.
     ///
     /// # Errors
-    /// [`Missing`]: for example which library is not there.
+    /// Returns [`Missing`], for example with the library that is missing.
     fn available(&self) -> Result<(), Missing>;
 
-    /// The counters that the text after the three colons stands for
+    /// Returns the counters that the text after the three colons stands for
     /// (`event:elapsed_cycles_sm:device=0`). Called only if the component is available.
     ///
     /// # Errors
-    /// As [`NameSource::resolve`].
+    /// The same as for [`NameSource::resolve`].
     fn resolve(&self, name: &str) -> Result<Vec<Resolved>, Trouble>;
 
-    /// All names that the component has, for `list` and for suggestions.
+    /// Returns all names that the component has, for `list` and for suggestions.
     fn entries(&self) -> Vec<Entry>;
 }
 
-/// Why a component cannot count.
+/// The reason why a component cannot count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// What is missing, for example a library.
+    /// The missing thing, for example a library.
     pub what: String,
 }
 
@@ -148,25 +148,25 @@ impl DeviceSource for Absent {
     }
 }
 
-/// All components.
+/// The sources of all components.
 pub struct Devices {
     sources: Vec<Box<dyn DeviceSource>>,
 }
 
 impl Devices {
-    /// The components of this version.
+    /// Returns the components that this version knows.
     pub fn known() -> Self {
         let sources = ABSENT.into_iter().map(|absent| Box::new(absent) as Box<dyn DeviceSource>);
         Self { sources: sources.collect() }
     }
 
-    /// The same components with one more, which is asked before the others.
+    /// Returns the same components and one more, which is asked before the others.
     pub fn with(mut self, source: Box<dyn DeviceSource>) -> Self {
         self.sources.insert(0, source);
         self
     }
 
-    /// The source of a component by its name.
+    /// Returns the source of a component by its name.
     pub fn source(&self, component: &str) -> Option<&dyn DeviceSource> {
         let mut sources = self.sources.iter();
         let found = sources.find(|s| s.component().eq_ignore_ascii_case(component));

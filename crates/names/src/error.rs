@@ -1,4 +1,4 @@
-//! The one error of names: what is wrong, and where.
+//! Defines the error of names, with its place in the typed text.
 
 use crate::cause::NameCause;
 
@@ -6,22 +6,21 @@ use crate::cause::NameCause;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("counter list, byte {at}: {kind}")]
 pub struct NameError {
-    /// What is wrong.
     pub kind: NameErrorKind,
     /// Byte offset in the typed text.
     pub at: usize,
-    /// What is known beyond `kind`, from which the command line makes advice.
+    /// The facts beyond `kind` from which the command line makes advice, if any.
     pub cause: Option<NameCause>,
 }
 
-/// What is wrong with a counter list. Its text does not include the place.
+/// The problem with a counter list. The text of a variant does not include the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameErrorKind {
     /// The text is not a counter list.
     #[error("expected {expected}, found {}", shown(*found))]
     Syntax {
-        /// What was expected, as in `"," between counters`.
+        /// The text that was expected, as in `"," between counters`.
         expected: &'static str,
         /// The character that is there; `None` at the end of the text.
         found: Option<char>,
@@ -29,7 +28,7 @@ pub enum NameErrorKind {
     /// No source of names knows the name.
     #[error("unknown counter {name:?}")]
     Unknown {
-        /// What was typed.
+        /// The name as it was typed.
         name: String,
     },
     /// An unknown letter after the colon.
@@ -43,7 +42,7 @@ pub enum NameErrorKind {
     UselessModifier {
         /// The letter.
         letter: char,
-        /// Why the letter has no meaning.
+        /// The reason why the letter has no meaning.
         why: String,
     },
     /// A counter of a device that this version cannot count, or that cannot be counted here.
@@ -51,7 +50,7 @@ pub enum NameErrorKind {
     NoSource {
         /// PAPI's name of the device's component.
         device: String,
-        /// What is missing to count it.
+        /// The thing that is missing for counting it.
         missing: String,
     },
     /// A term between slashes that its PMU does not know.
@@ -59,27 +58,27 @@ pub enum NameErrorKind {
     UnknownTerm {
         /// The PMU.
         pmu: String,
-        /// What was typed.
+        /// The term as it was typed.
         term: String,
     },
     /// A value that is not possible.
     #[error("{text:?}: {problem}")]
     Value {
-        /// What was typed.
+        /// The value as it was typed.
         text: String,
-        /// Why the value is not possible, as in `umask has 8 bits`.
+        /// The reason why the value is not possible, as in `umask has 8 bits`.
         problem: String,
     },
     /// The syntax is right, but this version cannot count it.
     #[error("not supported yet: {what}")]
     Unsupported {
-        /// What cannot be counted.
+        /// The thing that cannot be counted.
         what: String,
     },
     /// The machine does not have the counter, or a file about it could not be read.
     #[error("{problem}")]
     Machine {
-        /// What is missing, or the path and the error.
+        /// The missing thing, or the path and the error.
         problem: String,
     },
     /// Two counters of the list have the same name.
@@ -91,7 +90,7 @@ pub enum NameErrorKind {
     /// The counters cannot be grouped as they were typed.
     #[error("{problem}")]
     Group {
-        /// Why not.
+        /// The reason.
         problem: String,
     },
 }
@@ -111,19 +110,19 @@ impl NameError {
         self
     }
 
-    /// The message without the place.
+    /// Returns the message without the place.
     pub fn what(&self) -> String {
         self.kind.to_string()
     }
 
-    /// The typed text and, on a second line, a mark under the place.
+    /// Returns the typed text and, on a second line, a mark under the place.
     pub fn pointed_at(&self, text: &str) -> String {
         let before = text.get(..self.at).map_or(0, |b| b.chars().count());
         format!("{text}\n{:before$}^", "")
     }
 }
 
-/// How an error names what it found in the text.
+/// Returns the form in which an error shows the character that it found.
 fn shown(found: Option<char>) -> String {
     found.map_or_else(|| "the end".to_owned(), |c| format!("{c:?}"))
 }

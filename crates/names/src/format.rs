@@ -1,5 +1,6 @@
-//! The place of a term's bits in the configuration: `config:0-7,32-35`. sysfs has it; for a
-//! processor whose PMU the kernel does not show, the tables here have it from the manual.
+//! Represents the place of a term's bits in the configuration: `config:0-7,32-35`. sysfs gives the
+//! place; for a processor whose PMU the kernel does not show, the tables in this file have it from
+//! the manual.
 
 use model::PerfAttr;
 
@@ -13,7 +14,8 @@ enum Field {
     Config3,
 }
 
-/// Which bits of a configuration word hold the bits of a value, from the least significant one on.
+/// The bits of a configuration word that hold the bits of a value, from the least significant one
+/// on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Format {
     field: Field,
@@ -43,12 +45,12 @@ impl Format {
         (bits.len() <= 64).then_some(Self { field, bits })
     }
 
-    /// How many bits a value may have.
+    /// Returns the number of bits that a value may have.
     pub(crate) fn bits(&self) -> usize {
         self.bits.len()
     }
 
-    /// Writes a value to its place. It must fit [`Format::bits`].
+    /// Writes a value to its place. The value must fit [`Format::bits`].
     pub(crate) fn put(&self, attr: &mut PerfAttr, value: u64) {
         let word = match self.field {
             Field::Config => &mut attr.config,
@@ -91,7 +93,7 @@ const AMD: &[Row] = &[
 /// Arm Architecture Reference Manual, PMEVTYPER.evtCount.
 const ARM: &[Row] = &[("event", "config:0-15"), ("long", "config1:0"), ("rdpmc", "config1:1")];
 
-/// The layout of this processor's own counters; empty if it is not known.
+/// Returns the layout of this processor's own counters; empty if it is not known.
 pub(crate) fn documented(machine: &Machine) -> &'static [Row] {
     match machine.field("proc/cpuinfo", "vendor_id").as_deref() {
         Some("GenuineIntel") => INTEL,

@@ -1,4 +1,4 @@
-//! perf's own names: software and hardware counters, cache triples, and `rNNNN`.
+//! Resolves perf's own names: software and hardware counters, cache triples, and `rNNNN`.
 //!
 //! Numbers from include/uapi/linux/perf_event.h, spellings from perf's parse-events and evsel
 //! tables (Linux 6.1 to 6.12). perf ignores the case of some of them; we ignore the case of all.
@@ -23,7 +23,7 @@ struct Known {
     kind: u32,
     config: u64,
     unit: Unit,
-    /// The name that we print, and then the other names that perf accepts.
+    /// The name that we print, followed by the other names that perf accepts.
     names: &'static [&'static str],
     description: &'static str,
 }
@@ -63,11 +63,11 @@ const KNOWN: &[Known] = {
     ]
 };
 
-/// All spellings of one part of a cache triple. The names that we print use the first two.
+/// All spellings of one part of a cache triple. Names that we print use the first two.
 type Spellings = &'static [&'static str];
 
-/// Spellings of a cache, the operations that it has (bit 0 read, 1 write, 2 prefetch), and a
-/// description.
+/// For each cache: its spellings, the operations that it has (bit 0 read, 1 write, 2 prefetch), and
+/// a description.
 const CACHES: &[(Spellings, u8, &str)] = &[
     (&["L1-dcache", "l1-d", "l1d", "L1-data"], 0b111, "level 1 data cache"),
     (&["L1-icache", "l1-i", "l1i", "L1-instruction"], 0b101, "level 1 instruction cache"),
@@ -93,12 +93,12 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// Whether the processor counts it, and not the kernel.
+    /// Whether the processor counts, and not the kernel.
     pub(crate) fn is_hardware(self) -> bool {
         self.kind != TYPE_SOFTWARE
     }
 
-    /// The counter of one PMU, where there are several kinds of cores.
+    /// Returns the counter of one PMU, if there are several kinds of cores.
     pub(crate) fn of_pmu(self, pmu_type: u32) -> PerfAttr {
         let (kind, config) = match self.kind {
             TYPE_RAW => (pmu_type, self.config),
@@ -107,7 +107,7 @@ impl Numbers {
         PerfAttr { kind, config, ..PerfAttr::default() }
     }
 
-    /// One counter, or one for each kind of core where there are several.
+    /// Returns one counter, or one for each kind of core if there are several.
     pub(crate) fn everywhere(self, typed: &str, machine: &Machine) -> Vec<Resolved> {
         let attr = PerfAttr { kind: self.kind, config: self.config, ..PerfAttr::default() };
         let cores = machine.core_types();
@@ -125,7 +125,7 @@ impl Numbers {
     }
 }
 
-/// The numbers of a hardware, software or cache name.
+/// Returns the numbers of a hardware, software or cache name.
 pub(crate) fn numbers(word: &str) -> Option<Numbers> {
     let same = |k: &&Known| k.names.iter().any(|n| n.eq_ignore_ascii_case(word));
     let known = KNOWN.iter().find(same);
@@ -135,18 +135,18 @@ pub(crate) fn numbers(word: &str) -> Option<Numbers> {
     })
 }
 
-/// The name that we print for these numbers.
+/// Returns the name that we print for these numbers.
 pub(crate) fn name_of(kind: u32, config: u64) -> Option<&'static str> {
     KNOWN.iter().find(|k| k.kind == kind && k.config == config).map(|k| k.names[0])
 }
 
-/// Every name and alias. Patterns such as `rNNNN` are left out.
+/// Returns every name and alias, without patterns such as `rNNNN`.
 pub(crate) fn names() -> Vec<String> {
     let known = KNOWN.iter().flat_map(|k| k.names).map(|&name| name.to_owned());
     known.chain(cache_entries().map(|entry| entry.name)).collect()
 }
 
-/// [`NameSource`] of perf's own names.
+/// The [`NameSource`] of perf's own names.
 pub(crate) struct Generic(pub Machine);
 
 impl NameSource for Generic {
@@ -176,8 +176,8 @@ impl NameSource for Generic {
     }
 }
 
-/// `config` of `type[-operation][-result]`. The default operation is read, and the default result
-/// is access.
+/// Returns the `config` of `type[-operation][-result]`. The default operation is read, and the
+/// default result is access.
 fn cache(word: &str) -> Option<u64> {
     let lower = word.to_ascii_lowercase();
     for (cache, (names, operations, _)) in CACHES.iter().enumerate() {
@@ -191,7 +191,7 @@ fn cache(word: &str) -> Option<u64> {
     None
 }
 
-/// The numbers of `-load-misses`, or of a part of it.
+/// Returns the numbers of `-load-misses`, or of a part of it.
 fn operation_and_result(rest: &str) -> Option<(u64, u64)> {
     if rest.is_empty() {
         return Some((0, 0));
@@ -206,7 +206,7 @@ fn operation_and_result(rest: &str) -> Option<(u64, u64)> {
     if let Some(result) = index(RESULTS, rest) {
         return Some((0, result));
     }
-    // perf takes both orders: load-misses and misses-load.
+    // perf accepts both orders: load-misses and misses-load.
     let both = |operation, result| Some((index(OPERATIONS, operation)?, index(RESULTS, result)?));
     let forwards = rest.rsplit_once('-').and_then(|(operation, result)| both(operation, result));
     forwards
@@ -233,7 +233,7 @@ fn cache_entries() -> impl Iterator<Item = Entry> {
     )
 }
 
-/// The number of `rNNNN`; `None` if the word is not `r` and hexadecimal digits.
+/// Returns the number of `rNNNN`; `None` if the word is not `r` and hexadecimal digits.
 pub(crate) fn raw(word: &str) -> Option<Result<u64, Trouble>> {
     let digits = word.strip_prefix('r')?;
     if digits.is_empty() || !digits.chars().all(|c| c.is_ascii_hexdigit()) {

@@ -1,5 +1,5 @@
-//! Hardware breakpoints: `mem:address[/length][:rwx]`. They count exactly, but the address must be
-//! known before the program starts (`-no-pie` programs, tests).
+//! Resolves hardware breakpoints: `mem:address[/length][:rwx]`. They count exactly, but the address
+//! must be known before the program starts (`-no-pie` programs, tests).
 
 use model::{PerfAttr, Source, Unit};
 
@@ -9,14 +9,15 @@ use crate::syntax::{Access, Head};
 
 const TYPE_BREAKPOINT: u32 = 5;
 
-/// [`NameSource`] of breakpoints.
+/// The [`NameSource`] of breakpoints.
 pub(crate) struct Breakpoints;
 
 impl NameSource for Breakpoints {
     fn resolve(&self, head: &Head) -> Option<Result<Vec<Resolved>, Trouble>> {
         let &Head::Breakpoint { address, len, access } = head else { return None };
         let access = access.unwrap_or(Access { read: true, write: true, execute: false });
-        // The defaults of perf: the size of a long for code (others are EINVAL), 4 bytes for data.
+        // The defaults are perf's: the size of a long for code (other sizes are EINVAL), 4 bytes
+        // for data.
         let len = len.unwrap_or(if access.execute { size_of::<usize>() as u64 } else { 4 });
         let wrong = |problem: &str| {
             let (text, problem) = (head.to_string(), problem.into());
@@ -28,7 +29,7 @@ impl NameSource for Breakpoints {
         if !matches!(len, 1 | 2 | 4 | 8) {
             return wrong("a breakpoint watches 1, 2, 4 or 8 bytes");
         }
-        // HW_BREAKPOINT_R, _W, _X of linux/hw_breakpoint.h.
+        // The constants are HW_BREAKPOINT_R, _W and _X of linux/hw_breakpoint.h.
         let bp_type =
             u32::from(access.read) | u32::from(access.write) << 1 | u32::from(access.execute) << 2;
         let attr = PerfAttr {

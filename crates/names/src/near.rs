@@ -1,15 +1,16 @@
-//! Which names of all catalogues are spelled like an unknown one.
+//! Finds the names in all catalogues whose spelling is similar to that of an unknown name.
 
 use model::suggest;
 
 use crate::source::Entry;
 
-/// The names that are spelled most like `name`, the nearest first; up to three.
+/// Returns the names with the most similar spelling, the nearest first; up to three.
 pub(crate) fn nearest(name: &str, entries: &[Entry]) -> Vec<String> {
     let counters = entries.iter().filter(|entry| !entry.is_pattern);
     let names = || counters.clone().flat_map(|e| std::iter::once(&e.name).chain(&e.aliases));
     let mut near = Vec::new();
-    // `syscalls:read` is one word of a tracepoint's name: `syscalls:sys_enter_read`.
+    // In `syscalls:read`, the second part is one word of a tracepoint's name:
+    // `syscalls:sys_enter_read`.
     if let Some((system, point)) = name.split_once(':').filter(|(_, point)| !point.is_empty()) {
         let within = names().filter(|known| {
             known.split_once(':').is_some_and(|(s, p)| {

@@ -1,9 +1,9 @@
-//! Names as PAPI and libpfm4 write them: `perf::CYCLES`, and those presets `PAPI_*` that are one
-//! generic counter.
+//! Resolves names in the spelling of PAPI and libpfm4: `perf::CYCLES`, and those presets `PAPI_*`
+//! that are one generic counter.
 //!
 //! Sources: `pfmlib_perf_event` of libpfm4 4.13 for names and attributes; `papiStdEventDefs.h` and
-//! `papi_events.csv` of PAPI 7.0 for the meaning of presets. By default PAPI counts only in user
-//! mode. Here a counter without `:u` or `:k` counts in all modes, as with perf's own names.
+//! `papi_events.csv` of PAPI 7.0 for the meaning of presets. By default, PAPI counts only in user
+//! mode. Here, a counter without `:u` or `:k` counts in all modes, as with perf's own names.
 
 use model::Unit;
 
@@ -16,9 +16,9 @@ use crate::syntax::{Head, Modifiers, Term};
 use machine::Machine;
 use model::suggest;
 
-/// Intel's counters of one precision, and how many operations each of them stands for: as many as
-/// its vectors have elements (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused multiply-add
-/// counts twice).
+/// Intel's counters of one precision, each with the number of operations that it stands for, which
+/// is the number of elements of its vectors (Intel's SDM, volume 3, FP_ARITH_INST_RETIRED; a fused
+/// multiply-add counts twice).
 macro_rules! intel {
     ($precision:literal, $two:literal, $four:literal, $eight:literal) => {
         NameCause::WeightedSum(&[
@@ -30,8 +30,8 @@ macro_rules! intel {
     };
 }
 
-/// Presets of floating-point operations. Some processors of AMD's have one event for them
-/// ([`amd::papi`]); the second column is for all others.
+/// Presets of floating-point operations. Some of AMD's processors have one event for them
+/// ([`amd::papi`]); the second column is for all other processors.
 const FLOATING: &[(&str, NameCause)] = &[
     ("PAPI_FP_OPS", NameCause::Precisions(&["PAPI_SP_OPS", "PAPI_DP_OPS"])),
     ("PAPI_SP_OPS", intel!("single", 4, 8, 16)),
@@ -41,7 +41,7 @@ const SUM: &str = "a sum of several counters";
 const DIFFERS: &str = "the nearest generic counter counts something else on some processors";
 const VENDOR: &str = "no generic counter is similar";
 
-/// The rows of `papi.txt`, without the word that begins them: name, and the rest of the line.
+/// Returns the rows of `papi.txt` that begin with this word: name, and the rest of the line.
 fn rows(word: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     include_str!("papi.txt").lines().filter_map(move |line| {
         let row = line.strip_prefix(word)?.strip_prefix(' ')?;
@@ -49,19 +49,20 @@ fn rows(word: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// The description of the name in a row. The case of the name does not matter.
+/// Returns the description of the name in a row. The case of the name does not matter.
 fn row(word: &str, name: &str) -> Option<&'static str> {
     rows(word).find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, rest)| rest)
 }
 
-/// Why a preset is not a single generic counter, and the nearest generic counters.
+/// Returns the reason why a preset is not a single generic counter, and the nearest generic
+/// counters.
 fn inexact(preset: &str) -> Option<(&'static str, &'static str)> {
     let words = [("sum", SUM), ("differs", DIFFERS), ("vendor", VENDOR)];
     let known = words.into_iter().find_map(|(word, why)| Some((why, row(word, preset)?)));
     known.or_else(|| row("other", preset)?.split_once(": ").map(|(near, why)| (why, near)))
 }
 
-/// [`NameSource`] of PAPI's spellings.
+/// The [`NameSource`] of PAPI's spellings.
 pub(crate) struct Papi(pub Machine);
 
 impl NameSource for Papi {
@@ -94,7 +95,7 @@ impl Papi {
     fn preset(&self, word: &str) -> Result<Vec<Resolved>, Trouble> {
         let same = |preset: &&str| preset.eq_ignore_ascii_case(word);
         if let Some(name) = row("exact", word) {
-            // tests/papi.rs checks that every name of the table is a generic one.
+            // tests/papi.rs checks that every name in the table is a generic one.
             let numbers = generic::numbers(name).into_iter();
             return Ok(numbers.flat_map(|n| n.everywhere(name, &self.0)).collect());
         }
@@ -163,8 +164,8 @@ impl Papi {
         found.map(|resolved| Resolved { modifiers, ..resolved }).collect()
     }
 
-    /// perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`. Removes the attributes that it used from
-    /// `left`.
+    /// Returns perf's name of `PERF_COUNT_HW_CACHE_L1D:READ:MISS`. Removes the attributes that it
+    /// used from `left`.
     fn cache(&self, name: &str, left: &mut &[Term]) -> Option<String> {
         let cache = row("cache", name)?;
         let (mut operation, mut result) = ("loads", "refs");
@@ -183,8 +184,8 @@ impl Papi {
     }
 }
 
-/// The modifiers that attributes such as `:u:k=0` stand for. In libpfm4 an attribute can switch a
-/// mode off, too.
+/// Returns the modifiers that attributes such as `:u:k=0` stand for. In libpfm4, an attribute can
+/// also switch a mode off.
 fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
     let mut m = Modifiers::default();
     let (mut on, mut off) = ([false; 3], [false; 3]);
@@ -221,7 +222,7 @@ fn modifiers(attributes: &[Term]) -> Result<Modifiers, Trouble> {
             }
         }
     }
-    // If modes are only switched off, all other modes count.
+    // If modes are only switched off, all other modes are counted.
     if !on.contains(&true) && off.contains(&true) {
         on = off.map(|off| !off);
         if !on.contains(&true) {

@@ -25,7 +25,7 @@ use crate::syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};
 /// Reads a counter list. It does not check whether the names exist.
 ///
 /// # Errors
-/// The first place where the text is not a counter list.
+/// The error describes the first place where the text is not a counter list.
 pub fn parse(text: &str) -> Result<List, NameError> {
     let mut p = Parser { text, at: 0 };
     let mut entries = Vec::new();
@@ -42,8 +42,8 @@ pub fn parse(text: &str) -> Result<List, NameError> {
     }
 }
 
-/// The entries of a list, each as it was typed. An entry with an error ends at the next comma, so
-/// that the others can still be used. Empty entries are left out.
+/// Returns the entries of a list, each as it was typed. An entry with an error ends at the next
+/// comma, so that the others can still be used. Empty entries are left out.
 pub fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut p = Parser { text, at: 0 };
@@ -53,7 +53,7 @@ pub fn pieces(text: &str) -> Vec<&str> {
         let entry = if p.eat('{') { p.group().map(drop) } else { p.item().map(drop) };
         p.skip_space();
         if entry.is_err() || !(p.rest().is_empty() || p.rest().starts_with(',')) {
-            // The error may have been found after other entries, as with a quote that is not
+            // The error may have been found after other entries, for example if a quote is not
             // closed.
             p.at = start;
             p.at += p.rest().find(',').unwrap_or(p.rest().len());
@@ -70,7 +70,7 @@ struct Parser<'t> {
     at: usize,
 }
 
-/// Whether perf (Linux 6.14) has this modifier. It need not have a meaning here.
+/// Whether perf (Linux 6.14) has this modifier. It need not have a meaning for counting.
 pub(crate) fn is_perfs(letter: char) -> bool {
     "ukhGHIpPSDWebRX".contains(letter)
 }
@@ -94,7 +94,8 @@ impl<'t> Parser<'t> {
         NameError::expected(what, self.text, self.at)
     }
 
-    /// The text up to one of `stops`, white space, a comma or a brace, and its place. May be empty.
+    /// Returns the text up to one of `stops`, white space, a comma or a brace, and its place. The
+    /// text may be empty.
     fn until(&mut self, stops: &str) -> (usize, &'t str) {
         let start = self.at;
         let stop = |c: char| c.is_whitespace() || ",{}".contains(c) || stops.contains(c);
@@ -110,7 +111,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Reads a group, after its opening brace.
+    /// Reads the rest of a group after its opening brace.
     fn group(&mut self) -> Result<Entries, NameError> {
         let mut items = Vec::new();
         loop {
@@ -155,7 +156,7 @@ impl<'t> Parser<'t> {
         Ok(Item { at, head, modifiers })
     }
 
-    /// Reads what follows `word:`, which is modifiers or the name of a tracepoint.
+    /// Reads the text after `word:`, which is modifiers or the name of a tracepoint.
     fn after_colon(&mut self, word: &str) -> Result<(Head, Modifiers), NameError> {
         let (at, second) = self.word(":/", "modifiers or a tracepoint's name")?;
         if !self.rest().starts_with([':', '/']) && second.chars().all(is_perfs) {
@@ -192,7 +193,7 @@ impl<'t> Parser<'t> {
         if more { self.modifiers() } else { Ok(Modifiers::default()) }
     }
 
-    /// Reads what follows `uprobe:`.
+    /// Reads the text after `uprobe:`.
     fn uprobe(&mut self, returns: bool) -> Result<Head, NameError> {
         let path = match self.quoted()? {
             Some(path) => path,
@@ -220,7 +221,7 @@ impl<'t> Parser<'t> {
         Ok(Head::Uprobe { returns, path, at, symbol, offset })
     }
 
-    /// Reads what follows `pmu::`.
+    /// Reads the text after `pmu::`.
     fn papi(&mut self, pmu: &str) -> Result<Head, NameError> {
         let (_, name) = self.word(":", "a counter name")?;
         let mut attributes = Vec::new();
@@ -275,7 +276,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Reads what follows the equals sign of a term.
+    /// Reads the text after the equals sign of a term.
     fn value(&mut self) -> Result<String, NameError> {
         if let Some(text) = self.quoted()? {
             return Ok(text);
@@ -288,7 +289,7 @@ impl<'t> Parser<'t> {
         Ok(value.to_owned())
     }
 
-    /// Reads a text in double quotes; `None` if there is no quote here.
+    /// Reads a text in double quotes; returns `None` if there is no quote here.
     fn quoted(&mut self) -> Result<Option<String>, NameError> {
         let open = self.at;
         if !self.eat('"') {
@@ -310,7 +311,7 @@ impl<'t> Parser<'t> {
             .because(NameCause::OpenedAt(open)))
     }
 
-    /// Reads what follows `mem:`.
+    /// Reads the text after `mem:`.
     fn breakpoint(&mut self) -> Result<(Head, Modifiers), NameError> {
         let address = self.number("/:").map_err(|e| e.because(NameCause::AddressExpected))?;
         let len = if self.eat('/') { Some(self.number(":")?) } else { None };
@@ -337,7 +338,7 @@ impl<'t> Parser<'t> {
     }
 }
 
-/// The number of a text like `0x1F` or `31`.
+/// Returns the number that a text like `0x1F` or `31` stands for.
 pub(crate) fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
         Some(hex) if !hex.starts_with('+') => u64::from_str_radix(hex, 16).ok(),

@@ -1,4 +1,4 @@
-//! Prints a counter list, so that [`super::parse()`] reads the same list from the text.
+//! Prints a counter list in such a way that [`super::parse()`] reads the same list from the text.
 
 use std::fmt;
 
@@ -73,7 +73,7 @@ impl fmt::Display for Head {
             }
             Self::Papi { pmu, name, attributes } => {
                 write!(f, "{pmu}::{name}")?;
-                // In attributes quotes have no special meaning.
+                // In attributes, quotes have no special meaning.
                 attributes.iter().try_for_each(|Term { name, value, .. }| match value {
                     Some(value) => write!(f, ":{name}={value}"),
                     None => write!(f, ":{name}"),
@@ -114,7 +114,7 @@ fn awkward_in_paths(c: char) -> bool {
     c.is_whitespace() || ",:{}\"\\".contains(c)
 }
 
-/// The text in double quotes, with a backslash before quotes and backslashes.
+/// Returns the text in double quotes, with a backslash before quotes and backslashes.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
@@ -125,7 +125,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// With the colon; nothing if there is no letter.
+/// The text begins with a colon; it is empty if there is no letter.
 impl fmt::Display for Modifiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {

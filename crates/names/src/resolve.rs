@@ -25,12 +25,12 @@ use crate::uprobe::Uprobes;
 use crate::vendor::Vendor;
 use machine::Machine;
 
-/// A counter of a list.
+/// A counter, with its place in the list.
 struct Placed {
     /// The byte where the item was typed.
     at: usize,
     counter: Counter,
-    /// Whether the user chose its name (`cpu/…,name=mine/`).
+    /// Whether the user chose the counter's name (`cpu/…,name=mine/`).
     named: bool,
 }
 
@@ -44,14 +44,14 @@ pub struct Resolver {
 }
 
 impl Resolver {
-    /// A resolver with every source of names. It reads nothing yet.
+    /// Makes a resolver with every source of names. This reads nothing yet.
     pub fn new(machine: &Machine) -> Self {
         Self::with_tables(machine, None)
     }
 
-    /// A resolver that reads a vendor's names from a directory of JSON tables, in one of the
-    /// layouts that `vendor.rs` describes. Without a directory it asks an installed perf. It reads
-    /// nothing yet.
+    /// Makes a resolver that reads a vendor's names from a directory of JSON tables, in one of the
+    /// layouts that `vendor.rs` describes. Without a directory, it asks an installed perf. This
+    /// reads nothing yet.
     pub fn with_tables(machine: &Machine, directory: Option<&Path>) -> Self {
         let vendor = Rc::new(Vendor::new(machine, directory));
         Self {
@@ -72,44 +72,46 @@ impl Resolver {
         }
     }
 
-    /// The same resolver with one more source, which is asked last.
+    /// Adds one more source, which is asked last.
     pub fn with(mut self, source: Box<dyn NameSource>) -> Self {
         self.sources.push(source);
         self
     }
 
-    /// The names of every source, in the order of the sources. Those of [`Resolver::bulk`] are left
-    /// out.
+    /// Returns the names of every source, in the order of the sources, without those of
+    /// [`Resolver::bulk`].
     pub fn catalogue(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.entries()).collect()
     }
 
-    /// Names that exist in thousands: tracepoints, and a vendor's names. Reads files, and may
-    /// run perf.
+    /// Returns the names that exist in thousands: tracepoints, and a vendor's names. Reads files,
+    /// and may run perf.
     pub fn bulk(&self) -> Vec<Entry> {
         self.sources.iter().flat_map(|s| s.bulk()).collect()
     }
 
-    /// Why the directory of tables gave no names. Reads the tables if that was not done yet.
+    /// Returns the reason why the directory of tables gave no names, if so. Reads the tables if
+    /// that was not done yet.
     pub fn tables_problem(&self) -> Option<&str> {
         self.vendor.problem()
     }
 
-    /// The counters that the text stands for, ready to be opened. `none` stands for no counters, so
-    /// that only times are recorded.
+    /// Returns the counters that the text stands for, ready to be opened. The text `none` stands
+    /// for no counters, so that only times are recorded.
     ///
     /// Counters outside of braces form one group for each kind of source. Each pair of braces is a
     /// group, and so is each pinned counter outside of braces. The counters of a group are next to
     /// each other in the result, and groups are in the order of their first counters.
     ///
     /// # Errors
-    /// The first thing that is wrong with the list.
+    /// The error describes the first problem in the list.
     pub fn resolve(&self, text: &str) -> Result<Vec<Counter>, NameError> {
         self.read(text, false).map(|(counters, _)| counters)
     }
 
-    /// [`Resolver::resolve`], but a counter that its group already has under another name
-    /// (`page-faults,faults`) is left out. The second list has a note about each of them.
+    /// Does the same as [`Resolver::resolve`], but leaves out a counter that its group already has
+    /// under another name (`page-faults,faults`). The second list has a note about each counter
+    /// that was left out.
     pub fn resolve_once(&self, text: &str) -> Result<(Vec<Counter>, Vec<String>), NameError> {
         self.read(text, true)
     }
@@ -182,8 +184,8 @@ impl Resolver {
         Ok(groups)
     }
 
-    /// The group of a pair of braces, or one group for each PMU if its names stand for counters of
-    /// several PMUs.
+    /// Makes the group of a pair of braces, or one group for each PMU if its names stand for
+    /// counters of several PMUs.
     fn braces(
         &self,
         items: &[Item],
@@ -194,8 +196,8 @@ impl Resolver {
         for item in items {
             for resolved in self.head(item, text)? {
                 let pmu = resolved.pmu.clone();
-                // A counter that belongs to no PMU goes to the first group, and so does the first
-                // PMU.
+                // A counter that belongs to no PMU goes to the first group, and so do the counters
+                // of the first PMU.
                 let place = groups.iter().position(|(p, _)| match &pmu {
                     None => true,
                     Some(_) => *p == pmu || (p.is_none() && groups.len() == 1),
@@ -262,7 +264,7 @@ impl Resolver {
         }
         let mut entries = self.catalogue();
         entries.extend(self.bulk());
-        // Do not suggest AMD's names on a processor that would refuse them.
+        // AMD's names must not be suggested on a processor that would refuse them.
         let amd = Head::Word("ex_ret_instr".into());
         if !self.sources.iter().any(|s| matches!(s.resolve(&amd), Some(Ok(_)))) {
             entries.retain(|entry| entry.source != "AMD");
@@ -283,8 +285,8 @@ fn bad_modifier(letters: &str, at: usize) -> NameError {
     NameError::new(NameErrorKind::UnknownModifier { letter }, at + offset)
 }
 
-/// Whether two counters of one group always have the same value. Simulated counters differ if their
-/// names differ.
+/// Whether two counters of one group always have the same value. Simulated counters with different
+/// names are different counters.
 fn is_same(a: &Counter, b: &Counter) -> bool {
     !is_sim(a) && a.source == b.source && a.scope == b.scope
 }
@@ -293,7 +295,7 @@ fn is_sim(counter: &Counter) -> bool {
     matches!(counter.source, Source::Sim(_))
 }
 
-/// Whether only the first counter of a group can be like this, because the kernel reads these flags
+/// Whether such a counter can only be the first of a group, because the kernel reads these flags
 /// from the first one.
 fn must_lead(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.pinned || attr.exclusive)
@@ -320,7 +322,8 @@ fn put(item: &Item, resolved: Resolved, group: Modifiers) -> Result<Placed, Name
     Ok(Placed { at: item.at, counter, named })
 }
 
-/// Applies the letters as perf does: if a mode is named, the modes that are not named do not count.
+/// Applies the letters as perf does: if a mode is named, the modes that are not named are not
+/// counted.
 fn modified(attr: PerfAttr, m: Modifiers) -> PerfAttr {
     let modes = m.user | m.kernel | m.hypervisor;
     let machines = m.guest | m.host;

@@ -1,4 +1,4 @@
-//! Simulated counters: `sim/NAME,readings=0:5:0:7x3/`.
+//! Resolves simulated counters: `sim/NAME,readings=0:5:0:7x3/`.
 //!
 //! ```text
 //!  readings := step { ":" step }
@@ -6,10 +6,11 @@
 //! ```
 //!
 //! Each step is one reading of a thread: begin, end, begin, and so on. After the last step the
-//! script starts again. Numbers are decimal. `add` is what the counter counted since the last
-//! reading (default 0). `running` is for how many of the `enabled` nanoseconds of each reading the
-//! group counted (default: all of them); the term `enabled=` changes their number from 1000. `!`
-//! makes the reading fail. `unit=` is one of `count`, `ns`, `bytes`, `cycles`.
+//! script starts again. Numbers are decimal. `add` is the number that the counter counted since the
+//! last reading (default 0). `running` is the number of the `enabled` nanoseconds of each reading
+//! for which the group counted (default: all of them). Each reading has 1000 enabled nanoseconds,
+//! unless the term `enabled=` gives another number. `!` makes the reading fail. `unit=` is one of
+//! `count`, `ns`, `bytes`, `cycles`.
 
 use model::{SimReading, SimScript, Source, Unit};
 
@@ -19,10 +20,11 @@ use crate::parse::number;
 use crate::source::{Called, Entry, NameSource, Resolved, Trouble};
 use crate::syntax::{Head, Term};
 
-/// Limits the size of the run file, and what a typing error can allocate.
+/// The most readings of a script. This limits the size of the run file, and the memory that a
+/// typing error can allocate.
 const MOST_READINGS: usize = 65_536;
 
-/// [`NameSource`] of simulated counters.
+/// The [`NameSource`] of simulated counters.
 pub(crate) struct Scripts;
 
 impl NameSource for Scripts {
@@ -100,7 +102,7 @@ fn step(text: &str, enabled: u64) -> Option<(SimReading, usize)> {
     if text.is_empty() {
         return None;
     }
-    // This is why numbers are decimal: "0x3" means 0, three times.
+    // Numbers are decimal because of this: "0x3" means 0, three times.
     let (text, times) = match text.split_once('x') {
         Some((before, times)) => (before, number(times)?.try_into().ok()?),
         None => (text, 1),

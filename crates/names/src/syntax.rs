@@ -1,6 +1,6 @@
-//! A counter list as it was typed, before anything is known about what the names mean.
+//! Represents a counter list as it was typed, before the names are resolved.
 
-/// `a,b:u,{c,d}:k`
+/// A whole list, such as `a,b:u,{c,d}:k`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct List {
     /// The entries in the order in which they were typed.
@@ -12,21 +12,21 @@ pub struct List {
 pub enum Entries {
     /// A counter outside of braces.
     Single(Item),
-    /// `{c,d}:k`
+    /// A group in braces, such as `{c,d}:k`.
     Group {
-        /// The group's counters; at least one.
+        /// The counters of the group; at least one.
         items: Vec<Item>,
         /// The modifiers after the closing brace, which apply to every item.
         modifiers: Modifiers,
     },
 }
 
-/// One counter: what is counted, and in which modes.
+/// One counter: its name, and the modes in which it counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Byte offset of the item's first character in the list.
     pub at: usize,
-    /// What is counted.
+    /// The part before the modifiers.
     pub head: Head,
     /// The modifiers after the item itself.
     pub modifiers: Modifiers,
@@ -35,60 +35,61 @@ pub struct Item {
 /// The part of an item before its modifiers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// `page-faults`, `L1-dcache-load-misses`, `r01c2`
+    /// A single word, such as `page-faults`, `L1-dcache-load-misses` or `r01c2`.
     Word(String),
-    /// `cpu/event=0x3c,umask=0x1/`, `sim/NAME,readings=0:5/`
+    /// A PMU with terms, such as `cpu/event=0x3c,umask=0x1/` or `sim/NAME,readings=0:5/`.
     Pmu {
         /// The text before the first slash.
         pmu: String,
-        /// Between the slashes.
+        /// The terms between the slashes.
         terms: Vec<Term>,
     },
-    /// `syscalls:sys_enter_openat`
+    /// A tracepoint, such as `syscalls:sys_enter_openat`.
     Tracepoint {
         /// The text before the colon.
         system: String,
         /// The text after the colon.
         name: String,
-        /// `/filter="count > 100"/`: the condition under which a hit counts.
+        /// The condition under which a hit counts: `/filter="count > 100"/`.
         filter: Option<Filter>,
     },
-    /// `mem:0x401000/8:rw`
+    /// A breakpoint, such as `mem:0x401000/8:rw`.
     Breakpoint {
         /// Virtual address of the first byte that is watched.
         address: u64,
         /// Number of bytes that are watched.
         len: Option<u64>,
-        /// Which kinds of access count.
+        /// The kinds of access that count.
         access: Option<Access>,
     },
-    /// `uprobe:/usr/lib/libm.so.6:expf+4`, `uretprobe:…`
+    /// A uprobe, such as `uprobe:/usr/lib/libm.so.6:expf+4`, or `uretprobe:…`.
     Uprobe {
-        /// Counts returns instead of entries.
+        /// Whether returns are counted instead of entries.
         returns: bool,
-        /// The file, as typed.
+        /// The file, as it was typed.
         path: String,
         /// Byte offset in the list of the text after the path and its colon.
         at: usize,
-        /// The function. `None`: only an offset was typed, which is from the beginning of the file.
+        /// The function. `None` if only an offset was typed, which is from the beginning of the
+        /// file.
         symbol: Option<String>,
         /// Number of bytes after the start of the function, or after the start of the file.
         offset: u64,
     },
-    /// `perf::CYCLES:u=1`, as libpfm4 and PAPI spell it
+    /// A name in the spelling of libpfm4 and PAPI, such as `perf::CYCLES:u=1`.
     Papi {
         /// The text before the two colons.
         pmu: String,
         /// The text after the two colons.
         name: String,
-        /// `:attribute` and `:attribute=value`.
+        /// The attributes: `:attribute` and `:attribute=value`.
         attributes: Vec<Term>,
     },
-    /// `cuda:::event:elapsed_cycles_sm:device=0`, as PAPI spells it
+    /// A counter of a device in PAPI's spelling, such as `cuda:::event:elapsed_cycles_sm:device=0`.
     Device {
         /// The text before the three colons: PAPI's component.
         component: String,
-        /// Everything after them.
+        /// The text after the three colons.
         name: String,
     },
 }
@@ -96,17 +97,17 @@ pub enum Head {
 /// A condition on a tracepoint's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Byte offset in the list of its term.
+    /// Byte offset of the filter's term in the list.
     pub at: usize,
     /// The condition in the kernel's filter language, without quotes.
     pub text: String,
 }
 
-/// `name` or `name=value` between slashes. A value that holds commas, slashes or quotes is typed
+/// A term between slashes: `name` or `name=value`. A value with commas, slashes or quotes is typed
 /// in double quotes, with a backslash before a quote or a backslash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Term {
-    /// Byte offset in the list.
+    /// Byte offset of the term in the list.
     pub at: usize,
     /// The text before the equals sign.
     pub name: String,
@@ -114,18 +115,18 @@ pub struct Term {
     pub value: Option<String>,
 }
 
-/// Kinds of access that a breakpoint counts.
+/// The kinds of access that a breakpoint counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// `r`
+    /// `r`: reads count.
     pub read: bool,
-    /// `w`
+    /// `w`: writes count.
     pub write: bool,
-    /// `x`
+    /// `x`: executions count.
     pub execute: bool,
 }
 
-/// Letters after the colon, as in perf. Letters that only matter to sampling are not here.
+/// Letters after the colon, as in perf, without the letters that only matter for sampling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Modifiers {
     /// `u`: count in user mode. Without any of `u`, `k` and `h`, all modes count.
@@ -140,9 +141,10 @@ pub struct Modifiers {
     pub host: bool,
     /// `I`: do not count while the processor is idle.
     pub not_idle: bool,
-    /// `D`: pinned to the PMU. If it loses its place, reading fails, and it does not take turns.
+    /// `D`: pin the counter to the PMU. A pinned counter is not multiplexed; if it loses its place,
+    /// reading it fails.
     pub pinned: bool,
-    /// `e`: the group has the PMU to itself.
+    /// `e`: give the group exclusive use of the PMU.
     pub exclusive: bool,
 }
 
@@ -152,7 +154,8 @@ impl Modifiers {
         *self == Self::default()
     }
 
-    /// The modifiers of an item in a group: as in perf, the letters of the item and of the group.
+    /// Returns the modifiers of an item in a group. As in perf, they are the letters of the item
+    /// and of the group.
     pub fn and(self, group: Self) -> Self {
         Self {
             user: self.user | group.user,

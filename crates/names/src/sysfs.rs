@@ -1,4 +1,5 @@
-//! Names of the form `pmu/term=value,…/`, which sysfs describes for the PMUs of this machine.
+//! Resolves names of the form `pmu/term=value,…/`, which sysfs describes for the PMUs of this
+//! machine.
 //!
 //! ```text
 //!  /sys/bus/event_source/devices/<pmu>/type            perf_event_attr.type
@@ -32,13 +33,14 @@ use machine::Machine;
 use machine::files::{DEVICES, parse_cpus};
 use model::suggest;
 
-/// [`NameSource`] of the machine's PMUs.
+/// The [`NameSource`] of the machine's PMUs.
 pub(crate) struct Pmus(pub Machine, pub Rc<Vendor>);
 
-/// PMUs whose counters have another syntax: `page-faults`, `system:name`, `mem:…`, `uprobe:…`.
+/// PMUs whose counters have another syntax: `page-faults`, `system:name`, `mem:…`, `uprobe:…`, and
+/// so on.
 const NAMED_OTHERWISE: [&str; 5] = ["software", "tracepoint", "breakpoint", "uprobe", "kprobe"];
 
-/// Terms of perf that control sampling, which this program does not do.
+/// Terms of perf that control sampling, which Counterpoint does not do.
 const OF_SAMPLING: [&str; 15] = [
     "period",
     "freq",
@@ -106,9 +108,9 @@ impl Pmus {
         plain.then(|| self.0.read_trimmed(&format!("{DEVICES}/{pmu}/events/{event}")))?
     }
 
-    /// The PMUs of this machine that a name stands for: the PMU of that name, or all PMUs that add
-    /// only a number to it, or all that match if it has a `*`. `cpu` stands for the PMUs of the
-    /// cores.
+    /// Returns the PMUs of this machine that a name stands for: the PMU of that name, or all PMUs
+    /// that only add a number to it, or, if it has a `*`, all PMUs that match. `cpu` stands for the
+    /// PMUs of the cores.
     pub(crate) fn called(&self, typed: &str) -> Vec<String> {
         let all = self.0.list(DEVICES);
         if all.iter().any(|p| p == typed) {
@@ -130,7 +132,8 @@ impl Pmus {
         }
     }
 
-    /// An event that was typed without its PMU (`mem-loads`): of the cores, or else of any PMU.
+    /// Resolves an event that was typed without its PMU (`mem-loads`): an event of the cores, or
+    /// else of any PMU.
     fn by_event(&self, word: &str) -> Option<Result<Vec<Resolved>, Trouble>> {
         let mut having = self.0.list(DEVICES);
         having.retain(|pmu| self.event(pmu, word).is_some());
@@ -196,7 +199,7 @@ impl Pmus {
         Resolved { name, pmu: Some(pmu.to_owned()), ..resolved }
     }
 
-    /// The counter of exactly this PMU with these terms.
+    /// Returns the counter of exactly this PMU with these terms.
     pub(crate) fn one(&self, pmu: &str, terms: &[Term]) -> Result<Resolved, Trouble> {
         let dir = format!("{DEVICES}/{pmu}");
         let machine = |problem: String| Trouble::new(NameErrorKind::Machine { problem });
@@ -227,8 +230,8 @@ impl Pmus {
         })
     }
 
-    /// The counter of the processor's PMU with these terms, by the layout in the processor's
-    /// manual. For machines where the kernel shows no PMU in sysfs.
+    /// Returns the counter of the processor's PMU with these terms, by the layout in the
+    /// processor's manual. For machines on which the kernel shows no PMU in sysfs.
     pub(crate) fn documented(&self, terms: &[Term]) -> Result<Resolved, Trouble> {
         const TYPE_RAW: u32 = 4;
         let layout = format::documented(&self.0);
@@ -293,7 +296,7 @@ impl Pmus {
             Trouble::new(NameErrorKind::Machine { problem }).at(term.at)
         })?;
         let text = match term.value.as_deref().unwrap_or("1") {
-            // `?` is a parameter: another term of the list has its value.
+            // A `?` is a parameter: its value is in another term of the list.
             "?" => {
                 let given = all.iter().find(|t| t.name == term.name && t.value.is_some());
                 let value = given.and_then(|t| t.value.as_deref()).filter(|v| *v != "?");
@@ -314,8 +317,8 @@ impl Pmus {
         Ok(())
     }
 
-    /// Applies a term that is a name: of an event in sysfs, of a generic counter, `rNNNN`, or a
-    /// vendor's name.
+    /// Applies a term that is a name: that of an event in sysfs, that of a generic counter,
+    /// `rNNNN`, or a vendor's name.
     fn apply_name(
         &self,
         pmu: &str,
@@ -357,7 +360,7 @@ impl Pmus {
         Ok(())
     }
 
-    /// Unit and scale of a name from `events`.
+    /// Returns unit and scale of a name from `events`.
     fn unit(&self, pmu: &str, term: &Term) -> Result<(Unit, Scale), Trouble> {
         let file = |ending| format!("{DEVICES}/{pmu}/events/{}.{ending}", term.name);
         let (unit, more) =
@@ -397,8 +400,8 @@ impl Pmus {
     }
 }
 
-/// The terms of a text like `event=0x3c,umask=0x1`, as sysfs and tables write it. `at` is the place
-/// that errors about them have.
+/// Returns the terms of a text like `event=0x3c,umask=0x1`, as it is in sysfs and in tables. `at`
+/// is the place that errors about these terms get.
 pub(crate) fn split_terms(terms: &str, at: usize) -> Vec<Term> {
     let pieces = terms.split(',').map(str::trim).filter(|piece| !piece.is_empty());
     pieces

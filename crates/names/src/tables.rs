@@ -1,5 +1,6 @@
-//! A vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`). [`Vendor`] reads the tables;
-//! this module makes a counter of a row, by the formats in sysfs or in the processor's manual.
+//! Resolves a vendor's names (`inst_retired.any`, `ls_dispatch.ld_dispatch`). [`Vendor`] reads the
+//! tables; this module makes a counter of a row, by the formats in sysfs or in the processor's
+//! manual.
 
 use std::rc::Rc;
 
@@ -11,7 +12,7 @@ use crate::sysfs::{Pmus, split_terms};
 use crate::vendor::{Vendor, VendorEvent};
 use machine::Machine;
 
-/// [`NameSource`] of a directory of tables.
+/// The [`NameSource`] of a directory of tables.
 pub(crate) struct Tables(pub Machine, pub Rc<Vendor>);
 
 impl NameSource for Tables {
@@ -53,7 +54,7 @@ impl NameSource for PerfList {
     }
 }
 
-/// The counters that `word` stands for; `None` if it is not a vendor's name.
+/// Returns the counters that `word` stands for; `None` if it is not a vendor's name.
 fn look_up(
     vendor: &Rc<Vendor>,
     machine: &Machine,
@@ -66,7 +67,8 @@ fn look_up(
     let pmus = Pmus(machine.clone(), vendor.clone());
     let several = events.len() > 1;
     let each = events.into_iter().map(|event| of_event(&pmus, event, several));
-    // A table can have the name for several kinds of cores, of which this machine has only one.
+    // A table can have the name for several kinds of cores, and this machine may have only one of
+    // them.
     let (good, bad): (Vec<_>, Vec<_>) = each.partition(Result::is_ok);
     let found: Vec<Resolved> = good.into_iter().flatten().flatten().collect();
     match bad.into_iter().next() {
@@ -77,7 +79,7 @@ fn look_up(
 
 fn of_event(pmus: &Pmus, event: &VendorEvent, several: bool) -> Result<Vec<Resolved>, Trouble> {
     let terms = split_terms(&event.terms, 0);
-    // A term that does not fit is an error of the table, so it has no place in what was typed.
+    // A term that does not fit is an error in the table, so it has no place in the typed text.
     let row = || NameCause::TableRow(format!("{}/{}/", event.pmu, event.terms));
     let anywhere = |trouble: Trouble| trouble.anywhere().because(row());
     let called = pmus.called(&event.pmu);

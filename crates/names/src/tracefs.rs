@@ -1,4 +1,4 @@
-//! Tracepoints: `system:name`. tracefs has their numbers.
+//! Resolves tracepoints: `system:name`. Their numbers are in tracefs.
 
 use std::ffi::CString;
 use std::{fs, io};
@@ -14,7 +14,7 @@ use machine::files::TRACEFS;
 
 const TYPE_TRACEPOINT: u32 = 2;
 
-/// [`NameSource`] of tracepoints.
+/// The [`NameSource`] of tracepoints.
 pub(crate) struct Tracepoints(pub Machine);
 
 impl NameSource for Tracepoints {
@@ -63,8 +63,8 @@ impl Tracepoints {
         if !plain(system) || !plain(name) {
             return Err(Trouble::new(NameErrorKind::Unknown { name: typed() }));
         }
-        // No mount would make these names right. If somebody has named a group of probes like that, it is
-        // found below.
+        // Mounting tracefs would not make these names right. If somebody has given a group of
+        // probes such a name, it is found below.
         let is_kind = matches!(system, "kprobe" | "kretprobe");
         let Some(root) = TRACEFS.iter().find(|t| self.0.exists(&format!("{t}/events"))) else {
             if is_kind {
@@ -106,8 +106,8 @@ impl Tracepoints {
         Ok(PerfAttr { kind: TYPE_TRACEPOINT, config, filter, ..PerfAttr::default() })
     }
 
-    /// The filter as the kernel takes it. Its fields are looked up, so that an error can name the
-    /// field that is wrong and those that exist.
+    /// Returns the filter in the form for the kernel. Its fields are looked up, so that an error
+    /// can name the wrong field and the fields that exist.
     fn condition(&self, filter: &Filter, dir: &str) -> Result<CString, Trouble> {
         let wrong = |text: &str, problem: String| {
             Trouble::new(NameErrorKind::Value { text: text.into(), problem }).at(filter.at)
@@ -115,7 +115,7 @@ impl Tracepoints {
         let fields = self.0.read(&format!("{dir}/format")).map(|text| fields(&text));
         if let Ok(fields) = &fields {
             for field in compared(&filter.text) {
-                // Names that are not fields but are allowed in filters:
+                // These names are not fields, but are allowed in filters:
                 // Documentation/trace/events.rst.
                 let known = ["cpu", "CPU", "comm", "COMM", "common_pid"].contains(&field);
                 if !known && !fields.iter().any(|f| f == field) {
@@ -129,7 +129,8 @@ impl Tracepoints {
     }
 }
 
-/// Names of fields in a tracepoint's `format`: lines like `field:unsigned int fd;\toffset:16;…`.
+/// Returns the names of fields in a tracepoint's `format`: lines like `field:unsigned int
+/// fd;\toffset:16;…`.
 fn fields(format: &str) -> Vec<String> {
     let declarations = format.lines().filter_map(|line| {
         let (declaration, _) = line.trim().strip_prefix("field:")?.split_once(';')?;
@@ -139,7 +140,7 @@ fn fields(format: &str) -> Vec<String> {
     declarations.filter(|name| !name.starts_with("common_")).collect()
 }
 
-/// The words to the left of an operator. Text in quotes is skipped.
+/// Returns the words to the left of an operator. Text in quotes is skipped.
 fn compared(filter: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -1,9 +1,9 @@
-//! Reads units as the kernel and the vendors' tables write them.
+//! Reads units in the spellings of the kernel and of the vendors' tables.
 
 use model::{Scale, Unit};
 
-/// The unit that a word stands for, and by how much a value must be multiplied. Drivers of the
-/// kernel write `Joules`, `MiB` and `Bytes`, and perf's tables `MiB` and `64Bytes`.
+/// Returns the unit that a word stands for, and the factor by which a value must be multiplied.
+/// Drivers of the kernel write `Joules`, `MiB` and `Bytes`, and perf's tables `MiB` and `64Bytes`.
 pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
     match word.to_ascii_lowercase().as_str() {
         "" => (Unit::Count, 1.0),
@@ -24,10 +24,10 @@ pub(crate) fn unit_of(word: &str) -> (Unit, f64) {
     }
 }
 
-/// Unit and scale of a text like `6.1e-5MiB`.
+/// Returns unit and scale of a text like `6.1e-5MiB`.
 pub(crate) fn unit_and_scale(text: &str) -> Option<(Unit, Scale)> {
     let text = text.trim();
-    // The longest start that is a number: `1e6` of `1e6Hz`, but only `2` of `2EiB`.
+    // The number is the longest prefix that is one: `1e6` of `1e6Hz`, but only `2` of `2EiB`.
     let cut = (1..=text.len())
         .rev()
         .find(|&end| text.get(..end).is_some_and(|number| number.parse::<f64>().is_ok()));

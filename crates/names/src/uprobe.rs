@@ -1,5 +1,6 @@
-//! Uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, as in bpftrace.
-//! When a process reaches the instruction at that place of the file, the kernel counts a hit.
+//! Resolves uprobes: `uprobe:/path/of/a/file:function[@version][+offset]` and `uretprobe:…`, as in
+//! bpftrace. The kernel counts a hit when a process reaches the instruction at that place of the
+//! file.
 //!
 //! ```text
 //!  symbol ── symbols: .symtab, .dynsym, or the file's separate symbols ──► address
@@ -32,7 +33,7 @@ use machine::Machine;
 use machine::files::DEVICES;
 use symbols::Symbols;
 
-/// [`NameSource`] of uprobes.
+/// The [`NameSource`] of uprobes.
 pub(crate) struct Uprobes(pub Machine);
 
 impl NameSource for Uprobes {
@@ -86,7 +87,8 @@ impl Uprobes {
     }
 }
 
-/// The absolute path of the file, and its content. A name without a slash is looked for in PATH.
+/// Returns the absolute path of the file, and its content. A name without a slash is searched for
+/// in PATH.
 fn read(typed: &str) -> Result<(PathBuf, Vec<u8>), Trouble> {
     let found = match typed.contains('/') {
         true => Some(PathBuf::from(typed)),
@@ -102,7 +104,7 @@ fn read(typed: &str) -> Result<(PathBuf, Vec<u8>), Trouble> {
         return Err(unreadable("no such program in PATH").because(NameCause::NotInPath));
     };
     let path = std::path::absolute(&path).map_err(|e| unreadable(&e.to_string()))?;
-    // Reading a device or a pipe might never end.
+    // Reading a device or a pipe might never end, so only regular files are read.
     let found = std::fs::metadata(&path).map_err(|e| unreadable(&e.to_string()))?;
     if !found.is_file() {
         return Err(unreadable("not a file"));
@@ -115,7 +117,7 @@ fn wrong(text: impl Into<String>, problem: impl Into<String>) -> Trouble {
     Trouble::new(NameErrorKind::Value { text: text.into(), problem: problem.into() })
 }
 
-/// A question about one file.
+/// A uprobe that is looked up in one file.
 struct Asked<'a> {
     machine: &'a Machine,
     path: &'a Path,
@@ -125,7 +127,7 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// The offset in the file of the instruction to probe.
+    /// Returns the offset in the file of the instruction to probe.
     fn place(&self, bytes: &[u8]) -> Result<u64, Trouble> {
         match FileKind::parse(bytes) {
             Ok(FileKind::Elf64) => self.place_in::<FileHeader64<Endianness>>(bytes),

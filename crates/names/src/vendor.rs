@@ -1,5 +1,5 @@
 //! Reads a vendor's names from JSON tables of the user, or from an installed perf. No tables are
-//! built in, because those of the kernel have the kernel's licence.
+//! built in, because the kernel's tables have the kernel's licence.
 //!
 //! ```text
 //!  DIR/mapfile.csv  ──► row of this processor ──► a folder (as in the kernel) or files
@@ -10,8 +10,8 @@
 //!  VendorEvent { pmu, terms "event=0xc0,umask=0x1" }
 //! ```
 //!
-//! Nothing is read until somebody asks for a name that is not one of perf's own. Sources: the
-//! kernel's tools/perf/pmu-events/README and jevents.py (Linux 6.12), github.com/intel/perfmon.
+//! Nothing is read until a name is asked for that is not one of perf's own. Sources: the kernel's
+//! tools/perf/pmu-events/README and jevents.py (Linux 6.12), github.com/intel/perfmon.
 
 mod json;
 mod mapfile;
@@ -31,7 +31,7 @@ pub(crate) struct VendorEvent {
     pub(crate) name: String,
     /// The PMU's name in sysfs, possibly without its number. `cpu` is the PMU of the cores.
     pub(crate) pmu: String,
-    /// The event's terms as in sysfs: `event=0xc0,umask=0x1`.
+    /// The event's terms in the form of sysfs: `event=0xc0,umask=0x1`.
     pub(crate) terms: String,
     pub(crate) unit: Unit,
     pub(crate) scale: Scale,
@@ -84,14 +84,15 @@ impl Vendor {
         })
     }
 
-    /// The events of that name: one for each kind of core or unit. Case does not matter.
+    /// Returns the events of that name: one for each kind of core or unit. Case does not matter.
     pub(crate) fn find(&self, name: &str) -> Vec<&VendorEvent> {
         let names = self.names();
         let found = names.by_name.get(&name.to_ascii_lowercase());
         found.into_iter().flatten().filter_map(|&i| names.events.get(i)).collect()
     }
 
-    /// Why some or all names are missing: what is wrong with the directory, or a perf that hangs.
+    /// Returns the reason why some or all names are missing, if there is one: a problem with the
+    /// directory, or a perf that hangs.
     pub(crate) fn problem(&self) -> Option<&str> {
         self.names().problem.as_deref()
     }
@@ -106,7 +107,7 @@ impl Vendor {
     }
 }
 
-/// The events of this processor's tables, and what is wrong with those that cannot be used.
+/// Reads the events in this processor's tables, and the problems of those that cannot be used.
 fn read(directory: &Path, machine: &Machine) -> (Vec<VendorEvent>, Vec<String>) {
     let chosen = match mapfile::choose(directory, machine) {
         Ok(chosen) => chosen,

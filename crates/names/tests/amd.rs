@@ -1,4 +1,4 @@
-//! Compares AMD's names with the tables of libpfm4 (`amd.txt` says which version), on made-up
+//! Compares AMD's names with the tables of libpfm4 (`amd.txt` gives the version), on made-up
 //! machines.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -48,8 +48,7 @@ fn every_name_is_what_libpfm4_says() {
     }
 }
 
-/// Some numbers that were made by hand from the manual: event[7:0] | umask << 8 | event[11:8] <<
-/// 32.
+/// Some numbers were computed by hand from the manual: event[7:0] | umask << 8 | event[11:8] << 32.
 #[test]
 fn the_twelve_bits_of_an_event_are_held_apart() {
     let expected = expected();

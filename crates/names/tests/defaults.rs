@@ -1,5 +1,5 @@
-//! The counters of a recording without `-e`: default sets, variables, and devices that cannot be
-//! counted.
+//! Tests the counters of a recording without `-e`: default sets, variables, and devices that cannot
+//! be counted.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -60,7 +60,7 @@ fn test_devices() -> Devices {
 #[test]
 fn a_source_of_an_accelerator() {
     let resolver = Resolver::new(&Machine::here()).with(Box::new(test_devices()));
-    // The component is not one of the known ones. Resolver::with asks it after those.
+    // The component is not a known one. Resolver::with asks it after those.
     let error = Resolver::new(&Machine::here()).resolve("toy:::cycles").unwrap_err();
     let Some(NameCause::Components(all)) = error.cause else { panic!("{error:?}") };
     assert_eq!(all[0], "cuda");
@@ -80,7 +80,7 @@ fn a_device_without_a_source_is_skipped_with_one_sentence() {
     assert_eq!(set.skipped[0].component, "cuda");
     let set = of(&["rocm"], &[("TVM_PAPI_ROCM_METRICS", "rocm:::SQ_WAVES")], Devices::known());
     assert!(set.unwrap().skipped[0].missing.what.contains("librocprofiler64.so"));
-    // After -e it is an error instead.
+    // After -e, it is an error instead.
     let error = Resolver::new(&Machine::here())
         .resolve("cs,cuda:::event:elapsed_cycles_sm:device=0")
         .unwrap_err();
@@ -101,10 +101,10 @@ fn variables_beat_the_sets() {
     assert_eq!(names(&set), [("page-faults:u", 0), ("perf::TASK-CLOCK:u", 0)]);
     let set = of(&["cpu"], &[tvms], Devices::known()).unwrap();
     assert_eq!(names(&set), [("minor-faults:u", 0)]);
-    // An empty list means no counters, and not the defaults.
+    // An empty list stands for no counters, and not for the defaults.
     let set = of(&["cpu"], &[("COUNTERPOINT_CPU_METRICS", "")], Devices::known()).unwrap();
     assert_eq!(names(&set), []);
-    // Pinned memory is counted by the processor. A counter of both lists is counted once.
+    // Pinned memory is counted by the processor. A counter that is in both lists is counted once.
     let pinned = ("COUNTERPOINT_CPU_PINNED_METRICS", "minor-faults:u;major-faults:u");
     let set = of(&["cpu", "cpu_pinned"], &[tvms, pinned], Devices::known()).unwrap();
     assert_eq!(names(&set), [("minor-faults:u", 0), ("major-faults:u", 1)]);

@@ -1,5 +1,5 @@
-//! Exact counts of typed names, the checks of a machine, and each kind of error that a test can
-//! cause.
+//! Tests exact counts of typed names, the checks of a machine, and each kind of error that a test
+//! can cause.
 
 use counters::{OpenErrorKind, Plan, ReadStatus, Readings, ThreadCounters};
 use machine::Machine;
@@ -40,7 +40,7 @@ fn page_faults_by_name() {
 static WATCHED: [std::sync::atomic::AtomicU64; 2] =
     [const { std::sync::atomic::AtomicU64::new(0) }; 2];
 
-/// The breakpoints of a group count exactly, each for itself.
+/// Each breakpoint of a group counts exactly, and independently of the others.
 #[test]
 fn breakpoints_by_address() {
     use std::sync::atomic::Ordering::Relaxed;
@@ -89,8 +89,8 @@ fn tracepoints_by_name() {
     counters.close();
 }
 
-/// x86-64 and most other processors have four. The error names the first one that does not fit, and
-/// those that fit.
+/// x86-64 and most other processors have four breakpoints. The error names the first one that does
+/// not fit, and those that fit.
 #[test]
 fn one_breakpoint_too_many() {
     let at = &raw const WATCHED[0] as usize;
@@ -162,7 +162,7 @@ fn a_process_out_of_descriptors() {
         let problem = report.problem().unwrap();
         let message = format!("open page-faults:u on this thread: EMFILE (RLIMIT_NOFILE={lowest})");
         let ok = problem.message == message && problem.cause == Cause::ProcessDescriptors;
-        // Counting works when there is one free descriptor, whatever its number.
+        // Counting works if there is one free descriptor, whatever its number.
         let limit = libc::rlimit { rlim_cur: lowest, ..limit };
         // SAFETY: `limit` outlives the call. The calls change the child in which they run, and
         // nothing is open at the last number.
@@ -177,11 +177,11 @@ fn a_process_out_of_descriptors() {
 }
 
 fn is_open(fd: i32) -> bool {
-    // SAFETY: F_GETFD takes any number.
+    // SAFETY: `F_GETFD` has no argument and accepts any descriptor number.
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// A child gives up root. With `perf_event_paranoid` at 2 it may not count in the kernel, and the
+/// A child gives up root. With `perf_event_paranoid` at 2, it may not count in the kernel, and the
 /// cause names the counter that works.
 #[test]
 fn without_privileges() {
@@ -238,7 +238,7 @@ fn the_default_set() {
     Plan::new(set.counters.clone()).unwrap();
     assert_eq!(check(&set.counters, &machine).problem(), None);
     let hardware = match opens(&resolve("cycles")[0], &machine) {
-        // Nothing is counted by default where each reading would be a system call.
+        // Nothing is counted by default if each reading would be a system call.
         Opens::Yes | Opens::OnlyUser if names.is_empty() => {
             return assert!(set.notes[0].contains("system call"), "{:?}", set.notes);
         }
@@ -247,7 +247,7 @@ fn the_default_set() {
         }
         Opens::No(problem) => problem.message,
     };
-    // Without hardware counters there are no defaults, and one note says so.
+    // Without hardware counters, there are no defaults, and one note gives the reason.
     let why = format!("only times are recorded, because hardware counters are missing: {hardware}");
     assert_eq!((names, &set.notes), (vec![], &vec![why]));
 }
@@ -294,7 +294,7 @@ fn perf_counts_the_same() {
     let line = text.lines().find(|l| l.contains("page-faults")).expect("perf's line");
     let with_pages: i64 = line.split(',').next().unwrap().parse().expect("perf's count");
 
-    // Our own count of what this part of the program adds to a run without it.
+    // Our own count of the page faults that this part of the program adds to a run without it.
     let mut without = Command::new("perf");
     without.args(["stat", "-x,", "-e", "page-faults:u", "--"]).arg(&argument);
     without.args(["--ignored", "--exact", "touch_no_pages"]);

@@ -1,5 +1,5 @@
-//! Tables of lists with the counters that they stand for (numbers from linux/perf_event.h and from
-//! perf's tables), and with the errors of lists that cannot be used.
+//! Tests tables of lists with the counters that they stand for (numbers from linux/perf_event.h and
+//! from perf's tables), and with the errors of lists that cannot be used.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, SimReading, Source, Unit};
@@ -19,7 +19,7 @@ fn attr(counter: &Counter) -> PerfAttr {
 
 #[test]
 fn perfs_own_names() {
-    // name, type, config
+    // The columns are name, type and config.
     #[rustfmt::skip]
     let golden: &[(&str, u32, u64)] = &[
         ("cycles", 0, 0), ("cpu-cycles", 0, 0), ("instructions", 0, 1), ("cache-references", 0, 2),
@@ -142,7 +142,7 @@ fn breakpoints() {
     assert_eq!(fields(of("MEM:0x10/1:u")), (5, 0x10, 1, 3, true));
 }
 
-/// What is typed, the byte, the message after the byte, and the cause (`Debug` of
+/// The columns are the typed text, the byte, the message after the byte, and the cause (`Debug` of
 /// [`names::NameCause`]).
 #[test]
 fn errors_say_what_where_and_what_instead() {
@@ -231,7 +231,8 @@ fn a_mark_under_the_place() {
     assert_eq!(error.pointed_at(text), "größe,cs:y\n      ^");
 }
 
-/// An attribute is printed as it was typed, because quotes have no meaning in it. Found by fuzzing.
+/// Attributes are printed as they were typed, because quotes have no meaning in them. Found by
+/// fuzzing.
 #[test]
 fn what_is_printed_reads_back() {
     for text in ["%::*:X:=:c", "perf::CYCLES:u=1:k", "p::n:a=\"x\":b=\\", "p::n:a="] {
@@ -247,7 +248,7 @@ fn more_than_can_be_recorded() {
     assert_eq!(bare().resolve(&many[..32].join(",")).unwrap().len(), 32);
 }
 
-/// Every name of the catalogue can be resolved, to the unit of its entry, and is there once.
+/// Every name in the catalogue can be resolved, has the unit of its entry, and occurs once.
 #[test]
 fn the_catalogue_resolves() {
     let resolver = bare();
@@ -297,7 +298,7 @@ fn none_stands_alone() {
 }
 
 /// `resolve_once` leaves out a counter that its group already has under another name. Counters with
-/// a name of the user, simulated counters and other groups stay as they are.
+/// a name that the user chose, simulated counters and other groups do not change.
 #[test]
 fn one_counter_under_two_names() {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));
@@ -319,7 +320,7 @@ fn one_counter_under_two_names() {
     assert_eq!(said, ["faults is another name of page-faults; it is counted once, as page-faults"]);
 }
 
-/// A profile can hold 32 counters.
+/// A profile can have 32 counters.
 #[test]
 fn too_many_counters() {
     let list: Vec<String> = (0..33).map(|n| format!("mem:{:#x}/1:w", 4096 + n)).collect();

@@ -1,4 +1,4 @@
-//! Compares names with what perf and libpfm4 make of them, if these are installed.
+//! Compares the meaning of names with that in perf and libpfm4, if these are installed.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -10,7 +10,7 @@ use model::Source;
 use names::Resolver;
 use testkit::counting::*;
 
-/// The generic names: all of the catalogue but patterns.
+/// Returns the generic names: all names of the catalogue except for patterns.
 fn generic() -> Vec<String> {
     let resolver = Resolver::new(&Machine::at("/nonexistent"));
     let kinds = ["software", "hardware", "cache"];
@@ -110,7 +110,7 @@ impl Pfm {
 
     fn numbers(&self, name: &str) -> Result<Numbers, String> {
         const OS_PERF_EVENT: c_int = 1;
-        // User mode, kernel and hypervisor, as a counter without modifiers.
+        // User mode, kernel and hypervisor, as for a counter without modifiers.
         const ALL_MODES: c_int = 1 | 8 | 16;
         let mut attr = [0u64; 32];
         let mut arg = EncodeArg {
@@ -122,7 +122,8 @@ impl Pfm {
             flags: 0,
         };
         let text = CString::new(name).unwrap();
-        // SAFETY: `attr` is longer than any perf_event_attr, and `arg` says its own size.
+        // SAFETY: `text` is a C string. `attr`, to which `arg` points, is longer than any
+        // `perf_event_attr`, and `arg` contains its own size. Both live through the call.
         let code = unsafe {
             (self.encode)(text.as_ptr(), ALL_MODES, OS_PERF_EVENT, (&raw mut arg).cast())
         };
@@ -142,7 +143,7 @@ fn libpfm4_encodes_the_same() {
     if let Err(why) = pfm.numbers("perf::CYCLES") {
         return skip(&format!("libpfm4 knows no perf::CYCLES here: {why}"));
     }
-    // libpfm4 leaves hypervisors out on processors that have none in its opinion.
+    // libpfm4 does not offer the hypervisor on processors that it believes to have none.
     let hypervisor = pfm.numbers("perf::CYCLES:h").is_ok();
     let said = |(kind, config, [user, kernel, hv]): Numbers| {
         (kind, config, [user, kernel, hv && hypervisor])

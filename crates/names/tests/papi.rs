@@ -1,5 +1,5 @@
-//! Names as PAPI and libpfm4 write them: they stand for the same counters as perf's names, and some
-//! are refused. oracle.rs compares them with libpfm4 itself.
+//! Tests names in the spelling of PAPI and libpfm4: they stand for the same counters as perf's
+//! names, and some are refused. oracle.rs compares them with libpfm4 itself.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -119,9 +119,9 @@ fn every_preset_resolves() {
     }
 }
 
-/// The processor's event for floating-point operations, if it has one. The numbers are those of
-/// libpfm4 4.13 for the definitions in PAPI's `papi_events.csv` (oracle.rs compares again), and for
-/// Zen 5 those of the kernel's `amdzen5/floating-point.json`.
+/// Tests the processor's event for floating-point operations, if it has one. The numbers are those
+/// of libpfm4 4.13 for the definitions in PAPI's `papi_events.csv` (oracle.rs compares them again),
+/// and for Zen 5 those of the kernel's `amdzen5/floating-point.json`.
 #[test]
 fn floating_point_operations() {
     let tree = testkit::counting::Tree::new("papi-flops");
@@ -134,7 +134,7 @@ fn floating_point_operations() {
         ("AuthenticAMD", 0x19, 0x01, "PAPI_FP_OPS", Some(0x0f03)),
         ("AuthenticAMD", 0x19, 0x61, "PAPI_FP_OPS", Some(0x1f03)),
         ("AuthenticAMD", 0x1a, 0x02, "PAPI_FP_OPS", Some(0x0f03)),
-        // Not Zen 5, and a family after it.
+        // This is not Zen 5, and the next one is a later family.
         ("AuthenticAMD", 0x1a, 0x50, "PAPI_FP_OPS", None),
         ("AuthenticAMD", 0x1b, 0x02, "PAPI_FP_OPS", None),
         ("GenuineIntel", 0x06, 0x8f, "PAPI_FP_OPS", None),
@@ -159,8 +159,8 @@ fn floating_point_operations() {
     }
 }
 
-/// Intel's presets are weighted sums of four counters, each with as many operations as its vectors
-/// have elements.
+/// Intel's presets are weighted sums of four counters; the weights are the numbers of elements in
+/// their vectors.
 #[test]
 fn the_sum_for_intel() {
     for (preset, precision, bits) in [("PAPI_SP_OPS", "single", 32), ("PAPI_DP_OPS", "double", 64)]

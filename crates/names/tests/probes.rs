@@ -1,5 +1,5 @@
-//! Exact counts of uprobes, tracepoints with filters and breakpoints. The test chooses the number
-//! of hits when it runs.
+//! Tests exact counts of uprobes, tracepoints with filters and breakpoints. The test chooses the
+//! number of hits when it runs.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ use model::{PerfAttr, Source};
 use names::{NameCause, Resolver};
 use testkit::counting::*;
 
-/// A number of hits that differs between runs.
+/// Returns a number of hits that differs between runs.
 fn some() -> u64 {
     let mut bytes = [0; 8];
     // SAFETY: the call writes at most as many bytes as it is told, which is the length of `bytes`.
@@ -26,7 +26,7 @@ extern "C" fn counterpoint_test_probed(x: u64) -> u64 {
     black_box(x) + 1
 }
 
-/// Another function, whose name is similar to a mistyped one.
+/// Another function, whose name is similar to the mistyped one.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn counterpoint_test_other(x: u64) -> u64 {
@@ -46,8 +46,8 @@ fn attr(text: &str) -> Result<PerfAttr, String> {
     }
 }
 
-/// What the counters of the list count while `body` runs. `None`: they do not open here, which was
-/// reported as a skip.
+/// Returns the counts of the counters in the list while `body` runs. `None` if they do not open
+/// here, which is reported as a skip.
 fn counted(text: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let counters = match Resolver::new(&Machine::here()).resolve(text) {
         Ok(counters) => counters,
@@ -110,7 +110,7 @@ fn breakpoints_count_calls() {
     }
 }
 
-/// The offset of the function in the file is the one that follows from its mapping.
+/// The offset of the function in the file must be the one that follows from its mapping.
 #[test]
 fn symbols_become_offsets_of_the_file() {
     let address = counterpoint_test_probed as *const () as u64;
@@ -188,6 +188,7 @@ fn a_probe_takes_a_capability() {
 }
 
 /// Makes sure that tracefs is mounted, if necessary in a mount namespace of this process alone.
+/// Returns whether it is.
 fn tracefs() -> bool {
     if std::path::Path::new("/sys/kernel/tracing/events").is_dir() {
         return true;
@@ -213,7 +214,7 @@ fn with_tracefs(body: impl FnOnce() -> i32) {
 fn read_zeros(fd: i32, bytes: usize, times: u64) {
     let mut buffer = [0u8; 256];
     for _ in 0..times {
-        // SAFETY: the buffer is longer than any count asked for here.
+        // SAFETY: the buffer has 256 bytes, and no caller asks for more.
         let got = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), bytes) };
         assert_eq!(got, bytes as isize);
     }

@@ -1,4 +1,4 @@
-//! Random lists: a printed list is read as the same list, and no text makes the parser panic.
+//! Tests random lists: a printed list is read as the same list, and no text makes the parser panic.
 
 use machine::Machine;
 use names::{Access, Entries, Filter, Head, Item, List, Modifiers, Resolver, Term, parse, pieces};
@@ -22,7 +22,7 @@ fn modifiers() -> impl Strategy<Value = Modifiers> {
     )
 }
 
-/// A value, a path or a filter, which may have quotes, slashes and commas, or be empty.
+/// Makes a value, a path or a filter, which may have quotes, slashes and commas, or be empty.
 fn anything() -> impl Strategy<Value = String> {
     prop_oneof!["[a-z0-9]{0,8}", "[-a-zA-Z0-9 ,/:{}=\"\\\\.é<>&]{1,12}", "\\PC{1,12}"]
 }
@@ -33,7 +33,7 @@ fn word() -> impl Strategy<Value = String> {
     })
 }
 
-/// The name of a tracepoint, which must not consist of modifiers alone.
+/// Makes the name of a tracepoint, which must not consist of modifiers alone.
 fn point() -> impl Strategy<Value = String> {
     "[a-zA-Z0-9_]{0,8}z"
 }
@@ -85,7 +85,7 @@ fn head() -> impl Strategy<Value = Head> {
 
 fn item() -> impl Strategy<Value = Item> {
     (head(), modifiers()).prop_map(|(head, modifiers)| {
-        // After names of libpfm4 and of components there are no modifiers.
+        // Names of libpfm4 and of components have no modifiers after them.
         let takes = !matches!(head, Head::Papi { .. } | Head::Device { .. });
         let modifiers = if takes { modifiers } else { Modifiers::default() };
         Item { at: 0, head, modifiers }
@@ -101,7 +101,7 @@ fn list() -> impl Strategy<Value = List> {
     vec(entries, 1..5).prop_map(|entries| List { entries })
 }
 
-/// The list without places, which printing changes.
+/// Returns the list without places, which printing changes.
 fn placeless(mut list: List) -> List {
     fn clear(item: &mut Item) {
         item.at = 0;
@@ -132,12 +132,12 @@ proptest! {
         let again = parse(&text);
         prop_assert!(again.is_ok(), "{text}: {again:?}");
         prop_assert_eq!(placeless(again.expect("checked")), list.clone(), "{}", text);
-        // Each entry is a piece of its own.
+        // Each entry must be a piece of its own.
         let printed: Vec<String> = list.entries.iter().map(ToString::to_string).collect();
         prop_assert_eq!(pieces(&text), printed);
     }
 
-    /// There is always an answer and never a panic, and errors have a place inside the text.
+    /// There is always a result and never a panic, and errors have a place inside the text.
     #[test]
     fn no_text_panics(
         text in prop_oneof![

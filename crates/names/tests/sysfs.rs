@@ -1,4 +1,4 @@
-//! Names that the files of a machine define. The files are in a temporary directory.
+//! Tests names that the files of a machine define. The files are in a temporary directory.
 
 use machine::Machine;
 use model::{Counter, PerfAttr, Scope, Source, Unit};
@@ -52,7 +52,7 @@ fn tree() -> Tree {
     tree
 }
 
-/// `Debug` of the error's cause; empty if there is none.
+/// Returns `Debug` of the error's cause; empty if there is none.
 fn cause(error: &NameError) -> String {
     error.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"))
 }
@@ -76,18 +76,18 @@ fn terms_go_where_the_format_says() {
         (name, a.kind, a.config, a.config1)
     };
     let plain = |text: &str, kind, config, config1| (text.to_string(), kind, config, config1);
-    // As on AMD: bits 8 to 11 of the event are bits 32 to 35 of config (0x1c2 is 0xc2 and 1 << 32).
+    // As on AMD, bits 8 to 11 of the event are bits 32 to 35 of config (0x1c2 is 0xc2 and 1 << 32).
     let text = "cpu/event=0x1c2,umask=0x1/";
     assert_eq!(of(text), plain(text, 4, 0x1_0000_01c2, 0));
     assert_eq!(of("cpu/cpu-cycles/"), plain("cpu/cpu-cycles/", 4, 0x3c, 0));
     assert_eq!(of("cpu/mem-loads/"), plain("cpu/mem-loads/", 4, 0x1cd, 3));
-    // A later term replaces that of the event.
+    // A later term replaces the same term of the event.
     let text = "cpu/mem-loads,ldlat=30/";
     assert_eq!(of(text), plain(text, 4, 0x1cd, 30));
     assert_eq!(of("cpu/event=1,name=mine/"), plain("mine", 4, 1, 0));
     assert_eq!(of("cpu/config=0x1234,config1=7/").2, 0x1234);
     assert_eq!(of("cpu//").1, 4);
-    // A parameter, and an event by its name alone.
+    // The event has a parameter; below, an event is typed by its name alone.
     assert_eq!(of("cpu/open,umask=0x3/").2, 0x301);
     assert_eq!(of("mem-loads"), plain("mem-loads", 4, 0x1cd, 3));
     // Generic names and numbers as terms.
@@ -100,8 +100,8 @@ fn terms_go_where_the_format_says() {
     assert_eq!((name.as_str(), attr.kind, attr.config), ("syscalls:sys_enter_read:u", 2, 711));
 }
 
-/// What the kernel says of a core of Ice Lake and later: all five share the event 0, and the metrics belong
-/// after `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
+/// A core of Ice Lake or later as the kernel describes it: all five counters have the event 0, and
+/// the metrics belong after `slots` in one group (Linux 6.12, arch/x86/events/intel/core.c).
 #[test]
 fn top_down_counters_of_intel() {
     let tree = Tree::new("topdown");
@@ -178,12 +178,13 @@ fn tracepoints_have_filters() {
     assert_eq!(name, "syscalls:sys_enter_read/filter=\"count > 100 && fd == 3\"/:u");
     assert_eq!((attr.kind, attr.config, attr.exclude_kernel), (2, 711, true));
     assert_eq!(attr.filter.as_deref(), Some(c"count > 100 && fd == 3"));
-    // If the fields are not known, the filter is left to the kernel.
+    // If the fields are not known, only the kernel checks the filter.
     tree.remove("sys/kernel/tracing/events/syscalls/sys_enter_read/format");
     assert!(resolve(&tree, "syscalls:sys_enter_read/filter=\"cuont > 1\"/").is_ok());
 }
 
-/// With two kinds of cores, a hardware name stands for a counter of each, and no group has both.
+/// With two kinds of cores, a hardware name stands for a counter of each kind, and no group has
+/// both.
 #[test]
 fn two_kinds_of_cores() {
     let tree = Tree::new("hybrid");
@@ -204,7 +205,7 @@ fn two_kinds_of_cores() {
         };
         counters.iter().map(row).collect::<Vec<_>>()
     };
-    // linux/perf_event.h: PERF_PMU_TYPE_SHIFT is 32.
+    // PERF_PMU_TYPE_SHIFT of linux/perf_event.h is 32.
     let (atom, core) = ("0xa00000000", "0x400000000");
     assert_eq!(
         rows("task-clock,cycles:u,instructions"),
@@ -239,7 +240,7 @@ fn two_kinds_of_cores() {
     );
 }
 
-/// Several PMUs are named by what their names have in common.
+/// Several PMUs are addressed by the common part of their names.
 #[test]
 fn several_equal_pmus() {
     let tree = Tree::new("several");
@@ -290,7 +291,7 @@ fn packages_have_processors_units_and_scales() {
         [
             row("page-faults", 0, Unit::Count, 1.0, Scope::Thread),
             row("task-clock", 0, Unit::Nanoseconds, 1.0, Scope::Thread),
-            // 2⁻³² J, as AMD and Intel count energy.
+            // One step is 2⁻³² J, as AMD and Intel count energy.
             row(
                 "power/energy-pkg/",
                 1,

@@ -1,5 +1,5 @@
-//! A vendor's names from tables in the layouts of the kernel and of Intel. The tables are made up,
-//! but their objects have the same keys as real ones.
+//! Tests a vendor's names from tables in the layouts of the kernel and of Intel. The tables are
+//! made up, but their objects have the same keys as real ones.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -49,8 +49,8 @@ const UNCORE: &str = r#"[
   {"Unit": "CHA", "EventCode": "0x35", "UMask": "0x21", "UMaskExt": "0xC001FE", "EventName": "UNC_CHA.X"}
 ]"#;
 
-/// The kernel's layout has a folder for each model. Without sysfs, Intel's manual has the places of
-/// bits.
+/// The kernel's layout has a folder for each model. Without sysfs, the places of bits come from
+/// Intel's manual.
 #[test]
 fn the_kernels_layout() {
     let tree = Tree::new("tables");
@@ -63,7 +63,7 @@ fn the_kernels_layout() {
         let resolver = resolver(&tree, directory);
         let of = |text: &str| rows(&resolver, text);
         assert_eq!(of("inst_retired.any"), ["inst_retired.any 4 0xc0 0x0"]);
-        // cmask at bit 24, edge at bit 18.
+        // cmask begins at bit 24, and edge is bit 18.
         assert_eq!(of("machine.clears"), ["machine.clears 4 0x10404c3 0x0"]);
         assert_eq!(of("OCR.READS:u"), ["OCR.READS:u 4 0x1b7 0x10001"]);
         assert_eq!(of("slow.loads"), ["slow.loads 4 0x1cd 0x80"]);
@@ -157,7 +157,7 @@ fn intels_layout() {
         ["cpu_core/event=0x3c/ 4 0x3c 0x0", "cpu_atom/event=0x3d/ 10 0x3d 0x0"]
     );
     assert_eq!(rows(&resolver, "cpu_atom/the.same/"), ["cpu_atom/the.same/ 10 0x3d 0x0"]);
-    // A machine with one kind of core gets only its event.
+    // A machine with one kind of core gets only the event of that kind.
     tree.remove(&format!("{DEVICES}/cpu_atom"));
     assert_eq!(rows(&resolver, "the.same"), ["cpu_core/event=0x3c/ 4 0x3c 0x0"]);
 }
@@ -184,7 +184,7 @@ fn arms_layout() {
     );
 }
 
-/// AMD's events have twelve bits, in two places of the manual's layout.
+/// AMD's events have twelve bits, in two places of the layout in the manual.
 #[test]
 fn amds_layout_and_precedence() {
     let tree = Tree::new("tables");
@@ -201,7 +201,7 @@ fn amds_layout_and_precedence() {
     assert_eq!(rows(&resolver, "ex_ret_instr"), ["ex_ret_instr 4 0xff 0x0"]);
 }
 
-/// A problem with the directory is reported if a name is not found, and has no other effect.
+/// A problem with the directory is reported only if a name is not found, and has no other effect.
 #[test]
 fn directories_that_give_nothing() {
     let tree = Tree::new("tables");
@@ -211,7 +211,7 @@ fn directories_that_give_nothing() {
     tree.file("strange/a.json", r#"[{"EventName": "x", "EventCode": "y"}]"#);
     tree.file("dangling/a.json", r#"[{"ArchStdEvent": "x"}]"#);
     tree.file("empty/readme", "");
-    // Mapfiles may not name files outside of their directory. These exist, but are not read.
+    // Mapfiles must not name files outside of their directory. These files exist, but are not read.
     tree.file("beside/a.json", r#"[{"EventName": "qqqqqq.zzzzzz", "EventCode": "1"}]"#);
     for (directory, place) in [("up", "../beside"), ("up-file", "x/../../beside/a.json")] {
         let map = format!(
@@ -243,7 +243,7 @@ fn directories_that_give_nothing() {
     }
 }
 
-/// If an entry or a file cannot be used, the others still can.
+/// If an entry or a file cannot be used, the other ones still can.
 #[test]
 fn what_is_broken_is_left_out() {
     let tree = Tree::new("tables");

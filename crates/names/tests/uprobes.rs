@@ -1,4 +1,4 @@
-//! Which instruction the name of a uprobe stands for, in libraries that the tests compile:
+//! Tests which instruction the name of a uprobe stands for, in libraries that the tests compile:
 //! versions, indirect functions, names of several functions, and places where no return probe is
 //! allowed. Expected places come from `nm`, and expected counts are the calls that the test makes.
 
@@ -15,11 +15,11 @@ use model::Source;
 use names::{NameError, Resolver};
 use testkit::counting::*;
 
-/// A directory of one test, with the files that it compiles.
+/// The directory of one test, with the files that it compiles.
 struct Workshop(PathBuf);
 
 impl Workshop {
-    /// `None`: there is no C compiler, which was reported as a skip.
+    /// Returns `None` if there is no C compiler, which is reported as a skip.
     fn new(name: &str) -> Option<Self> {
         if Command::new("cc").arg("--version").output().is_err() {
             skip("no C compiler");
@@ -51,7 +51,7 @@ impl Workshop {
         self.0.join(name)
     }
 
-    /// The offset of a symbol in the file, from nm and readelf.
+    /// Returns the offset of a symbol in the file, from nm and readelf.
     fn offset(&self, file: &Path, symbol: &str) -> u64 {
         let symbols = self.run("nm", &[file.to_str().unwrap()]);
         let line = symbols.lines().find(|line| line.ends_with(&format!(" {symbol}")));
@@ -77,19 +77,19 @@ fn hex(text: &str) -> u64 {
     u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap()
 }
 
-/// A made-up machine with a uprobe PMU, so that names can be resolved where the kernel has none.
+/// Makes a machine with a uprobe PMU, so that names can be resolved even if the kernel has none.
 fn tree() -> Tree {
     let tree = Tree::new("uprobe-pmu");
     tree.file("sys/bus/event_source/devices/uprobe/type", "8\n");
     tree
 }
 
-/// `Debug` of the error's cause; empty if there is none.
+/// Returns `Debug` of the error's cause; empty if there is none.
 fn cause(error: &NameError) -> String {
     error.cause.as_ref().map_or_else(String::new, |cause| format!("{cause:?}"))
 }
 
-/// The offset in the file, or the error and its cause.
+/// Returns the offset in the file, or the error and its cause.
 fn place_at(machine: &Machine, text: &str) -> Result<u64, String> {
     match Resolver::new(machine).resolve(text).map(|mut c| c.remove(0).source) {
         Ok(Source::Perf(attr)) => Ok(attr.config2),
@@ -106,8 +106,8 @@ fn refused(text: String) -> String {
     place(&text).expect_err(&text)
 }
 
-/// What each counter of the list counts while `body` runs. `None`: it is not possible here, which
-/// was reported as a skip.
+/// Returns the counts of the counters in the list while `body` runs. `None` if counting is not
+/// possible here, which is reported as a skip.
 fn counted(list: &str, body: impl FnOnce()) -> Option<Vec<Option<u64>>> {
     let machine = Machine::here();
     let plan = match Resolver::new(&machine).resolve(list) {
@@ -206,8 +206,8 @@ const VERSIONS: &str = "int old(void) { return 1; }\nint new(void) { return 2; }
     __asm__(\".symver old,f@V1\\n.symver new,f@@V2\\n.symver gone,g@V1\\n.symver gone2,g@V2\\n\
     .symver last,h@V1\");\n";
 
-/// A name stands for its default version, and other versions are named with theirs. It is the same
-/// for stripped files.
+/// A name stands for its default version, and other versions must be given. It is the same for
+/// stripped files.
 #[test]
 fn versions_of_a_name() {
     let Some(shop) = Workshop::new("versions") else { return };
@@ -224,7 +224,8 @@ fn versions_of_a_name() {
         assert_eq!(of("f@V2"), Ok(new));
         assert_eq!(of("f@@V2"), Ok(new));
         assert_eq!(of("f@V1"), Ok(old));
-        // There is only one version. It is not the default, but nothing else can be meant.
+        // There is only one version. It is not the default, but the name cannot stand for anything
+        // else.
         assert_eq!(of("h"), Ok(last));
         let error = of("f@V3").unwrap_err();
         assert!(error.contains(r#"no such version of f | Versions(["f@V1", "f@V2"])"#), "{error}");
@@ -234,7 +235,7 @@ fn versions_of_a_name() {
     }
 }
 
-/// Two source files have a local function `helper`. None is guessed, and the error names the
+/// Two source files have a local function `helper`. The name is refused, and the error names the
 /// sources.
 #[test]
 fn one_name_in_several_places() {
@@ -263,7 +264,7 @@ fn one_name_in_several_places() {
     let named = [format!("{first:#x} (one.c)"), format!("{second:#x} (two.c)")];
     let swapped = [format!("{first:#x} (two.c)"), format!("{second:#x} (one.c)")];
     assert!([named, swapped].iter().any(|n| error.ends_with(&format!("Places({n:?})"))), "{error}");
-    // With an offset each of them is counted exactly.
+    // With an offset, each of them is counted exactly.
     let one = if error.contains(&format!("{first:#x} (one.c)")) { first } else { second };
     let call = loaded(&library, "call1");
     if let Some(counts) = counted(&format!("uprobe:{file}:{one:#x}"), || assert_eq!(call(321), 321))
@@ -290,7 +291,7 @@ fn what_is_no_code() {
     // The file calls this function, but another library defines it.
     let error = refused(format!("uprobe:{file}:expf"));
     assert!(error.contains(&format!("| Imported(\"{file}\")")), "{error}");
-    // Offsets that overflow.
+    // These offsets overflow.
     let error = refused(format!("uprobe:{file}:calls+{}", u64::MAX));
     assert!(error.contains("the function has "), "{error}");
     let error = refused(format!("uprobe:{file}:{}", u64::MAX));
@@ -326,8 +327,8 @@ fn separate_symbols() {
 #[test]
 fn return_probes_are_at_entries() {
     let Some(shop) = Workshop::new("returns") else { return };
-    // The compiler puts the unlikely code into `split.cold`, to which the function jumps when
-    // registers are on the stack.
+    // The compiler puts the unlikely code into `split.cold`, to which the function jumps after it
+    // has pushed registers on the stack.
     let source = "#include <stdlib.h>\n#include <stdio.h>\n\
         int calls(int n) { volatile int s = 0; for (volatile int i = 0; i < n; i++) s += i; return n; }\n\
         __attribute__((cold, noinline, noreturn)) void fail(int a, int b) { printf(\"%d%d\", a, b); abort(); }\n\
@@ -368,8 +369,8 @@ fn return_probes_are_at_entries() {
     }
 }
 
-/// Why such probes are refused: the kernel opens them, and they destroy the program's stack. If
-/// this test fails, the kernel has begun to refuse them itself.
+/// Shows the reason for refusing such probes: the kernel opens them, and they destroy the program's
+/// stack. If this test fails, the kernel has begun to refuse them itself.
 #[test]
 fn the_kernel_would_let_it_happen() {
     let Some(shop) = Workshop::new("harm") else { return };
@@ -412,8 +413,8 @@ fn the_kernel_would_let_it_happen() {
     assert!(place(&format!("uretprobe:{}:{inside:#x}", library.display())).is_err());
 }
 
-/// The kernel refuses some instructions with an internal error number (524). The message has its
-/// name and an explanation.
+/// The kernel refuses to probe some instructions, with an internal error number (524). The message
+/// has the name of this error and an explanation.
 #[test]
 fn an_instruction_that_cannot_be_probed() {
     let Some(shop) = Workshop::new("refused") else { return };
@@ -459,7 +460,7 @@ fn damaged_files_are_errors() {
     for round in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..=next(3) {
-            // Change bytes of headers, tables and unwinding data, and not padding.
+            // The changed bytes are those of headers, tables and unwinding data, and not padding.
             let used = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
             let used: Vec<usize> = used.collect();
             let at = used[next(used.len())];

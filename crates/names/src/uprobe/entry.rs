@@ -1,12 +1,13 @@
-//! Whether a return probe can be put at a place.
+//! Decides whether a return probe can be put at a place.
 //!
 //! When a program reaches a return probe, the kernel replaces the return address: the word on top
-//! of the stack on x86, the link register on AArch64 (`arch_uretprobe_hijack_return_addr`, Linux
-//! 6.18). It does not know whether a return address is there. In the middle of a function it would
-//! destroy a saved register or a variable. So two things are checked in the file: a function must
-//! begin there, and the unwinding tables (`.eh_frame`) must say that the return address is in that
-//! place. The second check finds symbols that look like functions but are reached by a jump, with a
-//! frame already set up: `NAME.cold`, trampolines, the first instruction of a program.
+//! of the stack on x86, and the link register on AArch64 (`arch_uretprobe_hijack_return_addr`,
+//! Linux 6.18). It does not know whether a return address is there. In the middle of a function, it
+//! would destroy a saved register or a variable. So two things are checked in the file: a function
+//! must begin there, and the unwinding tables (`.eh_frame`) must say that the return address is in
+//! that word or register. The second check finds symbols that look like functions but are reached
+//! by a jump, with a frame already set up: `NAME.cold`, trampolines, the first instruction of a
+//! program.
 //!
 //! Sources for the registers: the System V ABI of x86-64 and i386, the AArch64 DWARF ABI.
 
@@ -19,7 +20,7 @@ use object::{Architecture, Endianness, Object};
 use super::symbols::{Class, Symbols};
 
 /// Checks that the instruction at `offset` of the file is the entry of a function that returns. The
-/// error says what it is instead.
+/// error describes what is there instead.
 pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<(), String> {
     let address = file.address_of(offset).ok_or("the file has no code there")?;
     // Go's runtime moves stacks, and ends the program if it finds the address of the kernel's
@@ -41,20 +42,20 @@ pub(super) fn check<Elf: Class>(file: &Symbols<'_, Elf>, offset: u64) -> Result<
     }
 }
 
-/// What the unwinding tables say about the return address at an instruction.
+/// The place of the return address at an instruction, according to the unwinding tables.
 enum Frame {
-    /// The return address is where it is at the entry of a function. `begins`: the description of a
-    /// function begins at this instruction.
+    /// The return address is in the same place as at the entry of a function. `begins` says whether
+    /// the description of a function begins at this instruction.
     Entered { begins: bool },
-    /// The return address is somewhere else.
+    /// The return address is in another place.
     Elsewhere,
-    /// The tables say nothing about this instruction.
+    /// The tables do not describe this instruction.
     Unknown,
 }
 
 fn frame<Elf: Class>(file: &Symbols<'_, Elf>, address: u64) -> Frame {
-    // DWARF numbers of the stack pointer and of the return address, and how many bytes a call
-    // pushes.
+    // The DWARF numbers of the stack pointer and of the return address, and the number of bytes
+    // that a call pushes.
     let (stack, returns, pushed) = match file.file.architecture() {
         Architecture::X86_64 => (Register(7), Register(16), 8),
         Architecture::I386 => (Register(4), Register(8), 4),

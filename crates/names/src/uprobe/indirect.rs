@@ -4,7 +4,8 @@
 //! process. The dynamic linker of our own process has made the same choice on the same processor
 //! for the libraries that we have loaded, so it is asked for the address of the name. The only
 //! library that is loaded for this purpose is the libm of the C library. For other files that are
-//! not loaded the answer is not known, so that the code of a file never runs because it was named.
+//! not loaded, there is no answer, so that code of a file never runs only because the file was
+//! named.
 //!
 //! A program with other `GLIBC_TUNABLES` than ours can choose another implementation.
 
@@ -15,8 +16,8 @@ use std::path::{Path, PathBuf};
 
 use super::symbols::Function;
 
-/// The offset of the implementation in the file; `None` if the file is not loaded here, or if the
-/// implementation is in another file.
+/// Returns the offset of the implementation in the file; `None` if the file is not loaded here, or
+/// if the implementation is in another file.
 pub(super) fn implementation(path: &Path, function: &Function) -> Option<u64> {
     let file = fs::canonicalize(path).ok()?;
     let loaded = mappings()?.into_iter().any(|m| m.path == file);
@@ -54,7 +55,7 @@ impl Mapping {
         let hex = |text: &str| u64::from_str_radix(text, 16).ok();
         let (range, rest) = line.split_once(' ')?;
         let (start, end) = range.split_once('-')?;
-        // The fields are permissions, offset, device, inode, and the path after some spaces.
+        // The fields are permissions, offset, device, inode, and, after some spaces, the path.
         let mut fields = rest.splitn(5, ' ');
         let _permissions = fields.next()?;
         let offset = hex(fields.next()?)?;
@@ -66,7 +67,8 @@ impl Mapping {
     }
 }
 
-/// The address that our dynamic linker has for the function. `loaded`: the file is already loaded.
+/// Returns the address that our dynamic linker has for the function. `loaded` says that the file is
+/// already loaded.
 fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
     let path = CString::new(file.as_os_str().as_bytes()).ok()?;
     let name = CString::new(function.name.as_str()).ok()?;
@@ -90,7 +92,7 @@ fn chosen(file: &Path, loaded: bool, function: &Function) -> Option<u64> {
 }
 
 /// # Safety
-/// `handle` is one that dlopen returned.
+/// `handle` must be a handle that `dlopen` returned and that was not closed.
 #[cfg(target_env = "gnu")]
 unsafe fn with_version(
     handle: *mut libc::c_void,
@@ -102,7 +104,7 @@ unsafe fn with_version(
 }
 
 /// # Safety
-/// None: other C libraries have no versions, and no indirect functions.
+/// There are no conditions: other C libraries have no versions, and no indirect functions.
 #[cfg(not(target_env = "gnu"))]
 unsafe fn with_version(
     _: *mut libc::c_void,

@@ -1,4 +1,4 @@
-//! The functions of an ELF file, by name, version and address.
+//! Reads the functions of an ELF file, by name, version and address.
 //!
 //! ```text
 //!  .symtab  name, name@VERSION, name@@VERSION; a local one belongs to the last source file before it
@@ -25,35 +25,35 @@ use crate::source::Trouble;
 use machine::Machine;
 use model::suggest;
 
-/// The headers of a file of 32 or of 64 bits.
+/// The headers of a 32-bit or a 64-bit file.
 pub(super) trait Class: FileHeader<Endian = Endianness> {}
 impl<T: FileHeader<Endian = Endianness>> Class for T {}
 
-/// A function, as one symbol names it.
+/// A function, from one symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
-    /// Virtual address in the file.
+    /// Virtual address of the function in the file.
     pub address: u64,
-    /// Size in bytes; 0 if the symbol does not say.
+    /// Size in bytes; 0 if the symbol does not have it.
     pub size: u64,
-    /// `STT_GNU_IFUNC`: the code there chooses an implementation.
+    /// Whether the symbol is `STT_GNU_IFUNC`: the code there chooses an implementation.
     pub indirect: bool,
     /// The function's name without the version.
     pub name: String,
-    /// The function's version, as `GLIBC_2.27`.
+    /// The function's version, for example `GLIBC_2.27`.
     pub version: Option<String>,
-    /// Whether the name without a version stands for it.
+    /// Whether the name without a version stands for this version.
     pub is_default: bool,
-    /// The source file, for a function that is local to the file.
+    /// The source file, if the function is local to it.
     pub source: Option<String>,
 }
 
 /// A file and its functions.
 pub(super) struct Symbols<'f, Elf: Class> {
     pub file: ElfFile<'f, Elf>,
-    /// Functions of the file's own symbol tables.
+    /// Functions in the file's own symbol tables.
     functions: Vec<Function>,
-    /// Functions of the file's separate symbols, for names that its own tables do not have.
+    /// Functions in the file's separate symbols, for names that its own tables do not have.
     separate: Vec<Function>,
     /// Names of functions that the file calls but does not define.
     imported: Vec<String>,
@@ -73,14 +73,14 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         Ok(Self { file, functions: own, separate, imported })
     }
 
-    /// The one function that `typed` (`name`, `name@VERSION`, `name@@VERSION`) means.
+    /// Returns the one function that `typed` (`name`, `name@VERSION`, `name@@VERSION`) stands for.
     pub fn find(&self, path: &Path, typed: &str) -> Result<Function, Trouble> {
         let mut found = named(&self.functions, typed);
         if found.is_empty() {
             found = named(&self.separate, typed);
         }
         // Symbols with the same address are one function. If one of them is indirect, the function
-        // is.
+        // is indirect.
         found.sort_by_key(|f| (f.address, !f.indirect));
         found.dedup_by_key(|f| f.address);
         if found.is_empty() {
@@ -135,7 +135,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
             .because(NameCause::Places(places))
     }
 
-    /// Why an indirect function cannot be probed by its name.
+    /// Makes the error for an indirect function that cannot be probed by its name.
     pub fn not_chosen(&self, typed: &str, function: &Function) -> Trouble {
         let problem = "an indirect function: each process chooses an implementation when it starts, \
                        and a probe there would count the choosing";
@@ -148,7 +148,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         wrong(typed, problem).because(NameCause::Implementations(names))
     }
 
-    /// The indirect function whose choosing code contains `address`.
+    /// Returns the indirect function whose choosing code contains `address`.
     pub fn indirect_at(&self, address: u64) -> Option<&Function> {
         let all = self.functions.iter().chain(&self.separate).filter(|f| f.indirect);
         let holds = |f: &&Function| {
@@ -162,7 +162,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         self.functions.iter().chain(&self.separate).filter(move |f| f.address == address)
     }
 
-    /// The offset in the file of the code at `address`; `None` if there is no code.
+    /// Returns the offset in the file of the code at `address`; `None` if there is no code.
     pub fn offset_of(&self, address: u64) -> Option<u64> {
         self.code().find_map(|(virtual_address, offset, size)| {
             let inside = address.checked_sub(virtual_address)?;
@@ -170,7 +170,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         })
     }
 
-    /// The reverse of [`Symbols::offset_of`].
+    /// Does the reverse of [`Symbols::offset_of`].
     pub fn address_of(&self, file_offset: u64) -> Option<u64> {
         self.code().find_map(|(virtual_address, offset, size)| {
             let inside = file_offset.checked_sub(offset)?;
@@ -178,7 +178,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
         })
     }
 
-    /// Address, offset and size of each segment that can be executed.
+    /// Returns address, offset and size of each segment that can be executed.
     fn code(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         let endian = self.file.endian();
         let segments = self.file.elf_program_headers().iter();
@@ -189,7 +189,7 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
             })
     }
 
-    /// Address and content of a section; `None` if it does not exist or cannot be read.
+    /// Returns address and content of a section; `None` if it does not exist or cannot be read.
     pub fn section(&self, name: &str) -> Option<(u64, &'f [u8])> {
         let section = self.file.section_by_name(name)?;
         Some((section.address(), section.data().ok()?))
@@ -197,14 +197,14 @@ impl<'f, Elf: Class> Symbols<'f, Elf> {
 }
 
 impl Function {
-    /// The name with the version (`expf@GLIBC_2.27`); `None` if it has no version.
+    /// Returns the name with the version (`expf@GLIBC_2.27`); `None` if it has no version.
     fn versioned(&self) -> Option<String> {
         Some(format!("{}@{}", self.name, self.version.as_ref()?))
     }
 }
 
-/// The functions that `typed` stands for. If there are several versions, only the default one, if
-/// there is one.
+/// Returns the functions that `typed` stands for. If there are several versions and one of them is
+/// the default, returns only that one.
 fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
     let (base, version, _) = split(typed);
     let mut found: Vec<&Function> = functions.iter().filter(|f| f.name == base).collect();
@@ -216,7 +216,7 @@ fn named<'s>(functions: &'s [Function], typed: &str) -> Vec<&'s Function> {
     found
 }
 
-/// The parts of a symbol: its name, its version, and whether this is the default version
+/// Returns the parts of a symbol: its name, its version, and whether this is the default version
 /// (`name@@VERSION`) or not (`name@VERSION`).
 fn split(symbol: &str) -> (&str, Option<&str>, bool) {
     match symbol.split_once('@') {
@@ -235,7 +235,7 @@ fn unique(mut names: Vec<String>) -> Vec<String> {
     names
 }
 
-/// The functions of both symbol tables.
+/// Returns the functions in both symbol tables.
 fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
     let mut found = Vec::new();
     let mut source = None;
@@ -278,7 +278,7 @@ fn functions<Elf: Class>(file: &ElfFile<'_, Elf>) -> Vec<Function> {
     found
 }
 
-/// The symbol, if it names code of this file, and whether it is an indirect function.
+/// Returns the symbol and whether it is an indirect function, if it names code of this file.
 fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)> {
     let indirect = matches!(symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info.0 & 0xf == STT_GNU_IFUNC.0);
     let absolute = matches!(symbol.section(), SymbolSection::Absolute | SymbolSection::Common);
@@ -286,7 +286,8 @@ fn function<'d, 's, S: ObjectSymbol<'d>>(symbol: &'s S) -> Option<(bool, &'s S)>
     (code && !absolute && !symbol.is_undefined()).then_some((indirect, symbol))
 }
 
-/// The file in which distributions keep the symbols of a stripped file, found by its build id.
+/// Reads the file in which distributions keep the symbols of a stripped file, found by its build
+/// id.
 fn separate_symbols<Elf: Class>(machine: &Machine, file: &ElfFile<'_, Elf>) -> Option<Vec<u8>> {
     let id = file.build_id().ok()??;
     let (first, rest) = id.split_first()?;

@@ -43,8 +43,8 @@ impl Standard {
     }
 }
 
-/// Adds the events of `file`. Those that name no unit belong to `pmu`. Events that cannot be used
-/// are left out, and `problems` says why.
+/// Adds the events of `file`. Events without a unit belong to `pmu`. Events that cannot be used are
+/// left out, and the reasons are added to `problems`.
 pub(super) fn read(
     file: &Path,
     pmu: &str,
@@ -60,7 +60,7 @@ pub(super) fn read(
     }
 }
 
-/// The event of an object; `None` for objects of tables of metrics.
+/// Returns the event of an object; `None` for objects in tables of metrics.
 fn event(
     mut object: Object,
     pmu: &str,
@@ -86,7 +86,8 @@ fn event(
     Ok(Some(VendorEvent { name, pmu, terms, unit, scale, description, deprecated }))
 }
 
-/// The objects of `file`. If it is not a table, there are none, and `problems` says why.
+/// Returns the objects of `file`. If it is not a table, there are none, and the reason is added to
+/// `problems`.
 fn objects(file: &Path, problems: &mut Vec<String>) -> Vec<Object> {
     list(file).unwrap_or_else(|problem| {
         problems.push(problem);
@@ -115,7 +116,7 @@ fn list(file: &Path) -> Result<Vec<Object>, String> {
         .collect())
 }
 
-/// A value as text; `None` if it is missing, empty or null.
+/// Returns a value as text; `None` if it is missing, empty or null.
 fn text(object: &Object, key: &str) -> Option<String> {
     match object.get(key)? {
         Value::String(text) if !text.trim().is_empty() => Some(text.trim().to_owned()),
@@ -124,7 +125,7 @@ fn text(object: &Object, key: &str) -> Option<String> {
     }
 }
 
-/// The first number of a list.
+/// Returns the first number of a list.
 fn first(object: &Object, key: &str) -> Result<Option<u64>, String> {
     let Some(text) = text(object, key) else { return Ok(None) };
     let one = text.split(',').next().unwrap_or("").trim();
@@ -146,9 +147,9 @@ const TERMS: [(&str, &str); 12] = [
     ("ThreadMask", "threadmask"),
 ];
 
-/// Intel's fixed counters, each of which counts only one event. Tables have pseudo codes for them;
-/// the kernel uses them for the architectural event of the same meaning (SDM volume 3, table of
-/// fixed counters).
+/// Intel's fixed counters, each of which counts only one event. Tables have pseudo codes for these
+/// events; the kernel uses the codes for the architectural event of the same meaning (SDM volume 3,
+/// table of fixed counters).
 const FIXED: [(&str, &str); 5] = [
     ("inst_retired.any", "event=0xc0"),
     ("cpu_clk_unhalted.thread", "event=0x3c"),
@@ -191,7 +192,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
         let value = first(object, "MSRValue")?.unwrap_or(0);
         terms.push(format!("{term}={value:#x}"));
     }
-    // In Intel's tables this can be a sentence.
+    // In Intel's tables, the value can be a sentence.
     if let Some(filter) = text(object, "Filter") {
         let is_term = |piece: &str| {
             piece.split_once('=').is_some_and(|(_, value)| number(value.trim()).is_some())
@@ -201,7 +202,7 @@ fn terms(object: &Object, name: &str) -> Result<String, String> {
     Ok(terms.join(","))
 }
 
-/// The name in sysfs of a unit's PMU.
+/// Returns the name in sysfs of a unit's PMU.
 fn pmu_of(unit: &str) -> String {
     match unit {
         "CBO" => "uncore_cbox".into(),

@@ -12,16 +12,16 @@ use std::path::{Component, Path, PathBuf};
 
 use machine::Machine;
 
-/// The files to read.
+/// The files to read for a processor.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Chosen {
-    /// Files of events, with the PMU of the events that name none.
+    /// Files of events, each with the PMU of events without a unit.
     pub(super) files: Vec<(PathBuf, String)>,
     /// Files of events to which other events refer (`ArchStdEvent`).
     pub(super) standard: Vec<PathBuf>,
 }
 
-/// Chooses the tables of `machine` below `directory`.
+/// Chooses the tables of `machine` in `directory`.
 pub(super) fn choose(directory: &Path, machine: &Machine) -> Result<Chosen, String> {
     let arch = if is_arm(machine) { "arm64" } else { "x86" };
     let roots = [directory.to_owned(), directory.join(arch), directory.join("arch").join(arch)];
@@ -45,7 +45,8 @@ pub(super) fn choose(directory: &Path, machine: &Machine) -> Result<Chosen, Stri
         if !cpu.matches(pattern) {
             continue;
         }
-        // A path must not lead out of the directory. The kernel's mapfiles begin it with a slash.
+        // A path must not lead out of the directory. In the kernel's mapfiles, paths begin with a
+        // slash.
         let place = Path::new(place.trim_start_matches('/'));
         if !place.components().all(|part| matches!(part, Component::Normal(_))) {
             let place = place.display();
@@ -82,15 +83,15 @@ fn is_arm(machine: &Machine) -> bool {
     machine.exists(MIDR) || machine.field("proc/cpuinfo", "CPU implementer").is_some()
 }
 
-/// A processor as mapfiles name it.
+/// A processor as it is named in mapfiles.
 enum Cpu {
-    /// `GenuineIntel-6-8F` and its stepping.
+    /// `GenuineIntel-6-8F`, and its stepping.
     X86 { model: String, stepping: String },
     /// The main id register (MIDR_EL1) without variant and revision.
     Arm { midr: u64 },
 }
 
-/// The bits of variant and revision in MIDR_EL1. There is one table for all of them.
+/// The bits of variant and revision in MIDR_EL1, for all of which there is one table.
 const MIDR_VERSION: u64 = 0x00f0_000f;
 
 impl Cpu {

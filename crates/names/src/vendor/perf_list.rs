@@ -1,7 +1,7 @@
 //! Reads names from an installed perf: `perf list -j` (Linux 6.2 or later).
 //!
-//! It is run at most once, for a name that no other source knows or for the whole list. If it is
-//! missing, too old or broken, there are no such names. Only a perf that hangs is reported, because
+//! perf is run at most once, for a name that no other source knows or for the whole list. If perf
+//! is missing, too old or broken, it provides no names. Only a perf that hangs is reported, because
 //! the user has waited for it.
 
 use std::io::Read;
@@ -15,21 +15,22 @@ use serde_json::Value;
 use super::VendorEvent;
 use crate::units::unit_and_scale;
 
-/// How long perf may run.
+/// The longest time that perf may run.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many bytes `perf list` may print.
+/// The most bytes that `perf list` may print.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// The events that the installed perf lists. The error is what the user should know, if anything.
+/// Returns the events that the installed perf lists. The error is a message for the user, if there
+/// is one.
 pub(super) fn read() -> Result<Vec<VendorEvent>, Option<String>> {
     parse(&run("perf", PATIENCE)?).map_err(|_| None)
 }
 
-/// The output of `program list -j`.
+/// Returns the output of `program list -j`.
 fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     let mut command = Command::new(program);
     command.args(["list", "-j"]).stdin(Stdio::null()).stderr(Stdio::null());
-    // Without a pager, and without our library preloaded.
+    // perf must run without a pager, and without our library preloaded.
     command.stdout(Stdio::piped()).env("PAGER", "cat").env_remove("LD_PRELOAD");
     let mut child = command.spawn().map_err(|_| None)?;
     let (sender, receiver) = mpsc::channel();
@@ -40,7 +41,8 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
     let text = receiver.recv_timeout(patience);
-    // The process is not waited for, whatever it does after its output or in place of it.
+    // The process is killed and not waited for: it may do anything after its output or in place of
+    // it.
     if text.is_err() {
         let _ = child.kill();
     }
@@ -54,14 +56,14 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
     }
 }
 
-/// The events of the list that have an encoding: `"Encoding": "cpu/event=0xc0,umask=0x1/"`.
+/// Returns the events of the list that have an encoding: `"Encoding": "cpu/event=0xc0,umask=0x1/"`.
 fn parse(text: &[u8]) -> Result<Vec<VendorEvent>, String> {
     let list: Vec<Value> = serde_json::from_slice(text).map_err(|e| e.to_string())?;
     let event = |value: &Value| {
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         let name = text("EventName").filter(|name| !name.contains([' ', '/']))?;
         let (pmu, terms) = text("Encoding")?.trim_end_matches('/').split_once('/')?;
-        // The sampling period of perf record.
+        // The sampling period of perf record is left out.
         let kept: Vec<&str> =
             terms.split(',').filter(|term| !term.starts_with("period=")).collect();
         let scale = text("ScaleUnit").and_then(unit_and_scale);
@@ -117,7 +119,7 @@ mod tests {
             assert_eq!(run(program, PATIENCE).unwrap_err(), None);
         }
         // This is not a test of its own, because the other test might start its program while this
-        // one writes its own.
+        // one still writes its own.
         let name = format!("counterpoint-perf-{}", std::process::id());
         let program = std::env::temp_dir().join(name);
         std::fs::write(&program, "#!/bin/sh\nexec sleep 60\n").unwrap();
