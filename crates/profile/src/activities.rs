@@ -1,5 +1,5 @@
-//! Activities: the complete content of an imported trace, event by event. Views compute with the
-//! calls in pages; activities serve to write the trace again.
+//! Stores activities: the complete content of an imported trace, event by event. Views compute with
+//! the calls in pages; activities are used to write the trace again.
 //!
 //! ```text
 //!  x.cpt/activities/NAME/names.arrows    a row per text that names something: number, text
@@ -10,7 +10,7 @@
 //!
 //! All files except the last are streams ([`crate::stream`]). A name or row is in its file before
 //! the first event that refers to it. Ids (of processes, threads, flows) are kept as JSON, because
-//! traces use both numbers and texts. `args` and `more` are JSON objects exactly as in the trace.
+//! traces use both numbers and strings. `args` and `more` are JSON objects exactly as in the trace.
 //!
 //! Memory use: one batch, and each name and row once.
 
@@ -28,7 +28,7 @@ pub use writer::{ActivitiesWriter, NameId, RowId};
 pub const ACTIVITIES_NAME: &str = "activities";
 /// Maximum number of events in a batch.
 pub const BATCH_ROWS: usize = 16_384;
-/// A batch is also written when its texts have this many bytes.
+/// A batch is also written when its strings have this many bytes.
 const BATCH_TEXT: usize = 8 << 20;
 
 const NAMES_NAME: &str = "names.arrows";
@@ -41,7 +41,7 @@ const DOCUMENT_NAME: &str = "document.json";
 pub struct Activity<'a> {
     /// Chrome's letter for the form of the event: `X` for a slice, `B` and `E` for its ends, `i`
     /// for an instant, `C` for a counter, `M` for the name of a row, `s`, `t` and `f` for a flow.
-    /// Other letters are kept. 0 if it had none.
+    /// Other letters are kept. 0 if the event has no letter.
     pub form: u8,
     /// Name of the event.
     pub name: Option<NameId>,
@@ -49,9 +49,9 @@ pub struct Activity<'a> {
     pub category: Option<NameId>,
     /// The row of the timeline that the activity is on.
     pub row: RowId,
-    /// When the activity began, in ns on the clock of the trace.
+    /// Start of the activity, in ns on the clock of the trace.
     pub time_ns: Option<i64>,
-    /// How long the activity took, in ns.
+    /// Duration of the activity, in ns.
     pub duration_ns: Option<i64>,
     /// The activity's own id or that of its flow, as JSON.
     pub id: Option<&'a str>,

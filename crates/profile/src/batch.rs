@@ -46,7 +46,7 @@ pub struct Batches<'a> {
     metrics: Vec<Bound>,
     corrections: Vec<Option<Correction<'a>>>,
     losses: Vec<LossCount>,
-    /// Only in a profile with dispatches.
+    /// The numbers of dispatches; `None` in a profile without dispatches.
     dispatches: Option<Numbers<'a>>,
 }
 
@@ -135,7 +135,8 @@ impl<'a> Batches<'a> {
 }
 
 impl<'a> Batches<'a> {
-    /// Computes some of the metrics in another way. There is one entry for each of them.
+    /// Computes some of the metrics in another way. There is one entry for each metric; `None` for
+    /// a metric that its expression computes.
     pub fn with_corrections(mut self, corrections: Vec<Option<Correction<'a>>>) -> Self {
         self.corrections = corrections;
         self
@@ -192,17 +193,17 @@ struct Rows {
     ticks: [UInt64Builder; 2],
     start_ns: Int64Builder,
     duration_ns: Float64Builder,
-    /// Only in a profile of several passes.
+    /// The pass of each call; `None` unless the profile has several passes.
     pass: Option<UInt32Builder>,
-    /// Only if some rank is known.
+    /// The ranks; `None` if no rank is known.
     ranks: Option<RankRows>,
-    /// Only in a profile with dispatches.
+    /// The dispatch of each call; `None` in a profile without dispatches.
     dispatch: Option<UInt64Builder>,
-    /// Only in a run with a budget.
+    /// The sampling of each call; `None` without a budget.
     drawn: Option<DrawnRows>,
     values: Vec<UInt64Builder>,
     times: Vec<[UInt64Builder; 2]>,
-    /// Only in a profile with calls of virtual machines.
+    /// The columns of virtual machines; `None` in a profile without calls of virtual machines.
     machines: Option<MachineRows>,
     metrics: Vec<Float64Builder>,
 }

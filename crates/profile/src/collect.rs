@@ -1,4 +1,4 @@
-//! Collecting: moves the remaining content of the pool into the profile.
+//! Collects: moves the remaining content of the pool into the profile.
 //!
 //! ```text
 //!  for each claimed page of a dead process, unless its part has it already: append it, sealed
@@ -6,9 +6,9 @@
 //!  nobody left to write?   manifest.pool_collected = true ─► delete the pool ─► manifest.pool = null
 //! ```
 //!
-//! A pool without a page or a loss takes one step less: `manifest.pool = null` is written first.
-//! Each replacement of a manifest takes about half a millisecond on ext4, which starts to write the
-//! new file to the disk.
+//! If the pool has neither a page nor a loss, `manifest.pool = null` is written at once, which
+//! saves a step. Each replacement of a manifest takes about half a millisecond on ext4, which
+//! starts to write the new file to the disk.
 //!
 //! All of this happens only if the profile belongs to the caller and the pool belongs to the
 //! profile ([`crate::pools`]). A manifest that somebody else wrote has no effect outside of the
@@ -56,11 +56,11 @@ pub struct Collected {
     pub pages: usize,
     /// Processes that are still recording; their pages stay in the pool.
     pub live: Vec<ProcessId>,
-    /// What happened to the pool.
+    /// The fate of the pool.
     pub pool: PoolFate,
 }
 
-/// What happened to the pool.
+/// The fate of a pool in [`collect`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PoolFate {
     /// The pool had been collected before.
@@ -98,14 +98,14 @@ pub fn is_over(manifest: &Manifest) -> bool {
 
 /// Moves the remaining content of the pool into the profile in `dir`. `run` calls it after it has
 /// written the manifest with [`State::Finished`].
-///
 /// # Errors
-/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. What was
-/// done until then stays and is not repeated by the next call.
+/// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. Everything
+/// that was moved until then stays, and is not moved again by the next call.
 pub fn collect(dir: &Path, closing: Closing) -> Result<Collected> {
     let root = match Dir::open(dir) {
         Ok(root) => root,
-        // Reading the manifest gives a better message about what is there instead.
+        // If there is another thing at this path, reading the manifest gives a better message about
+        // it.
         Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
     };
     let manifest = Manifest::read_in(&root)?;
@@ -224,7 +224,7 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
             let manifest = Manifest::read_in(&pass)?;
             collect_one(&pass, manifest, closing, false)
         }) {
-            // The reader counts what is refused.
+            // The reader counts refused passes.
             Err(e) if is_not_begun(&e) || e.is_refused() => break,
             other => other?,
         };
@@ -245,7 +245,7 @@ fn collect_passes(root: &Dir, passes: u32, closing: Closing) -> Result<Collected
 
 /// Whether the pool of the profile in `dir` exists, belongs to the caller and names this very
 /// directory. Nobody else can have made such a profile. The check is needed because a directory of
-/// the caller may have been unpacked from any archive, even with a pool in it.
+/// the caller may have been unpacked from any archive, which may even contain a pool.
 pub fn has_own_pool(dir: &Path) -> Result<bool> {
     let root = Dir::open(dir)?;
     let manifest = Manifest::read_in(&root)?;
@@ -284,8 +284,8 @@ pub fn discard_pool(dir: &Path) -> Result<()> {
     }
 }
 
-/// Appends the loop counts of dead processes. If an earlier collector was killed in between, it appends
-/// again what a part already has; readers use each row once.
+/// Appends the loop counts of dead processes. If an earlier collector was killed in between, counts
+/// that a part already has are appended again; readers use each row once.
 fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     for run in &left.loops {
         let id = PartId::of_run(run);
@@ -298,7 +298,7 @@ fn append_loops(root: &Dir, left: &Leftovers, pool: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Appends the exact counts of dead processes. What is appended twice is used once.
+/// Appends the exact counts of dead processes. Counts that are appended twice are used once.
 fn append_counts(root: &Dir, left: &Leftovers) -> Result<()> {
     for table in &left.tables {
         let id = PartId::of_table(table);

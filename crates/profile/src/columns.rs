@@ -1,5 +1,5 @@
-//! The calls of one page as plain columns: the fast way to read a profile. The buffers are reused
-//! for the next page.
+//! Represents the calls of one page as columns of numbers: the fast way to read a profile. The
+//! buffers are reused for the next page.
 
 use std::ops::Range;
 
@@ -39,15 +39,17 @@ pub struct Columns {
     /// Recorded duration in ticks. If the end was read before the start (two CPUs whose clocks
     /// differ), the value wraps around; see [`Columns::duration`].
     pub duration_ticks: Vec<u64>,
-    /// What the call added to each counter of the run; check [`GroupColumn::status`] first.
+    /// The amount that each call added to each counter of the run; check [`GroupColumn::status`]
+    /// first.
     pub values: Vec<Vec<u64>>,
     /// Values of individual calls, in the order of the calls; see [`record::page`] for the keys.
     pub extras: Vec<Extra>,
     /// The times of each group of the run.
     pub groups: Vec<GroupColumn>,
-    /// In a run with a budget, how each call was drawn. Otherwise empty: every call was recorded.
+    /// In a run with a budget, how each call was chosen by sampling. Otherwise empty, because every
+    /// call was recorded.
     pub drawn: Vec<Drawn>,
-    /// Moments on the thread's clocks.
+    /// Readings of the thread's clocks.
     pub clocks: Vec<ThreadClock>,
     /// Whether the run requested estimates for counters that take turns (`run --multiplex`).
     pub estimates: bool,
@@ -127,9 +129,9 @@ pub struct Extra {
 pub struct GroupColumn {
     /// Whether the group's values are present.
     pub status: Vec<Status>,
-    /// How long the group was enabled during the call, in ns; 0 if it was not read.
+    /// The time for which the group was enabled during the call, in ns; 0 if it was not read.
     pub enabled_ns: Vec<u64>,
-    /// The part of that time in which the group was counting, in ns; 0 if it was not read.
+    /// The part of `enabled_ns` in which the group was counting; 0 if it was not read.
     pub running_ns: Vec<u64>,
 }
 
@@ -165,7 +167,7 @@ impl Status {
     }
 }
 
-/// A moment on a thread's clocks.
+/// A reading of a thread's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadClock {
     /// Ticks of the run's clock.
@@ -174,7 +176,7 @@ pub struct ThreadClock {
     pub cpu_ns: u64,
     /// `CLOCK_MONOTONIC`, in ns.
     pub monotonic_ns: u64,
-    /// Number of calls of the page that were recorded before it.
+    /// Number of calls of the page that were recorded before this reading.
     pub calls_before: usize,
 }
 
@@ -197,10 +199,10 @@ impl Columns {
         columns
     }
 
-    /// Returns what a counter counted in call `i`, as views show it. That is the raw value if its
-    /// group counted all the time, an estimate ([`model::scaled`]) if it took turns and the run
-    /// requested estimates, and otherwise nothing. `group` and `counter` are indices into the run's
-    /// lists.
+    /// Returns the count of a counter in call `i`, as views show it. It is the raw value if the
+    /// counter's group counted all the time, an estimate ([`model::scaled`]) if the group was
+    /// multiplexed and the run requested estimates, and otherwise `None`. `group` and `counter` are
+    /// indices into the run's lists.
     #[inline]
     pub fn value(&self, group: usize, counter: usize, i: usize) -> Option<u64> {
         let times = self.groups.get(group)?;
@@ -248,7 +250,7 @@ impl Columns {
         self.extras_of(i).iter().find(|extra| extra.key == key).map(|extra| extra.bits)
     }
 
-    /// Returns how call `i` was drawn; the default without a budget.
+    /// Returns how call `i` was chosen by sampling; the default without a budget.
     #[inline]
     pub fn drawn(&self, i: usize) -> Drawn {
         self.drawn.get(i).copied().unwrap_or_default()
@@ -284,15 +286,15 @@ impl Columns {
         if ticks > i64::MAX as u64 { 0 } else { ticks }
     }
 
-    /// Whether it is known which workgroup of which dispatch call `i` was, and on which worker. It
-    /// is unknown if the call came from a runtime's own call hook; such calls have counts of 0,0,0.
+    /// Whether the workgroup and the dispatch of call `i`, and its worker, are known. They are
+    /// unknown if the call came from a runtime's own call hook; such calls have counts of 0,0,0.
     #[inline]
     pub fn knows_workgroup(&self, i: usize) -> bool {
         let [x, y, z] = &self.count;
         x[i] | y[i] | z[i] != 0
     }
 
-    /// Returns the page's header; `None` if the page could not be read any more.
+    /// Returns the page's header; `None` if the page could not be read again.
     pub fn header(&self) -> Option<&PageHeader> {
         self.header.as_ref()
     }
@@ -362,7 +364,7 @@ impl Columns {
                     continue;
                 }
                 Ok(Record::Values) => {
-                    // Values without a call before them belong to no call.
+                    // Values before the first call of the page belong to no call.
                     if let Some(call) = self.export.len().checked_sub(1) {
                         let of_call =
                             |(key, bits): &(u32, u64)| Extra { call, key: *key, bits: *bits };

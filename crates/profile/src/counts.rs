@@ -1,4 +1,5 @@
-//! The exact numbers of calls of a run with a budget, which times only some calls but counts all.
+//! Reads the exact numbers of calls of a run with a budget, in which only some calls are timed but
+//! all are counted.
 //!
 //! ```text
 //!  processes/*/counts.cps ─ frames ─┐
@@ -26,13 +27,13 @@ pub struct CountedCalls {
     pub thread_uid: u32,
     /// The export; [`crate::Ops::of`] gives its op.
     pub export: u32,
-    /// All calls: those that were timed, and those that were only counted. Exact, also after a
-    /// crash.
+    /// Number of all calls: those that were timed, and those that were only counted. Exact, also
+    /// after a crash.
     pub calls: u64,
-    /// How many of the calls were timed. If none of their records is lost, this is the number of
+    /// Number of calls that were timed. If none of their records is lost, this is the number of
     /// records.
     pub timed: u64,
-    /// How many of the timed calls had their counters read.
+    /// Number of timed calls of which counters were read.
     pub counted: u64,
     /// The steps that the number of calls is estimated from, if the host announced these calls only in some
     /// steps of the program. Then `calls` is an estimate.
@@ -40,13 +41,13 @@ pub struct CountedCalls {
 }
 
 impl CountedCalls {
-    /// How many calls were counted, and not estimated.
+    /// Returns the number of calls that were counted, and not estimated.
     pub fn seen(&self) -> u64 {
         self.calls.saturating_sub(self.steps.map_or(0, |steps| steps.unseen))
     }
 }
 
-/// The sample that the calls of steps without announcements are estimated from. See
+/// The sample from which the calls of steps without announcements are estimated. See
 /// [`record::counts::steps`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountedSteps {
@@ -58,18 +59,19 @@ pub struct CountedSteps {
     pub is_open: bool,
     /// The number of steps of the sample, the sum of their weights, and the sum of the squares.
     pub sampled: u64,
-    /// See [`Self::sampled`].
+    /// The sum of the weights of these steps.
     pub weight: u64,
-    /// See [`Self::sampled`].
+    /// The sum of the squares of these weights.
     pub squared_weight: u64,
-    /// The sums of weight · calls and of weight · calls² over these steps.
+    /// The sum of weight · calls over these steps.
     pub sum: u64,
-    /// See [`Self::sum`].
+    /// The sum of weight · calls² over these steps.
     pub squares: u64,
 }
 
 impl CountedSteps {
-    /// The steps of an export on a thread. `all_away` is the number of steps of the process that were away.
+    /// Makes the sample of an export on a thread. `all_away` is the number of steps of the process
+    /// that were away.
     fn new(of: &Steps, row: &SampledCalls, all_away: u64, is_open: bool) -> Self {
         let until = if of.has_ended == 0 { all_away } else { of.away };
         let away = until.saturating_sub(of.away_before);
@@ -92,15 +94,15 @@ impl CountedSteps {
     }
 }
 
-/// The time that recording took on one thread, by the account that the recorder keeps in order to stay within
-/// the budget.
+/// The cost of recording on one thread, by the account that the recorder keeps in order to stay
+/// within the budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadSpent {
     /// The thread's number in its process.
     pub thread_uid: u32,
-    /// Processor time of the thread since the recorder attached to it, ns.
+    /// Processor time of the thread since the recorder attached to it, in ns.
     pub cpu_ns: u64,
-    /// The time that recording took on the thread, ns.
+    /// The time that recording took on the thread, in ns.
     pub price_ns: u64,
     /// See [`Spent::told_calls`].
     pub told_calls: u64,
@@ -129,7 +131,7 @@ impl LeftTable {
     pub fn append(&self, part: &Dir) -> Result<()> {
         let bytes = match Table::parse(&self.bytes) {
             Ok(table) => table.frame().to_bytes(),
-            // A reader finds bytes that are not a frame, and counts the damage.
+            // The written bytes are not a frame, so a reader counts them as damage.
             Err(_) => vec![0xff; 8],
         };
         let mut file = part.append(COUNTS_NAME)?;
@@ -155,8 +157,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
             let table = Table::header_of(bytes);
             Table::pages(bytes).is_ok().then(|| (table.process(), table.thread_uid()))
         };
-        // If its thread gave it back meanwhile, its counts are in the part's file or in a later
-        // table.
+        // If the thread returned the table meanwhile, its counts are in the part's file or in a
+        // later table.
         let is_same =
             key(&bytes) == key(&head) && key(&pool.head(first, TABLE_HEADER_BYTES)?) == key(&head);
         if let Some((process, _)) = key(&head).filter(|_| is_same) {
@@ -169,8 +171,9 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LeftTable>> {
 
 /// Adds up the frames of a process: for each export of a thread, the largest number of calls.
 ///
-/// Steps are taken from the frame with the most steps. Its thread knows how many steps were away until it
-/// last called something; for a thread that has not ended, the process's other threads know a later number.
+/// Steps are taken from the frame with the most steps. A thread knows the number of steps that were
+/// away only up to its last call; if the thread has not ended, the process's other threads may know
+/// a later number.
 pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>, Option<Steps>) {
     let mut threads: BTreeMap<u32, (Spent, BTreeMap<u32, CountsRow>)> = BTreeMap::new();
     let mut by_steps: BTreeMap<u32, (Steps, Vec<SampledCalls>)> = BTreeMap::new();
@@ -207,7 +210,7 @@ pub(crate) fn join(frames: CountsFrames) -> (Vec<CountedCalls>, Vec<ThreadSpent>
             let of = own.zip(sampled.get(&row.export));
             let steps = of.map(|((steps, _), of)| CountedSteps::new(steps, of, all_away, is_open));
             let steps = steps.filter(|steps| steps.unseen > 0);
-            // The thread has added most of it itself.
+            // The thread has already added most of these calls itself.
             let more = steps.zip(of).map_or(0, |(steps, (_, of))| steps.unseen - of.unseen);
             CountedCalls {
                 process: 0,

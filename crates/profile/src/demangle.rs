@@ -1,11 +1,11 @@
-//! The readable names of compiled functions. Compilers of C++ and Rust write a function's types into
-//! the name of its symbol: `_Z3addIfEvPT_i` is `void add<float>(float*, int)`.
+//! Finds the readable names of compiled functions. Compilers of C++ and Rust write a function's
+//! types into the name of its symbol: `_Z3addIfEvPT_i` is `void add<float>(float*, int)`.
 //!
 //! A profile keeps names as they were recorded, and so do the formats for programs (JSON, CSV,
 //! Parquet). Tables for people show the readable name, and a pattern matches either.
 //!
-//! A name can come from anybody, and a few bytes of it can describe megabytes of types. So a readable
-//! name of more than [`LONGEST`] bytes is not used.
+//! A name can come from anybody, and a few bytes of a name can describe megabytes of types. So a
+//! readable name of more than [`LONGEST`] bytes is not used.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};
@@ -13,19 +13,20 @@ use std::fmt::{self, Write};
 /// The longest readable name, in bytes. Names of templates with some ten arguments have 500.
 pub const LONGEST: usize = 4096;
 
-/// How much of a readable name is wanted.
+/// The level of detail of a readable name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Detail {
     /// Without the types of parameters and of the result. Overloaded functions look the same.
     Short,
-    /// All that the name says.
+    /// Everything that is in the name.
     Whole,
 }
 
-/// The readable form of `name`; `name` itself if it is not the mangled name of a C++ or Rust
-/// function, or if its readable form would be too long.
+/// Returns the readable form of `name`; or `name` itself if it is not the mangled name of a C++ or
+/// Rust function, or if its readable form would be too long.
 pub fn demangle(name: &str, detail: Detail) -> Cow<'_, str> {
-    // All schemes begin like this, after up to two underscores more (macOS, LLVM's blocks).
+    // Mangled names of all schemes begin like this, after up to two more underscores (macOS, LLVM's
+    // blocks).
     if !["_Z", "__Z", "___Z", "_R"].iter().any(|start| name.starts_with(start)) {
         return Cow::Borrowed(name);
     }

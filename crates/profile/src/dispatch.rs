@@ -1,8 +1,8 @@
-//! Finds out which workgroup calls make up a dispatch.
+//! Finds the workgroup calls that make up each dispatch.
 //!
-//! A record says which workgroup of how many a call was, but not of which dispatch. In the order of
-//! their starts, the calls of one export belong to one dispatch until each of its workgroups was
-//! seen once:
+//! A record has the number of a call's workgroup and the numbers of workgroups, but not the
+//! dispatch. In the order of their starts, the calls of one export belong to one dispatch until
+//! each of its workgroups was seen once:
 //!
 //! ```text
 //!  count 4,1,1:   0 1 2 3 | 1 0 3 2 | 0 2 …
@@ -11,7 +11,7 @@
 //! This is exact as long as dispatches of one export follow one another. If two run at the same
 //! time, a workgroup appears a second time before the first dispatch is complete. Then a second
 //! dispatch is opened, and both are marked *not exact*, because each workgroup may belong to either
-//! of them. In a process that lost calls, a second appearance means that a call is missing: the
+//! of the two. In a process that lost calls, a second appearance means that a call is missing: the
 //! first dispatch is then closed as *incomplete*.
 
 use hashbrown::HashMap;
@@ -41,7 +41,7 @@ pub struct Dispatch {
     pub exact: bool,
     /// The sum of each counter; `None` if some call has no complete value.
     pub counters: Vec<Option<u64>>,
-    /// The row in which to draw it. Dispatches of one lane do not overlap.
+    /// The row in which to show the dispatch. Dispatches in one row do not overlap.
     pub lane: usize,
     workgroups: Vec<u64>,
 }
@@ -72,13 +72,13 @@ pub struct Workgroup<'a> {
     pub counters: &'a [Option<u64>],
 }
 
-/// The effect of a call.
+/// The effect of adding a call.
 #[derive(Debug)]
 pub struct Placed {
     pub id: DispatchId,
-    /// Whether the op began that dispatch.
+    /// Whether the call began that dispatch.
     pub first: bool,
-    /// Dispatches that are finished because of it.
+    /// The dispatches that this call finished.
     pub over: Vec<Dispatch>,
 }
 
@@ -88,7 +88,7 @@ pub struct Assembler {
     open: HashMap<u32, Vec<Dispatch>>,
     last: DispatchId,
     lost_calls: bool,
-    /// For each lane, when its last dispatch ended; `None` while it is running.
+    /// For each row, the end of its last dispatch; `None` while that is running.
     lanes: Vec<Option<i64>>,
 }
 
@@ -104,7 +104,7 @@ impl Assembler {
         self.last
     }
 
-    /// Adds the next call. `None` if its workgroup is unknown or impossible.
+    /// Adds the next call. Returns `None` if its workgroup is unknown or impossible.
     pub fn add(&mut self, call: &Workgroup<'_>) -> Option<Placed> {
         let [nx, ny, nz] = call.count.map(u64::from);
         let of = nx.checked_mul(ny)?.checked_mul(nz)?;
@@ -168,7 +168,7 @@ impl Assembler {
         Some(Placed { id, first, over })
     }
 
-    /// Every incomplete dispatch, in the order of their starts.
+    /// Returns every incomplete dispatch, in the order of their starts.
     pub fn finish(self) -> Vec<Dispatch> {
         let mut rest: Vec<Dispatch> = self.open.into_values().flatten().collect();
         rest.sort_by_key(|d| d.id);
@@ -212,7 +212,8 @@ mod tests {
         }
     }
 
-    /// id, seen, begin, end, exact and lane of the finished dispatches, and then of the others.
+    /// Returns id, seen, begin, end, exact and lane of the finished dispatches, and then of the
+    /// others.
     fn run(lost: bool, calls: &[Workgroup<'_>]) -> Vec<(u64, u64, i64, i64, bool, usize)> {
         let mut assembler = Assembler::new(lost, 0);
         let mut over = Vec::new();

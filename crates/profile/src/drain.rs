@@ -1,9 +1,10 @@
 //! Draining: appends full pages to the profile while the program runs, so that the program's
 //! threads need not do it ([`record::pool::full`] says how a page gets here and back).
 //!
-//! The file of a part is only appended to if its process has created it. If anything is wrong with a part
-//! (its process belongs to another user, the disk is full, somebody has deleted the profile), its pages are
-//! left to its process from then on, which notices the same problem and counts it.
+//! The file of a part is only appended to if its process has created it. If there is a problem with
+//! a part (its process belongs to another user, the disk is full, somebody has deleted the
+//! profile), its pages are left to its process from then on. The process then has the same problem,
+//! and counts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,7 +22,7 @@ use crate::error::Result;
 use crate::leftovers::PartId;
 use crate::safe_dir::Dir;
 
-/// Takes the full pages of one profile.
+/// Takes the full pages of one profile and appends them to its files.
 #[derive(Debug)]
 pub struct Drain {
     pool: Pool,
@@ -30,7 +31,7 @@ pub struct Drain {
     files: Files,
     /// Parts whose pages are left to their processes.
     refused: BTreeSet<PartId>,
-    /// Dropped last.
+    /// The guard must be the last field, because it is dropped last.
     #[expect(dead_code, reason = "only held")]
     guard: TruncationGuard,
 }
@@ -39,7 +40,7 @@ pub struct Drain {
 #[derive(Debug)]
 struct Files {
     root: Dir,
-    /// The longest file that may be made.
+    /// The greatest length that a file may get.
     longest: u64,
     open: BTreeMap<PartId, File>,
 }

@@ -32,8 +32,8 @@ pub enum ErrorKind {
     /// The file is a stream with other columns than expected, or not a stream at all.
     #[error("not a stream of this kind ({0})")]
     NotAStream(&'static str),
-    /// There is something other than a plain file or a directory, or the file may not be used here.
-    /// It was not opened.
+    /// There is something other than a regular file or a directory, or the file may not be used
+    /// here. It was not opened.
     #[error("refused: {0}")]
     Refused(&'static str),
     /// Another version of Counterpoint wrote the file.

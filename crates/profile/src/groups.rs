@@ -1,4 +1,4 @@
-//! The groups of a run's counters, and which of them a page contains.
+//! Computes the groups of a run's counters, and the groups that a page contains.
 
 use std::ops::Range;
 

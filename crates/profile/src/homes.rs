@@ -1,13 +1,13 @@
-//! Threads that have two sources of calls.
+//! Finds threads whose calls come from two sources.
 //!
 //! ```text
 //!  4711 python              thread 4712   aten::mm ├──┤      ├──┤      recorded live
 //!  PyTorch of python 4711   thread 4712   step() ├─────────────────┤   by PyTorch's own profiler
 //! ```
 //!
-//! A profiler of the host (PyTorch's) has functions that are not recorded live. They are calls of a
-//! part of their own, but on the same thread of the kernel. Only together do they say what each of
-//! these functions did itself, and for how long the thread was in calls.
+//! A profiler of the host (PyTorch's) reports functions that are not recorded live. They are calls
+//! of a part of their own, but on the same thread of the kernel. Only both sources together show
+//! the self time of these functions, and the time that the thread was in calls.
 
 use std::collections::HashMap;
 
@@ -20,8 +20,8 @@ pub struct Homes {
 }
 
 impl Homes {
-    /// The thread that these calls are on, as process and thread index: the one that was recorded live,
-    /// if there is one.
+    /// Returns the thread that these calls are on, as process and thread index: the one that was
+    /// recorded live, if there is one.
     pub fn of(&self, thread: (usize, usize)) -> (usize, usize) {
         self.by_thread.get(&thread).copied().unwrap_or(thread)
     }
@@ -33,8 +33,9 @@ impl Homes {
 }
 
 impl Profile {
-    /// Finds the threads that events of plugins and of PyTorch's profiler are on. If the kernel used the
-    /// id of a thread again, it is not known which of the threads is meant, and none is found.
+    /// Finds the threads to which events of plugins and of PyTorch's profiler belong. If the kernel
+    /// used the id of a thread again, it is not known which of the threads is meant, and none is
+    /// found.
     pub fn homes(&self) -> Homes {
         let mut by_thread = HashMap::new();
         for (process, of_plugins) in self.processes.iter().enumerate() {
@@ -59,7 +60,7 @@ impl Profile {
 }
 
 impl Process {
-    /// The index of each thread by the kernel's id; `None` if several threads had that id.
+    /// Returns the index of each thread by the kernel's id; `None` if several threads had that id.
     fn by_tid(&self) -> HashMap<u32, Option<usize>> {
         let mut threads = HashMap::new();
         for (at, thread) in self.threads.iter().enumerate().filter(|(_, thread)| thread.tid != 0) {

@@ -1,5 +1,5 @@
-//! Finds which op launched which work of a device, in a recording whose plugins got an id for each op (`run
-//! --plugin-ids`).
+//! Finds the op that launched each activity of a device, in a recording whose plugins got an id for
+//! each op (`run --plugin-ids`).
 //!
 //! ```text
 //!  op of a program   a value with the key KEY_PLUGIN_ID ──┐
@@ -7,8 +7,8 @@
 //!  kernel of a plugin   the argument "External id" ───────┘
 //! ```
 //!
-//! A plugin may give the same id to any number of kernels. Work that runs on the host is inside of its op
-//! anyway, so only work of devices is looked at.
+//! A plugin may give the same id to any number of kernels. Activities on the host are inside of
+//! their op anyway, so only activities of devices are matched.
 
 use std::collections::HashMap;
 
@@ -20,8 +20,8 @@ use crate::columns::KEY_PLUGIN_ID;
 use crate::error::Result;
 use crate::{PLUGIN_PARTS, PageDecoder, PageKey, PartId, Profile};
 
-/// The key of a document of activities that lists the processes whose plugins gave the events: texts as
-/// [`PartId::name`] makes them, in the order of the rows' numbers.
+/// The key of a document of activities that lists the processes whose plugins provided the events:
+/// names as [`PartId::name`] makes them, in the order of the rows' numbers.
 pub const PROCESSES_KEY: &str = "plugin_processes";
 /// Rows of plugins' events have numbers from here on, above those of dispatches and tracks. Viewers
 /// have room for 32 bits.
@@ -30,22 +30,22 @@ pub const PLUGIN_ROWS: i64 = 7_000_000;
 /// The argument by which Kineto and PyTorch name an op.
 const ARGUMENT: &str = "External id";
 
-/// A call that launched something.
+/// A call that launched activities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Launcher {
     /// Index of the op's process in the profile.
     pub process: usize,
     /// The number of the op's export in that process.
     pub export: u32,
-    /// How many activities of devices the op launched.
+    /// Number of activities of devices that the op launched.
     pub launched: u32,
-    /// How many activities of devices were launched by calls that come before it in the order of
-    /// processes and ids. With [`Launcher::launched`], this numbers all of them from 0.
+    /// Number of activities of devices that earlier calls launched, in the order of processes and
+    /// ids. Together with [`Launcher::launched`], this numbers all activities from 0.
     pub before: u64,
 }
 
-/// A process: the index of its member in a merged profile, otherwise 0, and its id there. Processes of
-/// several members may have the same id.
+/// Identifies a process by the index of its member in a merged profile (otherwise 0) and its id
+/// there. Processes of several members may have the same id.
 pub type Whose = (usize, PartId);
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ pub struct Launches {
     by_id: HashMap<(Whose, u64), Launcher>,
 }
 
-/// The only argument that matters here.
+/// The only argument that is needed here.
 #[derive(Deserialize)]
 struct Arguments {
     #[serde(rename = "External id")]
@@ -71,7 +71,7 @@ pub struct Ids<'a> {
 }
 
 impl<'a> Ids<'a> {
-    /// For one trace; `None` if its recording had no ids.
+    /// Prepares for one trace. Returns `None` if its recording had no ids.
     pub fn of(trace: &'a Activities) -> Option<Self> {
         let processes = trace.document.get(PROCESSES_KEY)?.as_array()?;
         let part = |name: &serde_json::Value| PartId::parse(name.as_str()?);
@@ -83,7 +83,7 @@ impl<'a> Ids<'a> {
         })
     }
 
-    /// The process of an activity on a device, and the id of the op that launched it.
+    /// Returns the process of an activity on a device, and the id of the op that launched it.
     pub fn of_event(&mut self, event: &Activity<'_>) -> Option<(Whose, u64)> {
         // Most events have no id, and parsing takes time.
         let args = event.args.filter(|args| event.form == b'X' && args.contains(ARGUMENT))?;
@@ -98,7 +98,7 @@ impl<'a> Ids<'a> {
         Some(((self.trace.member, process?), id))
     }
 
-    /// `None` for a category without a published meaning.
+    /// Whether a category is on a device; `None` for a category without a published meaning.
     fn is_on_device(&mut self, category: NameId) -> Option<bool> {
         let (trace, registry) = (self.trace, &self.registry);
         *self.on_device.entry(category).or_insert_with(|| {
@@ -148,7 +148,8 @@ impl Launches {
                 }
             }
         }
-        // Numbered in the order of processes and ids, so that a profile always gives the same file.
+        // The calls are numbered in the order of processes and ids, so that a profile always gives
+        // the same file.
         let mut all: Vec<_> = by_id.iter_mut().collect();
         all.sort_unstable_by_key(|(of, _)| **of);
         let mut before = 0;
@@ -159,12 +160,12 @@ impl Launches {
         Ok(Self { by_id })
     }
 
-    /// Whether no op launched anything.
+    /// Whether no op launched an activity.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
     }
 
-    /// The call with this id in this process, if it launched anything.
+    /// Returns the call with this id in this process, if it launched anything.
     pub fn launcher(&self, process: Whose, id: u64) -> Option<&Launcher> {
         self.by_id.get(&(process, id))
     }

@@ -1,4 +1,5 @@
-//! Reads what is still in the pool: the pages that were not flushed, and the process table.
+//! Reads the content that is still in the pool: the pages that were not flushed, and the process
+//! table.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,7 +16,7 @@ use crate::live::{ProcessId, boot_id};
 use crate::loops::{self, LoopRun};
 use crate::manifest::Manifest;
 
-/// Parts for the events of plugins that one part of a process can have.
+/// The number of parts for the events of plugins that one part of a process can have.
 pub const PLUGIN_PARTS: u32 = 1 << 14;
 
 /// One generation of a process of a run. Its part is `processes/PID-START-GENERATION`.
@@ -98,7 +99,7 @@ pub(crate) struct LeftPage {
     /// The page's number in the pool.
     pub number: usize,
     pub header: PageHeader,
-    /// A copy of the page's bytes, made at once if the owner is alive and may go on writing.
+    /// A copy of the page's bytes, made at once if the owner is alive and may continue to write.
     pub copy: Option<Vec<u8>>,
 }
 
@@ -123,7 +124,7 @@ impl Leftovers {
         let same_boot = manifest.boot_id.is_empty() || manifest.boot_id == boot_id();
         let mut ledgers = BTreeMap::new();
         let mut rows = BTreeMap::new();
-        // Parts whose sessions are over although their processes are alive.
+        // Parts whose sessions have ended although their processes are alive.
         let mut left = BTreeSet::new();
         // Only the last generation of a process can be alive, because `exec` ends the others.
         let mut newest: BTreeMap<ProcessId, u32> = BTreeMap::new();
@@ -161,7 +162,7 @@ impl Leftovers {
                     ledger.losses = merge_losses(ledger.losses.iter().chain([&torn]));
                 }
             }
-            // The bytes of dead owners are not copied, because they do not change any more.
+            // The bytes of dead owners need no copy, because they do not change any more.
             if let Some(page) = pages.last_mut()
                 && page.number == number
                 && (!same_boot

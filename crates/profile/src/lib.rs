@@ -1,5 +1,5 @@
 //! Opens a profile directory and turns raw pages into columns: into batches of Arrow arrays for
-//! everything that leaves the program, and into plain reused vectors where speed matters.
+//! everything that leaves the program, and into reused vectors where speed matters.
 //!
 //! ```text
 //!  manifest.json ───────────────► Manifest ─┐
@@ -23,9 +23,9 @@
 //! | [`profile`] | an opened profile: processes, threads, pages |
 //! | [`ops`] | exported functions as people know them |
 //! | [`demangle`] | readable names of C++ and Rust functions |
-//! | [`dispatch`] | which calls make up a dispatch |
+//! | [`dispatch`] | finds the calls that make up a dispatch |
 //! | [`groups`] | the groups of the counters |
-//! | [`columns`], [`visit`] | the calls of a page as plain columns; visiting all pages |
+//! | [`columns`], [`visit`] | the calls of a page as columns of numbers; visiting all pages |
 //! | [`batch`] | calls as Arrow record batches |
 //! | [`merged`] | profiles of several recordings: the ranks of a job |
 //! | [`passes`] | profiles of several runs of one program |
@@ -38,11 +38,11 @@
 //! | [`writer`] | writes a profile of calls that happened elsewhere |
 //! | [`error`] | the error type, with path and reason |
 //!
-//! Invariants. No byte of a profile is trusted, and none makes this crate panic. A record is used
-//! only if its page is complete, and a page is used only once, however many copies of it exist.
-//! Missing or damaged data is counted as a [`model::Loss`]. Opening changes nothing on disk; only
-//! [`collect()`] does, and only if the profile belongs to the caller and the pool belongs to the
-//! profile.
+//! Invariants. No byte of a profile is trusted, and no byte makes this crate panic. A record is
+//! used only if its page is complete, and a page is used only once, however many copies of it
+//! exist. Missing or damaged data is counted as a [`model::Loss`]. Opening changes nothing on disk;
+//! only [`collect()`] does, and only if the profile belongs to the caller and the pool belongs to
+//! the profile.
 #![forbid(unsafe_code)]
 
 pub mod activities;

@@ -25,14 +25,14 @@ impl ProcessId {
         Self::of(std::process::id())
     }
 
-    /// Whether the process runs or is stopped. A zombie does not count, because it will never write
-    /// again. Processes of another PID namespace cannot be seen, and count as gone.
+    /// Whether the process runs or is stopped. A zombie does not count as alive, because it will
+    /// never write again. Processes of another PID namespace cannot be seen, and count as gone.
     pub fn is_alive(self) -> bool {
         Stat::read(self.pid).is_some_and(|s| s.start_time == self.start_time && !s.zombie)
     }
 }
 
-/// What the kernel says of a process in one line.
+/// The start time and state of a process, from a line of the kernel.
 pub(crate) struct Stat {
     pub start_time: u64,
     zombie: bool,

@@ -1,4 +1,4 @@
-//! The manifest: a small JSON file that describes a profile directory.
+//! Reads and writes the manifest: a small JSON file that describes a profile directory.
 //!
 //! ```text
 //!  written ──► "recording", pool = path ──► program runs ──► "finished", exit, notes
@@ -39,7 +39,7 @@ pub const MANIFEST_SCHEMA: &str = "counterpoint.manifest/1";
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Manifest {
-    /// [`MANIFEST_SCHEMA`].
+    /// The schema of the file: [`MANIFEST_SCHEMA`].
     pub schema: String,
     /// The profile's random id, 32 hexadecimal digits; its pool contains the same id. Empty in
     /// imports, which have no pool.
@@ -51,7 +51,7 @@ pub struct Manifest {
     pub origin: Origin,
     /// Whether the recording is over.
     pub state: State,
-    /// When the recording was prepared, in ns since 1970-01-01 UTC.
+    /// The time at which the recording was prepared, in ns since 1970-01-01 UTC.
     pub created_unix_ns: u64,
     /// Name of the machine.
     pub host: String,
@@ -68,7 +68,7 @@ pub struct Manifest {
     pub command: Vec<String>,
     /// Directory in which the program was started.
     pub working_directory: String,
-    /// What a person should know about the environment (a container, a virtual machine).
+    /// A description of the environment for people (a container, a virtual machine).
     pub environment: Option<String>,
     /// The clock of all ticks: `tsc` or `monotonic`.
     pub clock: Clock,
@@ -80,11 +80,11 @@ pub struct Manifest {
     /// stored as a separate profile in `passes/1`, `passes/2` and so on. 0 if this profile is a
     /// single recording.
     pub passes: u32,
-    /// The names of the profiles that were merged into this one. Each of them is a whole profile in
-    /// `merged/1`, `merged/2` and so on.
+    /// The names of the profiles that were merged into this one. Each of these is a whole profile
+    /// in `merged/1`, `merged/2` and so on.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<String>,
-    /// Whether the counters may take turns on the PMU (`run --multiplex`). Views then scale the
+    /// Whether the counters may be multiplexed on the PMU (`run --multiplex`). Views then scale the
     /// values of counters that counted for part of the time, and mark them as estimates.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub multiplex: bool,
@@ -96,25 +96,26 @@ pub struct Manifest {
     /// Whether numbers of calls had to be exact (`run --exact-counts`).
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub exact_counts: bool,
-    /// What the counters add to each context switch of a thread that has them, measured before the
-    /// program started. Absent without counters, or if it could not be measured.
+    /// The time that the counters add to each context switch of a thread with counters, measured
+    /// before the program started. Absent without counters, or if it could not be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switch_cost: Option<SwitchCost>,
     /// Processor time that `run` itself had used when its program ended, in ns. It ran beside the
     /// program, in a process of its own. Absent if `run` did not see the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_cpu_ns: Option<u64>,
-    /// The rank of the processes in a distributed job, if `run --rank` or the launcher of `run` itself
-    /// said it. A process whose own launcher says it has that rank instead.
+    /// The rank of the processes in a distributed job, if `run --rank` or the launcher of `run`
+    /// itself gave it. A process whose own launcher gives a rank has that rank instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// The number of ranks of that job; absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u32>,
-    /// What the user said about the run (`run --label`), by key.
+    /// The labels that the user gave the run (`run --label`), by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Where the run is in a series (`run --repeat`). Absent if it is alone.
+    /// The place of the run in a series (`run --repeat`). Absent if the run is not part of a
+    /// series.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub series: Option<Place>,
     /// Patterns of the exported functions that were recorded; an empty list means all.
@@ -136,16 +137,16 @@ pub struct Manifest {
     /// Processes that keep the recording open while they are alive, whether or not they have
     /// recorded anything: `run` itself and the program that it started.
     pub watch: Vec<ProcessId>,
-    /// How the program ended; `null` while it runs and for `env`.
+    /// The way in which the program ended; `null` while it runs and for `env`.
     pub exit: Option<Exit>,
-    /// Moments on all clocks, which `run` takes at the start and at the end.
+    /// Readings of all clocks at the same moments, taken by `run` at the start and at the end.
     pub snapshots: Vec<Moment>,
-    /// What a reader should know, for example that default counters were left out.
+    /// Notes for the reader, for example that default counters were left out.
     pub notes: Vec<String>,
 }
 
-/// What the counters of a run add to a context switch, measured with two threads that wake each
-/// other on one CPU, with and without the counters. CPU time in ns.
+/// The time that the counters of a run add to a context switch, measured with two threads that wake
+/// each other on one CPU, with and without the counters. CPU time in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SwitchCost {
@@ -179,16 +180,16 @@ pub enum Origin {
     Import,
 }
 
-/// Which of the two programs of a series.
+/// One of the two programs of a series.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// The one after `--`, or the only one.
+    /// The program after `--`, or the only program.
     #[default]
     A,
-    /// The one of `--against`.
+    /// The program of `--against`.
     B,
 }
 
@@ -210,19 +211,19 @@ impl Side {
     }
 }
 
-/// Where a run is in its series. The manifest of each run has it.
+/// The place of a run in its series. The manifest of each run has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Place {
     /// The series' random id, 32 hexadecimal digits.
     pub series: String,
-    /// Which program the run is of.
+    /// The program of the run.
     pub side: Side,
     /// The round, from 1.
     pub round: u32,
     /// The position in the round, from 1.
     pub position: u32,
-    /// The number from which the order of all rounds follows.
+    /// The random seed that determines the order of all rounds.
     pub seed: u64,
 }
 
@@ -230,14 +231,14 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Not over, or `run` was killed.
+    /// The recording is not over, or `run` was killed.
     #[default]
     Recording,
     /// `run` has seen the program end.
     Finished,
 }
 
-/// How a program ended. Exactly one of `code` and `signal` is present.
+/// The way in which a program ended. Exactly one of `code` and `signal` is present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Exit {
@@ -286,7 +287,8 @@ pub struct CounterInfo {
     pub unit: String,
     /// The group of counters with which it was read, from 0.
     pub group: u16,
-    /// Whether the counter's values come from a script, for tests; its times then say nothing about CPUs.
+    /// Whether the counter's values come from a script, for tests; its times are then unrelated to
+    /// CPUs.
     #[serde(default)]
     pub simulated: bool,
     /// The pass in which the counter was counted, from 1; `null` or absent in a profile without passes.
@@ -407,7 +409,7 @@ impl Manifest {
     /// Does what [`Manifest::read`] does, for a directory that is already open.
     ///
     /// # Errors
-    /// The same; also [`ErrorKind::Refused`] if the file is not a plain file.
+    /// The same errors; also [`ErrorKind::Refused`] if the file is not a regular file.
     pub fn read_in(dir: &Dir) -> Result<Self> {
         let path = dir.path_of(MANIFEST_NAME);
         let text = match dir.read(MANIFEST_NAME, MOST_BYTES) {
@@ -455,7 +457,7 @@ pub(crate) fn replace_json(dir: &Dir, name: &str, value: &impl Serialize) -> Res
     dir.replace(name, &json_of(dir, name, value)?)
 }
 
-/// The content of the file of this name.
+/// Returns `value` as JSON, for the file of this name.
 fn json_of(dir: &Dir, name: &str, value: &impl Serialize) -> Result<Vec<u8>> {
     let text = serde_json::to_vec_pretty(value);
     let mut text = text.map_err(Error::on("write", &dir.path_of(name)))?;

@@ -1,4 +1,5 @@
-//! Profiles of several recordings: the ranks of a distributed job, or programs on several machines.
+//! Defines profiles of several recordings: the ranks of a distributed job, or programs on several
+//! machines.
 //!
 //! ```text
 //!  x.cpt/manifest.json   merged = ["rank0.cpt", "rank1.cpt"]
@@ -14,9 +15,9 @@
 //! moments are on the clock of the member whose machine was started first: by `CLOCK_MONOTONIC` within
 //! one boot, otherwise by `CLOCK_REALTIME`. How well the latter agrees between machines is not known.
 //!
-//! **Counters.** The counters of the profile are those of all members. Counters with equal names that
-//! are in groups with counters in common are the same counter; what a member did not count is missing
-//! there, not 0.
+//! **Counters.** The counters of the profile are those of all members. Counters with equal names
+//! that are in groups with counters in common are the same counter; a counter that a member did not
+//! count is missing there, not 0.
 
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};
@@ -35,15 +36,16 @@ pub struct Member {
     pub name: String,
     /// The machine on which it was recorded.
     pub host: String,
-    /// How the member's times came on the clock of the profile.
+    /// How the member's times were converted to the clock of the profile.
     pub aligned: Aligned,
 }
 
-/// Copies a profile: its directories and plain files, and nothing else. Holes in files stay holes.
+/// Copies a profile: its directories and regular files, and nothing else. Holes in files stay
+/// holes.
 ///
 /// # Errors
-/// Fails if something else is in it, if it is more than a few directories deep, or if `to` is not
-/// writable.
+/// Fails if the profile contains anything else, if it is more than a few directories deep, or if
+/// `to` is not writable.
 pub fn copy(from: &Dir, to: &Dir) -> Result<()> {
     copy_within(from, to, MOST_DEPTH)
 }
@@ -72,33 +74,33 @@ fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
     Ok(())
 }
 
-/// How the times of a member came on the clock of the profile.
+/// How the times of a member were converted to the clock of the profile.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Aligned {
-    /// The way.
+    /// The method of the conversion.
     pub by: AlignedBy,
-    /// How far off the member's times may be, in ns, compared with those of the first member that is aligned by
-    /// `first`; `None` if that is not known.
+    /// The largest error of the member's times, in ns, compared with those of the member that is
+    /// aligned by `first`; `None` if it is not known.
     pub uncertainty_ns: Option<f64>,
 }
 
-/// See [`Aligned`].
+/// The method by which the clock of a member was aligned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignedBy {
-    /// The others are aligned to it.
+    /// The other members are aligned to this one.
     First,
-    /// The profile has the same clock, in the same boot of the same machine.
+    /// The member has the profile's clock, in the same boot of the same machine.
     SameClock,
-    /// Snapshots of both clocks in the same boot of the same machine.
+    /// By snapshots of both clocks in the same boot of the same machine.
     Monotonic,
-    /// `CLOCK_REALTIME` of both machines.
+    /// By `CLOCK_REALTIME` of both machines.
     Realtime,
 }
 
-/// The counters of several recordings as those of one profile, and for each recording, the place of
-/// each of its counters. `None` if there are too many, or if recordings have the same counters in
-/// orders that contradict each other.
+/// Combines the counters of several recordings to those of one profile. Also returns, for each
+/// recording, the index of each of its counters in the result. `None` if there are too many
+/// counters, or if recordings have the same counters in orders that contradict each other.
 pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>>)> {
     let mut groups: Vec<Vec<CounterInfo>> = Vec::new();
     for counters in all {
@@ -131,7 +133,7 @@ pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>
     Some((united.clone(), places.collect::<Option<_>>()?))
 }
 
-/// Whether both are the same but for the number of their group.
+/// Whether two counters are the same except for the number of their group.
 fn is_same(a: &CounterInfo, b: &CounterInfo) -> bool {
     (&a.name, &a.unit, a.simulated, a.pass) == (&b.name, &b.unit, b.simulated, b.pass)
 }
@@ -140,7 +142,8 @@ fn has_common(a: &[CounterInfo], b: &[CounterInfo]) -> bool {
     a.iter().any(|counter| b.iter().any(|other| is_same(counter, other)))
 }
 
-/// The counters of both groups, in an order that is that of both. `None` if there is none.
+/// Returns the counters of both groups, in an order that agrees with both. `None` if there is no
+/// such order.
 fn weave(known: &[CounterInfo], more: &[CounterInfo]) -> Option<Vec<CounterInfo>> {
     let (mut all, mut from) = (known.to_vec(), 0);
     for counter in more {

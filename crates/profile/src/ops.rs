@@ -1,12 +1,13 @@
-//! Ops: exported functions as people know them, independent of how often they were loaded.
+//! Defines ops: exported functions as people know them, independent of how often they were loaded.
 //!
 //! An export id belongs to one process. The same function in another process, or in a module that
 //! was loaded again, has another id but is the same op. Two exports are the same op if everything
 //! that the compiler recorded about them is equal: library name, export name, tag, source location,
 //! workgroup size, numbers of bindings and constants, and local memory. Functions with equal names
-//! in two different models are thus separate as soon as one of these differs. Two calls of
-//! a host that calls ops are of the same op if the op's name, arguments and device, the machine's name and
-//! the description of the host are equal.
+//! workgroup size, numbers of bindings and constants, and local memory. So functions with equal
+//! names in two different models are different ops as soon as one of these differs. For a host that
+//! calls ops, two calls are of the same op if the op's name, arguments and device, the machine's
+//! name and the description of the host are equal.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -25,8 +26,8 @@ pub(crate) type Exporting<'a> = (&'a [(u8, Host)], &'a [Library], &'a [OpExport]
 pub struct Op {
     /// Name of the exported function; never empty.
     pub name: String,
-    /// Name that the compiler gave the library. All its ops share the text: one long name and many
-    /// exports would otherwise take much more memory than the profile has bytes.
+    /// Name that the compiler gave the library. All its ops share one string: otherwise one long
+    /// name and many exports would take much more memory than the profile has bytes.
     pub library: Arc<str>,
     /// The compiler's tag, often empty.
     pub tag: String,
@@ -45,9 +46,9 @@ pub struct Op {
     pub asynchronous: bool,
     /// Whether the op is a bookkeeping op of its host ([`Host::is_bookkeeping`]).
     pub bookkeeping: bool,
-    /// The place of the op's host in [`Ops::hosts`].
+    /// Index of the op's host in [`Ops::hosts`].
     pub host: u32,
-    /// The name that tables show, if it is not its own: see [`Host::shown_name`].
+    /// The name that tables show, if it is not `name`: see [`Host::shown_name`].
     shown: Option<Box<str>>,
     workgroup_size: [u32; 3],
     bindings: u32,
@@ -100,14 +101,14 @@ impl Op {
         }
     }
 
-    /// Returns the name that tables show. A host may give each of some calls a name of its own
-    /// (`ProfilerStep#7`) although all of them are one row, `ProfilerStep*`.
+    /// Returns the name that tables show. A host may give each of some calls a different name
+    /// (`ProfilerStep#7`) although all of these calls belong to one row, `ProfilerStep*`.
     pub fn shown_name(&self) -> &str {
         self.shown.as_deref().unwrap_or(&self.name)
     }
 
-    /// Returns whether a pattern matches the op's name, readable or as the compiler wrote it, or the name with the role
-    /// behind it, as tables show it: `aten::mm (task)`.
+    /// Whether a pattern matches the op's name, readable or as the compiler wrote it, or the name
+    /// followed by the role, as tables show it: `aten::mm (task)`.
     pub fn is_called(&self, glob: &str) -> bool {
         let with_role = || match self.role {
             Role::Workgroup | Role::Op => None,
@@ -127,7 +128,7 @@ impl Op {
     }
 }
 
-/// The part of a library's name that the names of its unnamed exports repeat.
+/// Returns the part of a library's name that the names of its unnamed exports repeat.
 fn beginning(name: &str) -> &str {
     const LONGEST: usize = 255;
     let end = (0..=name.len().min(LONGEST)).rfind(|end| name.is_char_boundary(*end));
@@ -141,12 +142,12 @@ pub struct Ops {
     /// The distinct descriptions of hosts; the first one is that of an unknown host.
     hosts: Vec<Host>,
     by_export: Vec<Exports>,
-    /// For each op, the first one that is in the same row of a table.
+    /// For each op, the first op in the same row of a table.
     rows: Vec<OpId>,
 }
 
-/// The ops of a process's exports. Recorders number exports from 0, so nearly all of them are in
-/// the list, which is accessed for every call.
+/// The ops of a process's exports. Recorders number exports from 0, so nearly all of these are in
+/// `list`, which is accessed for every call.
 #[derive(Clone, Debug, Default)]
 struct Exports {
     list: Vec<Option<OpId>>,
@@ -154,8 +155,8 @@ struct Exports {
 }
 
 impl Exports {
-    /// Maximum length of the list per export. If it were longer, the exports are not numbered from
-    /// 0.
+    /// Maximum length of the list per export. If the list would be longer, the exports are not
+    /// numbered from 0.
     const SPARSEST: usize = 4;
 
     fn new(all: &[(u32, OpId)]) -> Self {
@@ -192,7 +193,8 @@ impl Ops {
         let mut known_hosts: HashMap<&Host, u32> = HashMap::new();
         for (hosts, libraries, exports) in processes {
             let mut all = Vec::new();
-            // Of hosts with the same number, and of libraries with the same id, the first one counts.
+            // If several hosts have the same number, or several libraries the same id, the first
+            // one counts.
             let mut numbers: HashMap<u8, u32> = HashMap::new();
             for (number, host) in hosts {
                 let place = *known_hosts.entry(host).or_insert_with(|| {
@@ -305,7 +307,7 @@ mod tests {
             ticks: 0,
             exports: Vec::new(),
         };
-        // As an import keeps them: as functions of a library.
+        // Ops in the form of an import: as functions of a library.
         let steps = ["ProfilerStep#4", "ProfilerStep#5", "mm"];
         let function =
             |id: u32| Export { id, name: steps[id as usize].into(), ..Export::default() };

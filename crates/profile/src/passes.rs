@@ -1,4 +1,4 @@
-//! Profiles of several passes: runs of the same program, each with other counters.
+//! Defines profiles of several passes: runs of the same program, each with other counters.
 //!
 //! ```text
 //!  x.cpt/manifest.json   passes = 2
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(join_counters(&[many.clone(), many]), None, "34 counters do not fit in a mask");
     }
 
-    /// Otherwise a ratio could be formed of counters of two passes. (Found by
+    /// If groups were combined, a ratio could be formed of counters of two passes. (Found by
     /// `crates/cli/tests/mutated`.)
     #[test]
     fn groups_of_damaged_passes_stay_apart() {

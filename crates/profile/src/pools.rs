@@ -1,4 +1,4 @@
-//! Decides where pools are made, and which of them belong to a profile.
+//! Decides where pools are made, and which of the pools belong to a profile.
 //!
 //! ```text
 //!  /dev/shm/counterpoint-UID-PID-TIME/pool            (or /run/user/UID, $XDG_RUNTIME_DIR)
@@ -6,11 +6,11 @@
 //! ```
 //!
 //! A manifest names its pool by a path, and anybody may have written the manifest. Therefore the
-//! path is only accepted if it is one of those above. The directory and the file in it must belong
-//! to the profile's user and contain no links, and the file must be a pool with the profile's id.
-//! Then it is read. Data moves out of it, and it is deleted, only if it belongs to the caller and
-//! says that this very directory is its profile. A copy of a profile has the same id, and leaves
-//! the pool alone.
+//! path is only accepted if it has one of the forms above. The directory and the file in it must
+//! belong to the profile's user and contain no links, and the file must be a pool with the
+//! profile's id. Then the pool is read. Its data is moved to the profile and the pool is deleted
+//! only if it belongs to the caller and its header names this very directory as its profile. A copy
+//! of a profile has the same id, but does not touch the pool.
 
 mod orphans;
 
@@ -30,7 +30,7 @@ pub use orphans::{Lost, Orphan, orphans};
 
 /// File name of every pool in its directory.
 pub const POOL_NAME: &str = "pool";
-/// The directory in which the system has everybody's shared memory.
+/// The system's directory for shared memory of all users.
 pub const SHARED_MEMORY: &str = "/dev/shm";
 /// Common prefix of the names of pool directories.
 const PREFIX: &str = "counterpoint-";
@@ -99,7 +99,7 @@ pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub file: PoolFile,
-    /// Whether the pool belongs to this profile and not to one that this is a copy of.
+    /// Whether the pool belongs to this profile, and not to one of which this profile is a copy.
     pub is_of_profile: bool,
     /// Whether the pool belongs to the caller.
     pub is_own: bool,
@@ -114,7 +114,7 @@ pub(crate) struct Place {
     inside: Dir,
 }
 
-/// Why a profile has no usable pool.
+/// The reason why a profile has no usable pool.
 #[derive(Debug)]
 pub(crate) enum NoPool {
     /// Nothing exists at that path.
@@ -177,7 +177,7 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
             let around = Dir::open(&around)?;
             Place { inside: around.dir(name)?, around, name: name.to_owned() }
         }
-        // The profile may have been moved since; the pool has moved with it.
+        // The profile may have been moved since, and the pool in it with the profile.
         None => match root.dir(POOL_NAME) {
             Ok(inside) => Place { inside, around: root.clone(), name: POOL_NAME.into() },
             Err(e) if e.is_not_found() && path.ends_with("pool/pool") => return Err(NoPool::Gone),
@@ -214,8 +214,8 @@ pub(crate) fn find(root: &Dir, manifest: &Manifest) -> Result<Found, NoPool> {
 }
 
 impl Found {
-    /// Returns why the pool's data may not move into the profile and it may not be deleted; `None` if both
-    /// are allowed.
+    /// Returns the reason why the pool's data may not be moved to the profile and the pool may not
+    /// be deleted; `None` if both are allowed.
     pub fn refusal(&self) -> Option<&'static str> {
         if !self.is_own {
             return Some("it belongs to another user");
@@ -230,8 +230,8 @@ impl Found {
 }
 
 impl Place {
-    /// Deletes the pool and its directory. What was put next to the pool goes first: then a directory
-    /// without a pool is empty, whenever this is interrupted.
+    /// Deletes the pool and its directory. Files next to the pool are deleted first, so that a
+    /// directory without a pool is empty, whenever this is interrupted.
     pub fn remove(&self) -> io::Result<()> {
         for link in LINKS {
             let found = self.inside.look(link);

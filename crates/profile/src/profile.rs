@@ -58,7 +58,7 @@ pub struct Profile {
     pub manifest: Manifest,
     /// The processes that recorded, oldest first.
     pub processes: Vec<Process>,
-    /// See [`Profile::counted`].
+    /// The exact counts of calls: see [`Profile::counted`].
     pub(crate) counted: Vec<CountedCalls>,
     /// The ops of all processes.
     pub ops: Ops,
@@ -66,7 +66,7 @@ pub struct Profile {
     pub groups: Groups,
     /// The conversion of ticks to nanoseconds.
     pub timeline: Timeline,
-    /// All moments on all clocks that the manifest and the processes recorded.
+    /// All readings of all clocks that the manifest and the processes recorded.
     pub snapshots: Vec<Moment>,
     /// The time series besides the calls, sorted by the name of their directory.
     pub tracks: Vec<Tracks>,
@@ -87,7 +87,8 @@ pub struct Profile {
     pub(crate) pools: Vec<Option<PoolFile>>,
 }
 
-/// One process, or more exactly one generation of it (`exec` starts another).
+/// One process, or more exactly one generation of a process, because `exec` starts another
+/// generation.
 #[derive(Debug)]
 pub struct Process {
     /// The process's identity, which also names its part.
@@ -97,7 +98,7 @@ pub struct Process {
     /// The descriptions of the process's hosts, with the numbers that its libraries refer to; at most
     /// [`MOST_HOSTS`].
     pub hosts: Vec<(u8, Host)>,
-    /// The executable libraries that it loaded, and the machines of its hosts.
+    /// The executable libraries that the process loaded, and the machines of its hosts.
     pub libraries: Vec<Library>,
     /// The functions that the process's virtual machines call.
     pub op_exports: Vec<OpExport>,
@@ -110,28 +111,28 @@ pub struct Process {
     pub calibrations: Vec<Calibration>,
     /// The steps of the process's clock. `None` if they are not known.
     pub clock_steps: Option<Granularity>,
-    /// How long brackets took. The last entry of a thread and set of counters replaces the others.
+    /// The times of brackets. The last entry of a thread and set of counters replaces the others.
     pub brackets: Vec<Brackets>,
-    /// How long the process's host itself took to announce ops to the recorder, before and after them. The last
-    /// entry of a thread replaces the others.
+    /// The times in which the process's host itself announced ops to the recorder, before and after
+    /// the ops. The last entry of a thread replaces the others.
     pub announced: Vec<Brackets>,
     /// The cost of recording outside of calls and threads; `None` if it is not known.
     pub cost: Option<ProcessCost>,
-    /// The processor time of all threads that it had at its end, or at the end of the session. `None`
-    /// if it did not end in an orderly way.
+    /// The processor time of all threads that the process had at its end, or at the end of the
+    /// session. `None` if it did not end in an orderly way.
     pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of its threads; `None` if it did not end in an orderly way.
     pub leaving: Option<Leaving>,
     /// The time that recording took on each of the process's threads by the recorder's own account, in a run
     /// with a budget: see [`crate::counts`].
     pub spent: Vec<ThreadSpent>,
-    /// The steps of the program, if a host announced its ops in some of them only. Only the fields that are
-    /// known to one thread of the process are of use: see [`Steps::steps`].
+    /// The steps of the program, if a host announced its ops only in some of the steps. Only the
+    /// fields that a single thread of the process knows are used: see [`Steps::steps`].
     pub steps: Option<Steps>,
     /// The exact counts of the process's calls.
     pub(crate) counted: Vec<CountedCalls>,
-    /// What the process's counters add to each context switch, as in [`Manifest::switch_cost`]; with passes,
-    /// the value of its own pass.
+    /// The time that the process's counters add to each context switch, as in
+    /// [`Manifest::switch_cost`]; with passes, the value of the process's own pass.
     pub switch_cost: Option<SwitchCost>,
     /// The process's threads, in the order of their numbers.
     pub threads: Vec<Thread>,
@@ -141,9 +142,10 @@ pub struct Process {
     pub pass: u32,
     /// The member that the process belongs to: an index in [`Profile::members`]; 0 if there are none.
     pub member: usize,
-    /// How the process's ticks become those of the profile; `None` if they are the same.
+    /// The conversion of the process's ticks to those of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
-    /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` said it.
+    /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` gave
+    /// it.
     pub job: Option<Job>,
     /// The process's losses: those that it counted, and missing or damaged data in its files. Damage inside
     /// pages is only found when they are visited.
@@ -152,7 +154,7 @@ pub struct Process {
     parts: Option<Dir>,
 }
 
-/// Descriptions of hosts that are kept of a process, at most.
+/// The most descriptions of hosts that are kept of a process.
 pub const MOST_HOSTS: usize = 32;
 
 /// One thread that recorded.
@@ -188,7 +190,7 @@ pub(crate) enum Place {
     File(u64),
     /// The page is this one of the pool, whose owner is dead.
     Pool(usize),
-    /// Copied from the pool; its owner is alive.
+    /// The page was copied from the pool, because its owner is alive.
     Copy(Vec<u8>),
 }
 
@@ -202,7 +204,8 @@ impl Profile {
     pub fn open(dir: &Path) -> Result<Self> {
         let root = match Dir::open(dir) {
             Ok(root) => root,
-            // Reading the manifest gives a better message about what is there instead.
+            // If there is another thing at this path, reading the manifest gives a better message
+            // about it.
             Err(e) => return Err(Manifest::read(dir).err().unwrap_or(e)),
         };
         Self::open_at(&root)
@@ -330,7 +333,8 @@ impl Profile {
         merge_losses(self.losses.iter().chain(self.processes.iter().flat_map(|p| &p.losses)))
     }
 
-    /// Returns the number of calls according to the page headers. Damaged pages may contain fewer.
+    /// Returns the number of calls according to the page headers. Damaged pages may contain fewer
+    /// calls.
     pub fn calls(&self) -> u64 {
         self.processes.iter().map(Process::calls).sum()
     }
@@ -372,7 +376,7 @@ fn part_ids(parts: &Dir) -> Result<BTreeSet<PartId>> {
 }
 
 impl Process {
-    /// Returns the process id, or the number by which a plugin calls a device.
+    /// Returns the process id, or the number that a plugin gave a device.
     pub fn number(&self) -> u32 {
         let info = self.info.as_ref().filter(|_| self.id.is_of_plugins());
         let said = info.and_then(|info| info.arguments.get(1)?.parse().ok());
@@ -435,7 +439,7 @@ impl Process {
         self.threads.iter().flat_map(Thread::headers).map(|header| u64::from(header.calls)).sum()
     }
 
-    /// Returns the process's directory; `None` if it has none, or one that is refused.
+    /// Returns the process's directory; `None` if it has none, or if it was refused.
     fn part(&mut self) -> Result<Option<Dir>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         let part = parts.dir(self.id.name());
@@ -465,7 +469,7 @@ impl Process {
     /// part of the profile yet, in the order in which they were begun.
     ///
     /// # Errors
-    /// Fails if its directory cannot be read, or if a file is not a plain file.
+    /// Fails if the process's directory cannot be read, or if a file is not a regular file.
     pub fn open_events(&self) -> Result<Vec<(String, File)>> {
         let Some(parts) = &self.parts else { return Ok(Vec::new()) };
         let part = match parts.dir(self.id.name()) {
@@ -483,12 +487,12 @@ impl Process {
         found.into_iter().map(|(_, name)| Ok((name.clone(), part.file(&name)?))).collect()
     }
 
-    /// The process's file of loops. `None`: it has none.
+    /// Returns the process's file of loops; `None` if it has none.
     pub(crate) fn open_loops(&self) -> Result<Option<File>> {
         self.open_in_part(LOOPS_NAME)
     }
 
-    /// A file of the process's part, if there is one with this name.
+    /// Returns a file of the process's part, if there is one with this name.
     pub(crate) fn open_in_part(&self, name: &str) -> Result<Option<File>> {
         let Some(parts) = &self.parts else { return Ok(None) };
         match parts.dir(self.id.name()).and_then(|part| part.file(name)) {

@@ -3,7 +3,7 @@
 //!
 //! A profile that was received by mail may contain anything in place of its files: links to files
 //! of the reader, pipes to which nobody writes, devices that never end. Every name is therefore
-//! checked before it is opened and must be a plain file (or a directory). It is opened without
+//! checked before it is opened and must be a regular file (or a directory). It is opened without
 //! following links and without waiting, and checked again once it is open, in case somebody has
 //! changed it in between. A refusal is an [`ErrorKind::Refused`].
 //!
@@ -51,7 +51,7 @@ impl PartialEq for Dir {
     }
 }
 
-/// How many directories inside of each other [`Dir::remove_all`] removes.
+/// The deepest nesting of directories that [`Dir::remove_all`] removes.
 const DEEPEST: usize = 16;
 
 pub(crate) const OPEN: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
@@ -68,7 +68,7 @@ impl Dir {
         Ok(Self::on_disk(fd, path.to_owned()))
     }
 
-    /// Returns an empty directory in memory. `path` is what messages say.
+    /// Returns an empty directory in memory. `path` is used in messages.
     pub fn in_memory(path: &Path) -> Self {
         Self { disk: None, memory: Some(Tree::default()), path: path.to_owned() }
     }
@@ -88,7 +88,8 @@ impl Dir {
         }
     }
 
-    /// In a directory in memory: whatever it is shown in has no entry of this name.
+    /// Hides an entry: a directory that shows this one has no entry of this name. Only for a
+    /// directory in memory.
     pub fn hide(&self, name: impl AsRef<OsStr>) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Hidden);
@@ -104,7 +105,8 @@ impl Dir {
         self.disk.as_deref().ok_or_else(|| self.error("open", name, Errno::NOENT))
     }
 
-    /// Returns the directory on disk, to write to. What is shown of memory may hide what is there.
+    /// Returns the directory on disk, to write to. Fails if entries in memory are shown in it,
+    /// because they may hide entries on disk.
     fn to_write(&self, name: impl AsRef<OsStr>) -> Result<&OwnedFd> {
         match &self.memory {
             None => self.disk(name),
@@ -117,12 +119,12 @@ impl Dir {
         self.memory.as_ref()?.get(name)
     }
 
-    /// Returns the directory in memory, if this is nothing else.
+    /// Returns the directory in memory, if this directory is only in memory.
     fn tree(&self) -> Option<&Tree> {
         self.memory.as_ref().filter(|_| self.disk.is_none())
     }
 
-    /// Returns the path by which it was reached, for messages.
+    /// Returns the path by which the directory was reached, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -154,7 +156,7 @@ impl Dir {
         Ok(File::from(disk.try_clone()?))
     }
 
-    /// Opens a directory in it.
+    /// Opens a directory in this one.
     ///
     /// # Errors
     /// Fails if it does not exist, or with [`ErrorKind::Refused`] if it is something else.
@@ -186,7 +188,7 @@ impl Dir {
         Ok(Self::on_disk(fd, self.path_of(name)))
     }
 
-    /// Opens a plain file in it for reading.
+    /// Opens a regular file in this directory for reading.
     ///
     /// # Errors
     /// Fails if it does not exist or may not be read, or with [`ErrorKind::Refused`] if it is
@@ -212,7 +214,7 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// Returns the bytes of a plain file in it.
+    /// Returns the bytes of a regular file in this directory.
     ///
     /// # Errors
     /// Same as for [`Dir::file`]; also fails with [`ErrorKind::Refused`] if the file has more than
@@ -228,7 +230,7 @@ impl Dir {
         }
     }
 
-    /// Returns the names in it, except `.` and `..`, sorted.
+    /// Returns the names in this directory, except `.` and `..`, sorted.
     ///
     /// # Errors
     /// Returns the error of `getdents`.
@@ -265,7 +267,8 @@ impl Dir {
             .map_err(|e| self.error("open", name, e))
     }
 
-    /// Opens a plain file in it for reading and appending, and creates it if it does not exist.
+    /// Opens a regular file in this directory for reading and appending, and creates the file if it
+    /// does not exist.
     ///
     /// # Errors
     /// Same as for [`Dir::file`]. Also fails with [`ErrorKind::Refused`] if the file has a second
@@ -297,7 +300,7 @@ impl Dir {
         Ok(File::from(fd))
     }
 
-    /// Creates a file in it for appending, which must not exist.
+    /// Creates a file in this directory for appending. The file must not exist.
     ///
     /// # Errors
     /// Fails if something has this name or it cannot be created.
@@ -313,7 +316,7 @@ impl Dir {
         Ok(File::from(fd.map_err(|e| self.error("create", name, e))?))
     }
 
-    /// Creates a directory in it unless it exists, and opens it.
+    /// Creates a directory in this one unless it exists, and opens it.
     ///
     /// # Errors
     /// Fails if it is something else or cannot be created.
@@ -324,7 +327,7 @@ impl Dir {
         }
     }
 
-    /// Creates a directory in it, which must not exist, and opens it.
+    /// Creates a directory in this one, which must not exist, and opens it.
     ///
     /// # Errors
     /// Fails if something has this name or it cannot be created.
@@ -386,7 +389,7 @@ impl Dir {
         Ok(rustix::fs::unlinkat(disk, name.as_ref(), flags)?)
     }
 
-    /// Removes a file, if it exists. A link is removed, and not what it leads to.
+    /// Removes a file, if it exists. If it is a link, the link is removed, and not its target.
     ///
     /// # Errors
     /// Fails if it is a directory, or if the directory is not writable.
@@ -399,8 +402,8 @@ impl Dir {
         }
     }
 
-    /// Removes a directory with everything in it, if it exists. Links in it are removed, and not what
-    /// they lead to.
+    /// Removes a directory with all its content, if it exists. Links in it are removed, and not
+    /// their targets.
     ///
     /// # Errors
     /// Fails if it is something else, is more than a few directories deep, or cannot be removed.
@@ -446,8 +449,8 @@ impl Dir {
     }
 }
 
-/// A new name for a file that will be renamed to `name`: nobody can have put anything there before,
-/// and two writers never share one.
+/// Returns a new name for a file that will be renamed to `name`: nobody can have put anything there
+/// before, and two writers never share a name.
 pub(crate) fn temporary(name: &str) -> io::Result<String> {
     Ok(format!(".{name}.{}.tmp", ProfileId::random()?))
 }
@@ -532,7 +535,7 @@ mod tests {
         assert!(refused(dir.append("new")).contains("hard link"));
     }
 
-    /// Whatever had the name is replaced and never written through.
+    /// Replacing a file never writes through the old one.
     #[test]
     fn replacing_writes_a_new_file() {
         let scratch = Scratch::new();

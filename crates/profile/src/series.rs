@@ -1,4 +1,5 @@
-//! A series: runs of one program, or of two in turn, each of them a profile of its own.
+//! Defines a series: runs of one program, or alternating runs of two programs, each with a profile
+//! of its own.
 //!
 //! ```text
 //!  x.series/series.json      what was planned
@@ -42,7 +43,7 @@ pub struct Series {
     pub warm_up: u32,
     /// See [`crate::manifest::Place::seed`].
     pub seed: u64,
-    /// The programs with their arguments: one, or A and B.
+    /// The programs with their arguments: one, or two for A and B.
     pub commands: Vec<Vec<String>>,
     /// Labels of all runs (`run --label`).
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -50,12 +51,12 @@ pub struct Series {
 }
 
 impl Series {
-    /// The series' programs.
+    /// Returns the sides of the series' programs.
     pub fn sides(&self) -> &'static [Side] {
         if self.commands.len() > 1 { &[Side::A, Side::B] } else { &[Side::A] }
     }
 
-    /// Whether the directory says that it is a series.
+    /// Whether the directory is a series.
     pub fn is_at(dir: &Path) -> bool {
         dir.join(SERIES_NAME).symlink_metadata().is_ok()
     }
@@ -85,12 +86,12 @@ impl Series {
         replace_json(&Dir::open(dir)?, SERIES_NAME, self)
     }
 
-    /// The directory of a run. Those of a round are next to each other.
+    /// Returns the directory of a run. The directories of a round are next to each other.
     pub fn run_at(dir: &Path, round: u32, side: Side) -> PathBuf {
         dir.join(format!("{round:03}")).join(side.directory())
     }
 
-    /// The runs of each complete round, in the order of [`Series::sides`].
+    /// Returns the runs of each complete round, in the order of [`Series::sides`].
     pub fn complete(&self, dir: &Path) -> Vec<Vec<PathBuf>> {
         let is_complete = |path: &PathBuf| {
             Manifest::read(path).is_ok_and(|manifest| {

@@ -9,14 +9,14 @@ use rustix::io::Errno;
 
 /// A file that is longer than this is not read to its end.
 const MOST_BYTES: u64 = 1 << 40;
-/// Read at a time; holes that are longer are not read.
+/// Number of bytes that are read at a time; holes that are longer than this are not read.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// For each byte that it takes on the disk, a file may have at most this length in bytes.
+/// A file may have at most this length in bytes for each byte that it takes on the disk.
 const MOST_PER_BYTE: u64 = 64;
 
-/// Whether a file of this length takes so little of the disk that it was made to look large. False for small
-/// files, and on file systems that do not tell where holes are.
+/// Whether a file of this length takes so little of the disk that it was made to look large. False
+/// for small files, and on file systems that do not show holes.
 pub(crate) fn is_mostly_holes(file: &File) -> io::Result<bool> {
     let found = file.metadata()?;
     let taken = found.blocks().saturating_mul(512);
@@ -37,7 +37,7 @@ pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
             Ok(data) => data,
             // The rest is a hole.
             Err(Errno::NXIO) => end,
-            // The file system does not tell where holes are.
+            // The file system does not show holes.
             Err(_) => at,
         };
         if data > at + CHUNK_BYTES {
@@ -60,8 +60,8 @@ pub(crate) fn read_data(file: &File) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Copies a file to an empty one that is open for appending. Its holes stay holes, as far as the file
-/// system says where they are.
+/// Copies a file to an empty one that is open for appending. Its holes stay holes, as far as the
+/// file system shows them.
 pub(crate) fn copy(from: &File, to: &mut File) -> io::Result<()> {
     let (end, mut at) = (from.metadata()?.len(), 0);
     while at < end {
@@ -69,7 +69,7 @@ pub(crate) fn copy(from: &File, to: &mut File) -> io::Result<()> {
             Ok(data) => data,
             // The rest is a hole.
             Err(Errno::NXIO) => end,
-            // The file system does not tell where holes are.
+            // The file system does not show holes.
             Err(_) => at,
         };
         let hole = rustix::fs::seek(from, SeekFrom::Hole(data)).unwrap_or(end);

@@ -1,5 +1,5 @@
-//! Files that are Arrow IPC streams. They contain data that is written outside of a profiled
-//! process, batch by batch, by a program that may be killed.
+//! Reads and writes files that are Arrow IPC streams. They contain data that is written outside of
+//! a profiled process, batch by batch, by a program that may be killed.
 //!
 //! ```text
 //!  ├─ schema ─┼─ batch ─┼─ batch ─┼─ …  ┼─ end mark ─┤      finished
@@ -10,8 +10,8 @@
 //! Any program that reads Arrow streams can read a finished one. [`StreamReader`] also reads a
 //! stream that was truncated anywhere, up to the last complete message. A message is checked before
 //! Arrow decodes it (lengths, positions of buffers, columns), so that no byte makes a reader panic.
-//! There is no checksum, so a value that was changed on disk is not noticed. Columns are plain
-//! numbers, Booleans and text, without dictionaries, nesting or compression.
+//! There is no checksum, so a value that was changed on disk is not noticed. Columns are numbers,
+//! Booleans and text, without dictionaries, nesting or compression.
 //!
 //! Memory use: one batch, both for reading and for writing.
 
@@ -104,7 +104,7 @@ impl StreamWriter {
         let written = write_all(&mut self.file, encoded);
         match written {
             Ok(length) => self.length += length,
-            // A message after an incomplete one would be lost with it.
+            // If a message followed an incomplete one, it would be lost as well.
             Err(_) => self.broken = self.file.set_len(self.length).is_err(),
         }
         written.map(drop).map_err(Error::on("write", &self.path))
@@ -142,16 +142,17 @@ fn write_all(file: &mut impl Write, parts: &[Buffer]) -> io::Result<u64> {
     Ok(length)
 }
 
-/// How a stream ends, as far as it was read.
+/// The end of a stream, as far as it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The end has not been reached yet.
     Unread,
     /// The stream ends with the end mark: its writer has finished.
     Finished,
-    /// After a complete message: its writer is still writing, or was killed between two messages.
+    /// The stream ends after a complete message: its writer is still writing, or was killed between
+    /// two messages.
     Open,
-    /// In the middle of a message, or with bytes that are not a message.
+    /// The stream ends in the middle of a message, or with bytes that are not a message.
     Torn {
         /// Offset at which the last complete message ends.
         at: u64,
@@ -174,7 +175,7 @@ struct Frame {
     body: Vec<u8>,
 }
 
-/// Why there is no next message.
+/// The reason why there is no next message.
 enum Stop {
     End(Ending),
     Io(io::Error),
@@ -315,10 +316,10 @@ impl Frame {
 }
 
 /// Returns the length of the body of the message with this metadata. Returns `None` if the message
-/// is not a schema (when `schema` is `None`), or not a plain batch of the schema's columns in which
-/// every buffer is inside the body and as long as its column needs. Arrow checks these, too, but
-/// only after it has sliced and cast the buffers (measured with damaged streams: version 60 panics
-/// at offsets that are not multiples of 4).
+/// is not a schema (when `schema` is `None`), or if it is not an uncompressed batch of the schema's
+/// columns in which every buffer is inside the body and as long as its column needs. Arrow checks
+/// this, too, but only after it has sliced and cast the buffers (measured with damaged streams:
+/// version 60 panics at offsets that are not multiples of 4).
 fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
     let message = root_as_message(metadata).ok()?;
     let body = usize::try_from(message.bodyLength()).ok().filter(|b| *b <= MOST_BODY)?;
@@ -352,7 +353,7 @@ fn body_bytes(metadata: &[u8], schema: Option<&Schema>) -> Option<usize> {
         }
         let (width, values) = match field.data_type() {
             DataType::Boolean => (1, rows.div_ceil(8)),
-            // The offsets: one more than there are texts.
+            // There is one offset more than there are strings.
             DataType::Utf8 => (4, 4 * (rows + 1)),
             number => number.primitive_width().map(|width| (width, rows * width))?,
         };

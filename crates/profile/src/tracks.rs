@@ -65,7 +65,7 @@ pub struct Series {
     pub unit: String,
     /// The factor for readings; usually 1.
     pub scale: f64,
-    /// What the series' counts cover.
+    /// The part of the machine or program that the series' counts cover.
     pub scope: Scope,
     /// The kind of the series' times.
     pub times: Times,
@@ -79,7 +79,7 @@ pub struct Series {
     pub source: String,
 }
 
-/// What the counts of a series cover.
+/// The part of the machine or program that the counts of a series cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
     Machine,
@@ -94,7 +94,7 @@ pub enum Scope {
 }
 
 impl Series {
-    /// Returns when a sample of this series was taken, in ns on `CLOCK_MONOTONIC`.
+    /// Returns the time of a sample of this series, in ns on `CLOCK_MONOTONIC`.
     pub fn time_ns(&self, timeline: &Timeline, time: i64) -> i64 {
         match self.times {
             Times::Ticks => timeline.monotonic_ns(time as u64),
@@ -162,7 +162,7 @@ model::named! {
 pub struct Sample {
     /// The series, with the number that [`TracksWriter::describe`] returned.
     pub series: u32,
-    /// When the sample was taken, as the series' [`Times`] says.
+    /// The time of the sample, in the unit of the series' [`Times`].
     pub time: i64,
     /// The reading; `None` if reading failed.
     pub reading: Option<Reading>,
@@ -174,9 +174,9 @@ pub enum Reading {
     /// A count as the kernel gave it.
     Count {
         raw: u64,
-        /// How long the counter has been enabled, in ns.
+        /// The time for which the counter has been enabled, in ns.
         enabled_ns: u64,
-        /// The part of that time in which the counter was counting, in ns.
+        /// The part of `enabled_ns` in which the counter was counting.
         running_ns: u64,
     },
     Value(f64),

@@ -1,5 +1,5 @@
-//! A directory that was to become a profile: the command that made it was killed before it wrote the
-//! manifest.
+//! Recognises and removes a directory that was to become a profile: the command that made it was
+//! killed before it wrote the manifest.
 //!
 //! ```text
 //!  run.bin, run-with-plugins.bin      a run file, or nothing in it yet
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! Nothing was recorded into such a directory, because the manifest is there before the program
-//! starts. It is only removed if it contains nothing else, belongs to the caller, and no process has
-//! its pool open. So a directory with anything of the user's in it stays.
+//! starts. The directory is only removed if it contains nothing else, belongs to the caller, and no
+//! process has its pool open. So a directory with any file of the user stays.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -30,8 +30,8 @@ use crate::tracks::{SAMPLED_NAME, SAMPLES_NAME, SERIES_NAME, TRACKS_NAME};
 /// Longest run file that is read.
 const LONGEST_RUN_FILE: u64 = 16 << 20;
 
-/// Removes the directory at `path` with its pool, if it is an unfinished profile. Returns whether it was
-/// one. The caller must know that no other command is making a profile there.
+/// Removes the directory at `path` with its pool, if it is an unfinished profile. Returns whether
+/// it was one. The caller must make sure that no other command is making a profile there.
 ///
 /// # Errors
 /// Fails if the directory is an unfinished profile and cannot be removed.
@@ -71,7 +71,7 @@ pub fn remove(path: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Whether this is such a directory.
+/// Whether the directory is an unfinished profile.
 ///
 /// # Errors
 /// Fails if it cannot be read.
@@ -80,7 +80,7 @@ pub(crate) fn is_one(root: &Dir) -> Result<bool> {
     Ok(is_own && root.names()?.iter().all(|name| is_ours(root, name)))
 }
 
-/// Whether a command makes an entry like this one before the manifest.
+/// Whether this entry is one that a command makes before the manifest.
 fn is_ours(root: &Dir, name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     match name {
@@ -121,7 +121,7 @@ fn contains_only(
     inside.names().is_ok_and(|names| names.iter().all(|name| is_known(&inside, name)))
 }
 
-/// Whether the file is a pool, or was to become one, and no process has it open to write.
+/// Whether the file is a pool, or was to become one, and no process has it open for writing.
 fn is_unused_pool(dir: &Dir) -> bool {
     let Ok(file) = dir.file(POOL_NAME) else { return false };
     let is_begun = |found: &Stat| {

@@ -135,10 +135,10 @@ pub fn on_threads<R: Send>(threads: usize, work: impl Fn() -> R + Sync) -> Vec<R
 }
 
 impl Profile {
-    /// From now on, leaves out the calls that began in the first `ns` nanoseconds of their thread
-    /// wherever calls are decoded, as if they had not been recorded. A thread's time starts when
-    /// its first recorded call began. What is counted without decoding ([`Profile::calls`], the
-    /// cost of probes) does not change.
+    /// Leaves out the calls that began in the first `ns` nanoseconds of their thread wherever calls
+    /// are decoded from now on, as if they had not been recorded. A thread's time starts when its
+    /// first recorded call began. Numbers that are known without decoding ([`Profile::calls`], the
+    /// cost of probes) do not change.
     pub fn leave_out_first(&mut self, ns: u64) {
         self.left_out = Vec::new();
         let ticks = (ns as f64 / self.timeline.ns_per_tick()).round() as u64;
@@ -172,9 +172,9 @@ impl Profile {
     }
 
     /// Decodes every page once, with `workers` threads. Each worker creates its own state, and
-    /// calls `each` for the pages that it happens to get, a few consecutive ones at a time. What
-    /// `each` computes must therefore not depend on the order. Returns the states and, by process,
-    /// the losses found inside pages.
+    /// calls `each` for the pages that it happens to get, a few consecutive ones at a time. The
+    /// results of `each` must therefore not depend on the order. Returns the states and, by
+    /// process, the losses found inside pages.
     pub fn visit<S: Send>(
         &self,
         workers: usize,

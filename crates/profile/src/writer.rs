@@ -52,7 +52,7 @@ pub struct ProcessKey(usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadKey(usize);
 
-/// A function of a process of a [`CallsWriter`]. It means nothing in another process.
+/// A function of a process of a [`CallsWriter`]. It has no meaning in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ExportKey(u32);
 
@@ -116,8 +116,8 @@ impl CallsWriter {
         self.part(PartId { pid, start_time, generation: 0 }, &[])
     }
 
-    /// Adds a process whose part has this id, which no part has yet. The arguments are kept as those
-    /// of its program.
+    /// Adds a process whose part has this id, which no part may have yet. The arguments are kept as
+    /// those of its program.
     ///
     /// # Errors
     /// Fails if its part cannot be created.
@@ -152,7 +152,7 @@ impl CallsWriter {
         self.processes[process.0].name = kept(name);
     }
 
-    /// Says the place of a process in a distributed job.
+    /// Sets the place of a process in a distributed job.
     pub fn set_job(&mut self, process: ProcessKey, job: Job) {
         self.processes[process.0].job = Some(job);
     }
@@ -281,7 +281,7 @@ impl CallsWriter {
         written.map_err(Error::on("write", &part.path_of(PAGES_NAME)))
     }
 
-    /// Writes everything that is left. Without it, the calls have no names.
+    /// Writes all remaining data. Without this, the calls have no names.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -316,10 +316,11 @@ impl CallsWriter {
     }
 }
 
-/// The number of the host of everything that is imported.
+/// The number of the host of all imported processes.
 const IMPORTED: u8 = 0;
 
-/// A description for the hosts of imported calls. A trace says nothing about hosts.
+/// Returns the description for the hosts of imported calls, because a trace does not describe
+/// hosts.
 fn imported() -> Host {
     Host {
         name: "imported".into(),
@@ -331,7 +332,7 @@ fn imported() -> Host {
     }
 }
 
-/// Returns as much of a name as the metadata keeps.
+/// Returns the part of a name that the metadata keeps.
 fn kept(name: &str) -> String {
     let mut end = name.len().min(LONGEST_NAME);
     while !name.is_char_boundary(end) {

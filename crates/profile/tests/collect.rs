@@ -14,7 +14,7 @@ use support::{names, read};
 use testkit::make::pool_path;
 use testkit::{CallScript, Item, ProfileScript, Scratch};
 
-/// Two processes that died. One has a page in the file and one in the pool; the other has two
+/// Makes two processes that died. One has a page in the file and one in the pool; the other has two
 /// threads that never flushed.
 fn crashed() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
@@ -68,8 +68,8 @@ fn the_content_of_the_pool_moves_to_the_profile() {
     assert_eq!(read(&dir), before);
 }
 
-/// Collecting is killed while it appends, so any number of bytes of the page may be there. When it
-/// runs again, the whole page follows after them.
+/// Collecting is killed while it appends, so any number of bytes of the page may be in the file.
+/// When collecting runs again, the whole page follows after these bytes.
 #[test]
 fn collecting_can_be_killed_at_any_byte_and_run_again() {
     let (_scratch, dir) = crashed().written();

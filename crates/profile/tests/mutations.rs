@@ -94,7 +94,7 @@ fn a_million_damaged_pages() {
             let (layout, bytes, calls) = &written[random.place(written.len())];
             let mut page = bytes.clone();
             match random.place(8) {
-                // A flushed page is read as it was written, or not at all.
+                // A flushed page is either read as it was written, or not at all.
                 0 => {
                     let header = PageHeader::parse(&page).unwrap();
                     page = seal(&header, page);
@@ -187,13 +187,13 @@ fn damaged_files_of_pages() {
     }
 }
 
-/// A run of pages with one block of two ids, one counter and room for two events, and the frames that
-/// it becomes: both damaged again and again.
+/// Makes a run of pages with one block of two ids, one counter and room for two events, and the
+/// frames into which it is converted, and damages both again and again.
 #[test]
 fn damaged_loops() {
     let mut run = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, bytes: &[u8]| run[at..at + bytes.len()].copy_from_slice(bytes);
-    // docs/file-format.md: a run, and in it a block.
+    // The layout is that of docs/file-format.md: a run with one block.
     put(0, b"CPTLOOP1");
     put(8, &[2]);
     put(12, &[1]);

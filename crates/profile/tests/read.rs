@@ -1,4 +1,4 @@
-//! Tests that what was written is read back, and that missing or damaged data is reported.
+//! Tests that written data is read back, and that missing or damaged data is reported.
 
 mod support;
 
@@ -66,7 +66,7 @@ fn pages_are_found_in_any_order_twice_and_between_garbage() {
     fs::write(pages_file(&dir), shuffled).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));
 
-    // Half a page is not a loss if the page is written again later; otherwise it is.
+    // Half a page is not a loss if the page is written again later in the file; otherwise it is.
     let again: Vec<u8> = [&page(1)[..40], page(0), page(1), page(2)].concat();
     fs::write(pages_file(&dir), again).unwrap();
     assert_eq!(read(&dir), (expected(), vec![]));

@@ -148,8 +148,8 @@ fn a_reading_of_the_other_kind_or_of_no_series_is_refused() {
     );
 }
 
-/// Each file is cut at every byte. What is read is the beginning of what was written, it contains
-/// all batches before the cut, and a cut inside a message is a loss.
+/// Each file is cut at every byte. The samples that are read are the first ones that were written,
+/// they contain all batches before the cut, and a cut inside a message is a loss.
 #[test]
 fn a_stream_cut_anywhere_gives_its_whole_batches() {
     let scratch = Scratch::new();

@@ -23,17 +23,17 @@ use crate::stream::{Ending, StreamReader, has_columns};
 /// are read on demand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Activities {
-    /// The directory's name, which says what imported it.
+    /// The directory's name, which identifies the import.
     pub name: String,
-    /// What the trace contained besides its events; `null` if it was never written.
+    /// The content of the trace besides its events; `null` if it was never written.
     pub document: serde_json::Value,
     /// Damage found in the trace's names and rows.
     pub losses: Vec<LossCount>,
-    /// Index of the member that it comes from, in a merged profile; otherwise 0.
+    /// Index of the member that the activities come from, in a merged profile; otherwise 0.
     pub member: usize,
     names: Vec<String>,
     rows: Vec<(Option<String>, Option<String>)>,
-    /// The directory of all activities; `None` if this one was refused.
+    /// The directory of all activities; `None` if this directory was refused.
     all: Option<Dir>,
 }
 
@@ -128,8 +128,8 @@ impl Activities {
 }
 
 impl Profile {
-    /// Opens what was imported into the profile, event by event. Those of a merged profile come member
-    /// by member, without members that [`Profile::keep_rank`] has left nothing of.
+    /// Opens the imported activities of the profile, event by event. Those of a merged profile come
+    /// member by member, without members whose activities [`Profile::keep_rank`] has removed.
     ///
     /// # Errors
     /// Same as for [`Activities::open_all`].

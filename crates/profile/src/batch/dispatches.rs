@@ -1,9 +1,10 @@
-//! The number of the dispatch of each call: the `correlation` that `trace export` gives it.
+//! Computes the number of the dispatch of each call: the `correlation` that `trace export` gives
+//! it.
 //!
-//! Which dispatch a call belongs to follows from the order in which the calls of all threads of a
-//! process began ([`crate::dispatch`]). Batches come thread by thread instead, so the calls of a
-//! process are decoded twice: first in that order, which leaves a number for each call, and then for
-//! the batches.
+//! The dispatch of a call follows from the order in which the calls of all threads of a process
+//! began ([`crate::dispatch`]). Batches come thread by thread instead, so the calls of a process
+//! are decoded twice: first in that order, to compute a number for each call, and then for the
+//! batches.
 //!
 //! Memory use: one decoded page per thread, and the numbers of the calls of one process. Neighbouring
 //! calls of a thread mostly belong to the same dispatch or to the next one, so a run of calls whose
@@ -20,8 +21,8 @@ use crate::dispatch::{Assembler, Workgroup};
 use crate::profile::{Process, Profile};
 use crate::visit::{PageDecoder, PageKey};
 
-/// Whether some calls of this profile may belong to dispatches. A sample of calls does not say to
-/// which.
+/// Whether some calls of this profile may belong to dispatches. In a run with a budget, this is not
+/// known.
 pub(super) fn has_any(profile: &Profile) -> bool {
     let has_dispatches = |process: &Process| {
         let mut libraries = process.libraries.iter().filter(|library| !library.exports.is_empty());
@@ -46,8 +47,8 @@ impl<'a> Numbers<'a> {
         Self { profile, process: None, pages: HashMap::new(), last: 0 }
     }
 
-    /// Returns the numbers of the calls of a page, in the order of its columns. Processes are asked
-    /// for in the order of the profile.
+    /// Returns the numbers of the calls of a page, in the order of its columns. Processes must be
+    /// requested in the order of the profile.
     pub fn of(&mut self, key: PageKey) -> impl Iterator<Item = Option<u64>> + '_ {
         let next = self.process.map_or(0, |process| process + 1);
         for process in next..=key.process {
@@ -58,8 +59,9 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The numbers of one page's calls: each step, and how many calls in a row are that much above the
-/// call before. 0 stands for a call without a dispatch.
+/// The numbers of one page's calls in compressed form: each element is a step and a number of
+/// consecutive calls, each of which has the number of the call before it plus this step. The number
+/// 0 stands for a call without a dispatch.
 #[derive(Debug, Default)]
 struct Steps(Vec<(i64, u64)>);
 
@@ -103,7 +105,8 @@ impl Cursor<'_> {
         Some(self.decoder.columns().start_ticks[call as usize])
     }
 
-    /// Decodes pages until there is a next call, and keeps the numbers of those that are over.
+    /// Decodes pages until there is a next call, and keeps the numbers of pages without further
+    /// calls.
     fn fill(&mut self, done: &mut HashMap<PageKey, Steps>) {
         while self.at >= self.order.len() {
             if !self.numbers.is_empty() {
@@ -118,7 +121,7 @@ impl Cursor<'_> {
             self.key.page += 1;
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // Of calls that begin together, the outer one comes first. It was recorded last.
+            // If calls begin together, the outer one comes first. It was recorded last.
             self.order.sort_by_key(|i| {
                 let at = *i as usize;
                 (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
@@ -176,7 +179,7 @@ fn place(profile: &Profile, columns: &Columns, i: usize, all: &mut Assembler) ->
         return None;
     }
     let at = |axes: &[Vec<u32>; 3]| [axes[0][i], axes[1][i], axes[2][i]];
-    // Times only decide in which row a dispatch is drawn.
+    // The assembler only needs times to choose the row in which a dispatch is shown.
     let (id, count) = (at(&columns.workgroup), at(&columns.count));
     let call = Workgroup { export, id, count, start_ns: 0, end_ns: 0, counters: &[] };
     all.add(&call).map(|placed| placed.id)

@@ -1,4 +1,5 @@
-//! How calls were drawn, in a run with a budget. docs/sampling.md says what the columns mean.
+//! Makes the columns that describe how calls were chosen by sampling, in a run with a budget.
+//! docs/sampling.md describes the columns.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
 }
 
 impl DrawnRows {
-    /// `None` without a budget.
+    /// Returns `None` without a budget.
     pub fn new(profile: &Profile) -> Option<Self> {
         profile.is_sampled().then(|| Self {
             weight: UInt64Builder::new(),

@@ -1,5 +1,5 @@
-//! Columns that exist only in profiles with calls of virtual machines, and the one of them that
-//! profiles with asynchronous spans have, too.
+//! Makes the columns that exist only in profiles with calls of virtual machines. One of them, the
+//! role, also exists in profiles with asynchronous spans.
 
 use std::collections::HashMap;
 use std::sync::Arc;

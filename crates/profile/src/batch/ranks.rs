@@ -1,4 +1,4 @@
-//! Columns that say whose calls these are, in a distributed job.
+//! Makes the columns with the rank and the member of each call, in a distributed job.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(super) fn fields(profile: &Profile) -> Vec<Field> {
 }
 
 impl RankRows {
-    /// `None` if no rank is known and nothing was merged.
+    /// Returns `None` if no rank is known and nothing was merged.
     pub fn new(profile: &Profile) -> Option<Self> {
         let is_needed = profile.has_ranks() || !profile.members.is_empty();
         is_needed.then(|| Self { rank: UInt32Builder::new(), host: StringDictionaryBuilder::new() })

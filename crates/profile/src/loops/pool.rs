@@ -1,4 +1,4 @@
-//! Runs of pages that are still in the pool.
+//! Reads runs of pages that are still in the pool.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -41,8 +41,8 @@ pub(crate) fn find(pool: &PoolFile) -> io::Result<Vec<LoopRun>> {
 }
 
 impl LoopRun {
-    /// The run's bytes, copied; `None` if its thread has given the run back meanwhile. The counts are then in
-    /// the part's file.
+    /// Returns a copy of the run's bytes; `None` if its thread has returned the run meanwhile. The
+    /// counts are then in the part's file.
     pub fn read(&self, pool: &PoolFile) -> io::Result<Option<Vec<u8>>> {
         let bytes = pool.pages(self.first, self.pages)?;
         let after = pool.head(self.first, RUN_HEADER_BYTES)?;
@@ -70,7 +70,8 @@ pub(crate) fn frames(
     for block in run.blocks() {
         match block {
             Ok(block) => {
-                // The process may have been unable to write its own frame of the module. This frame has less.
+                // The process may have been unable to write its own frame of the module, so this
+                // frame takes its place. It has less data.
                 write(&LoopFrame::Module(block.module_frame()).to_bytes())?;
                 block.write(&mut write)?;
             }
@@ -89,7 +90,7 @@ pub(crate) fn append(pool: &PoolFile, run: &LoopRun, part: &Dir, path: &Path) ->
         Ok(())
     };
     if frames(&bytes, collect).map_err(Error::on("read", path))? {
-        // Bytes that are not a frame: readers find the damage, and report it.
+        // These bytes are not a frame: readers find the damage, and report it.
         all.extend_from_slice(&[0xff; 8]);
     }
     let mut file = part.append(LOOPS_NAME)?;

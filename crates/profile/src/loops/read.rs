@@ -1,4 +1,4 @@
-//! Reading the loops of a profile: from the files of its parts, and from what is left in the pool.
+//! Reads the loops of a profile: from the files of its parts, and from the rest in the pool.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -17,12 +17,12 @@ use crate::manifest::Clock;
 use crate::profile::{Process, Profile};
 use crate::sparse::{is_mostly_holes, read_data};
 
-/// Moments that are closer together than this do not give the rate of a clock.
+/// If moments are closer together than this, they do not give the rate of a clock.
 const SHORTEST_NS: u64 = 1_000_000;
 
 impl Profile {
-    /// The counts of instrumented loops; empty if none were recorded. Damage is among the losses, and not an
-    /// error.
+    /// Reads the counts of instrumented loops; empty if none were recorded. Damage is counted as a
+    /// loss, and is not an error.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -43,7 +43,7 @@ impl Profile {
                 false => Err(e),
             })? {
                 let read = read_frames(&read_data(&file).map_err(Error::on("read", &self.dir))?);
-                // The last frame of a process that lives may be half written at this moment.
+                // The last frame of a process that is alive may be half written at this moment.
                 lost += match process.alive {
                     true => u64::from(read.torn > 1),
                     false => read.torn,
@@ -83,10 +83,11 @@ impl Profile {
         file.is_some_and(|file| !matches!(file, Ok(None)))
     }
 
-    /// The copy of a module's machine code, if there is one: at most `most` bytes of it.
+    /// Returns the copy of a module's machine code, if there is one and it has at most `most`
+    /// bytes.
     ///
     /// # Errors
-    /// The file cannot be read, is larger, or consists of holes.
+    /// The file cannot be read, has more than `most` bytes, or consists only of holes.
     pub fn kept_code(&self, module: &LoopModule, most: u64) -> Result<Option<Vec<u8>>> {
         let kept = module.code.as_ref().and_then(|code| code.kept);
         let (Some(number), Some(process)) = (kept, self.processes.get(module.process)) else {
@@ -108,7 +109,7 @@ impl Profile {
         Ok(Some(code))
     }
 
-    /// The runs in the pools, by process.
+    /// Returns the runs in the pools, by process.
     fn left_runs(&self, lost: &mut u64) -> Result<HashMap<usize, Vec<LoopFrames>>> {
         let mut left: HashMap<usize, Vec<LoopFrames>> = HashMap::new();
         for (pass, file) in (0u32..).zip(&self.pools) {
@@ -134,7 +135,8 @@ impl Profile {
         Ok(left)
     }
 
-    /// Ticks in a second. If the loops have the clock of the profile, the profile's rate is used, because it
+    /// Returns the ticks in a second. If the loops have the clock of the profile, the profile's
+    /// rate is used, because it is more exact.
     /// is more exact.
     fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
         if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
@@ -150,7 +152,8 @@ impl Profile {
     }
 }
 
-/// Gives a module without a side table the one that another process, or another file, has of the same module.
+/// Copies side tables to modules without one, from the same module in another process or another
+/// file.
 fn share_tables(modules: &mut [LoopModule]) {
     let known: HashMap<[u8; 16], String> =
         modules.iter().filter_map(|module| Some((module.id, module.table.clone()?))).collect();
@@ -159,11 +162,11 @@ fn share_tables(modules: &mut [LoopModule]) {
     }
 }
 
-/// The identity of a row: the number of its run, of the block in the run, and of the row or record in the
-/// block.
+/// Identifies a row by the number of its run, the number of the block in the run, and the number of
+/// the row or record in the block.
 type Key = (u32, u32, u64);
 
-/// The content of the frames of one process. What the frames have twice is used once.
+/// The content of the frames of one process. Rows that occur twice in the frames are used once.
 #[derive(Default)]
 struct Found {
     modules: BTreeMap<u32, ModuleFrame>,
@@ -181,7 +184,8 @@ impl Found {
             match frame {
                 LoopFrame::Module(module) => {
                     let known = self.modules.entry(module.number).or_default();
-                    // A frame from the pool has less than the one that the process itself wrote.
+                    // A frame from the pool has less data than the frame that the process itself
+                    // wrote.
                     let says_less =
                         known.costs.is_none() && known.object.is_empty() && known.table.is_empty();
                     if says_less {
@@ -224,7 +228,8 @@ impl Found {
         }
     }
 
-    /// Adds what was read to the profile's loops. Returns how many places name a module that is not there.
+    /// Adds the rows that were read to the profile's loops. Returns the number of rows and records
+    /// whose module is missing.
     fn put(mut self, index: usize, process: &Process, loops: &mut Loops) -> u64 {
         let mut places = BTreeMap::new();
         for (number, module) in self.modules {
@@ -295,7 +300,7 @@ fn code_of(frame: CodeFrame) -> LoopCode {
     }
 }
 
-/// `None` if nothing is known, or if the facts contradict each other.
+/// Converts the iterations; `None` if nothing is known, or if the numbers contradict each other.
 fn trips_of(trips: Trips) -> Option<LoopTrips> {
     let Trips { least, most, first, buckets } = trips;
     (least <= most).then_some(LoopTrips { least, most, first, buckets })

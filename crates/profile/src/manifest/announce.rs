@@ -1,10 +1,11 @@
-//! A manifest that the watched process writes itself, just before it becomes the program.
+//! Prepares a manifest that the watched process writes itself, just before it becomes the program.
 //!
-//! `run` must note in the manifest which process to ask whether the recording is over, should `run`
-//! be killed. The id is known only once the process exists, and the manifest must be there before
-//! the program starts. So the text is made beforehand, with room for the id, and the child writes it
-//! between `vfork` and `exec`: it makes only system calls, because it shares our memory, and a child
-//! that is killed there must not leave a lock of the allocator taken.
+//! If `run` is killed, others must find out from the manifest which process decides whether the
+//! recording is over. The id of that process is known only once the process exists, and the
+//! manifest must be there before the program starts. So the text is made beforehand, with room for
+//! the id, and the child writes it between `vfork` and `exec`. The child makes only system calls,
+//! because it shares our memory, and a child that is killed there must not leave a lock of the
+//! allocator taken.
 //!
 //! ```text
 //!  run: text with room ──► vfork ──► child: own id into the text, new file, rename ──► exec
@@ -64,8 +65,8 @@ impl Announcement {
         Ok(Self { dir, text, pid, start_time, temporary, name })
     }
 
-    /// Writes the manifest, with the calling process as one that is watched, and returns which process that
-    /// is. Makes only system calls: no memory is allocated, and no lock is taken.
+    /// Writes the manifest with the calling process as a watched process, and returns the id of
+    /// this process. Makes only system calls: no memory is allocated, and no lock is taken.
     ///
     /// # Errors
     /// The directory is not writable, the disk is full, `/proc` is missing.
@@ -96,7 +97,7 @@ impl Announcement {
     }
 }
 
-/// The calling process, found without allocating.
+/// Finds the calling process without allocating.
 fn caller() -> io::Result<ProcessId> {
     let file = rustix::fs::openat(
         CWD,

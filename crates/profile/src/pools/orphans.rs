@@ -1,4 +1,4 @@
-//! Finds pools that nobody can use any more.
+//! Finds pools that no profile and no process can use any more.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,32 +13,32 @@ use crate::live::ProcessId;
 use crate::safe_dir::Dir;
 use crate::unfinished;
 
-/// A pool of the caller that no profile can use, or what is left of one.
+/// A pool of the caller that no profile can use, or the remains of one.
 #[derive(Debug)]
 pub struct Orphan {
-    /// The pool, or its directory if there is no pool in it.
+    /// The path of the pool, or of its directory if there is no pool in it.
     pub path: PathBuf,
     /// Path of the profile when it was made; `None` if it was too long to be stored, or if the pool
-    /// does not say it.
+    /// does not contain it.
     pub profile: Option<PathBuf>,
     /// Memory that the pool takes, in bytes.
     pub bytes: u64,
-    /// Why the pool is here.
+    /// The reason why the pool still exists.
     pub state: Lost,
-    /// Seconds since something was recorded into it, as far as can be determined.
+    /// Seconds since the last data was recorded into the pool, as far as can be determined.
     pub age_s: u64,
     place: Place,
-    /// `None` if there is only a directory.
+    /// The pool's file; `None` if there is only a directory.
     file: Option<File>,
 }
 
-/// What is known about a pool that no profile can use.
+/// The state of a pool that no profile can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
     /// The pool's profile was deleted, so nobody can use the pool any more.
     Deleted,
-    /// The pool's profile was deleted, or moved to another directory and not opened there since. The kernel
-    /// can tell the two cases apart only for processes that may open files by their handles (root).
+    /// The pool's profile was deleted, or moved to another directory and not opened there since.
+    /// Only processes that may open files by their handles (root) can distinguish the two cases.
     DeletedOrMoved,
     /// The command that made it was killed before the profile had a manifest, so nothing was recorded.
     Unfinished,
@@ -49,11 +49,13 @@ pub enum Lost {
     OtherVersion,
 }
 
-/// For this time, what could be a pool in the making is not looked at. Making one takes milliseconds.
+/// Within this time, a pool may still be in the making and is ignored. Making one takes
+/// milliseconds.
 const MAKING_S: u64 = 60;
 
-/// Returns what is left of pools of the caller: those that no process uses and that no profile can
-/// use. The pool of an existing profile is not an orphan, because `recover` can collect it.
+/// Returns the pools of the caller, and the remains of pools, that no process uses and that no
+/// profile can use. The pool of an existing profile is not an orphan, because `recover` can collect
+/// it.
 pub fn orphans() -> Vec<Orphan> {
     let mut found: Vec<Orphan> = Vec::new();
     for place in places(user()) {
@@ -75,14 +77,14 @@ fn orphan(around: &Dir, name: OsString) -> Option<Orphan> {
     let orphan = match place.inside.file(POOL_NAME) {
         Ok(file) => with_pool(place, file)?,
         Err(e) if e.is_not_found() => without_pool(place)?,
-        // A link, a pipe, or what we may not read: `run` has not made it.
+        // The entry is a link, a pipe, or something that we may not read, so `run` has not made it.
         Err(_) => return None,
     };
     let may_be_in_the_making = matches!(orphan.state, Lost::Unfinished | Lost::Damaged);
     (!may_be_in_the_making || orphan.age_s >= MAKING_S).then_some(orphan)
 }
 
-/// An empty directory, which the command that made it did not put a pool into.
+/// Returns an empty directory, into which the command that made it put no pool.
 fn without_pool(place: Place) -> Option<Orphan> {
     if !is_only(&place, &[]) {
         return None;

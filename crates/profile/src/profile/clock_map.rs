@@ -1,4 +1,5 @@
-//! From the clock of one recording to that of another, for profiles that were merged.
+//! Converts times from the clock of one recording to that of another, for profiles that were
+//! merged.
 
 use record::brackets::{Brackets, Histogram, bucket_of, middle_of};
 use record::meta::{Calibration, Moments};
@@ -15,17 +16,19 @@ use crate::tracks::Times;
 pub(crate) struct ClockMap {
     /// A moment in ticks of the recording, and the same moment in ticks of the profile.
     from_ticks: u64,
-    /// The latter may be before the beginning of the profile's clock.
+    /// The same moment in ticks of the profile. It may be before the beginning of the profile's
+    /// clock.
     to_ticks: i64,
     /// Ticks of the profile in a tick of the recording.
     ratio: f64,
-    /// How many ns `CLOCK_MONOTONIC` of the profile is ahead of that of the recording.
+    /// The number of ns by which `CLOCK_MONOTONIC` of the profile is ahead of that of the
+    /// recording.
     ahead_ns: i64,
 }
 
 impl ClockMap {
-    /// Maps `from` to `to`. The moment that both agree on comes from `CLOCK_MONOTONIC` if they have it
-    /// in common, and otherwise from `CLOCK_REALTIME`.
+    /// Maps `from` to `to`. The common moment comes from `CLOCK_MONOTONIC` if both recordings have
+    /// the same one, and otherwise from `CLOCK_REALTIME`.
     pub fn new(from: &Timeline, to: &Timeline, same_monotonic: bool) -> Self {
         let ahead_ns = match same_monotonic {
             true => 0,
@@ -48,20 +51,20 @@ impl ClockMap {
         self.at(self.since(ticks)).max(0) as u64
     }
 
-    /// How long after the moment that both agree on, in ticks of the recording.
+    /// Returns the ticks of the recording since the common moment.
     fn since(&self, ticks: u64) -> i64 {
         ticks.wrapping_sub(self.from_ticks) as i64
     }
 
-    /// The moment in ticks of the profile, which may be before the beginning of its clock.
+    /// Returns the moment in ticks of the profile, which may be before the beginning of its clock.
     fn at(&self, since: i64) -> i64 {
         let since = if self.ratio == 1.0 { since } else { self.scaled(since as f64) as i64 };
         self.to_ticks.saturating_add(since)
     }
 
-    /// Converts the start and the duration of a call. The duration is the difference of both ends as they
-    /// are rounded, so that calls that end inside of another still do. Of a call whose end was read
-    /// before its start, it is below 0.
+    /// Converts the start and the duration of a call. The duration is the difference of both
+    /// rounded ends, so that a call that ends inside of another one still does. If the end of a
+    /// call was read before its start, the duration is below 0.
     fn call(&self, start: &mut u64, duration: &mut u64) {
         let begin = self.since(*start);
         let end = begin.saturating_add(*duration as i64);
@@ -117,7 +120,7 @@ impl ClockMap {
         self.usage(&mut header.usage_end);
     }
 
-    /// Converts what was decoded from a page.
+    /// Converts the times that were decoded from a page.
     pub fn columns(&self, columns: &mut Columns) {
         for (start, duration) in columns.start_ticks.iter_mut().zip(&mut columns.duration_ticks) {
             self.call(start, duration);
@@ -200,7 +203,7 @@ mod tests {
         Timeline::fit(ClockKind::Tsc, &points.iter().map(snapshot).collect::<Vec<_>>())
     }
 
-    /// Two machines with 2 and 4 ticks per ns, which were started 1 ms apart.
+    /// Two machines have 2 and 4 ticks per ns, and were started 1 ms apart.
     #[test]
     fn ticks_of_another_machine() {
         let here = line(&[(0, 1_000_000, 5_000_000), (20_000_000, 11_000_000, 15_000_000)]);
@@ -216,7 +219,7 @@ mod tests {
         assert_eq!(moment, there.realtime_ns(400 + 16_000_000));
     }
 
-    /// Three ticks there are two here, so half of all moments are rounded.
+    /// Three ticks of the recording are two of the profile, so half of all moments are rounded.
     #[test]
     fn calls_that_end_inside_of_another_still_do() {
         let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);
@@ -239,7 +242,8 @@ mod tests {
         assert!(longest as i64 > 0, "a duration that cannot be stays above 0");
     }
 
-    /// Histograms of 1,000 ticks there are of 500 here, whoever they are of.
+    /// Histograms of 1,000 ticks of the recording become histograms of 500 ticks, for all kinds of
+    /// histograms.
     #[test]
     fn all_histograms_of_a_process_are_mapped() {
         let here = line(&[(0, 0, 0), (20_000_000, 10_000_000, 10_000_000)]);

@@ -1,4 +1,4 @@
-//! The exact counts of a profile's calls: see [`crate::counts`].
+//! Reads the exact counts of a profile's calls: see [`crate::counts`].
 
 use model::Loss;
 use record::counts::{COUNTS_NAME, CountsFrames, read_frames};
@@ -10,8 +10,9 @@ use crate::safe_dir::Dir;
 use crate::sparse::read_data;
 
 impl Profile {
-    /// Returns the number of calls of each export on each thread, sorted by process, thread and export. It
-    /// is exact unless [`CountedCalls::steps`] says otherwise. Empty for a run without a budget, in which each call has a record.
+    /// Returns the number of calls of each export on each thread, sorted by process, thread and
+    /// export. The number is exact unless [`CountedCalls::steps`] is set. Empty for a run without a
+    /// budget, in which each call has a record.
     pub fn counted(&self) -> &[CountedCalls] {
         &self.counted
     }
@@ -28,7 +29,7 @@ impl Profile {
 }
 
 impl Process {
-    /// Reads the process's exact counts: those in its file, and those that `left` has from the pool.
+    /// Reads the process's exact counts: those in its file, and those from the pool in `left`.
     pub(super) fn open_counts(&mut self, part: Option<&Dir>, left: CountsFrames) -> Result<()> {
         let mut all = CountsFrames::default();
         if let Some(part) = part
@@ -36,7 +37,7 @@ impl Process {
         {
             let bytes = read_data(&file).map_err(Error::on("read", &part.path_of(COUNTS_NAME)))?;
             all = read_frames(&bytes);
-            // The last frame of a process that lives may be half written at this moment.
+            // The last frame of a process that is alive may be half written at this moment.
             all.torn = all.torn.saturating_sub(self.alive.into());
         }
         self.lose(Loss::TornCounts, all.torn + left.torn);
@@ -48,7 +49,7 @@ impl Process {
         Ok(())
     }
 
-    /// Adds a thread that has counts and no pages to the threads.
+    /// Adds a thread that has counts but no pages to the threads.
     fn meet_thread(&mut self, uid: u32, tid: u32) {
         if let Err(place) = self.threads.binary_search_by_key(&uid, |thread| thread.uid) {
             let thread = Thread { uid, tid, name: String::new(), pages: Vec::new() };

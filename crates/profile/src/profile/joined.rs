@@ -57,8 +57,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     }
     let snapshots: Vec<_> = moments.iter().map(|m| (*m).into()).collect();
     let timeline = fit(manifest.clock.into(), &snapshots, &processes);
-    // Only the profile as a whole counts: whether the clock of a single pass could be fitted does
-    // not matter.
+    // Only the clock of the profile as a whole matters, and not whether the clock of a single pass
+    // could be fitted.
     losses.retain(|loss: &LossCount| loss.loss() != Some(Loss::ClockUncalibrated));
     if !timeline.calibrated && processes.iter().any(|p| !p.threads.is_empty()) {
         losses.push(LossCount::new(Loss::ClockUncalibrated, 1));

@@ -1,12 +1,12 @@
-//! The line from ticks to nanoseconds.
+//! Fits the line that converts ticks to nanoseconds.
 
 use record::{ClockKind, PageHeader, Snapshot, Timeline};
 
 use super::{Process, Thread};
 
-/// Fits the line through all snapshots. The pairs of ticks and `CLOCK_MONOTONIC` in page headers are less
-/// exact. They are used if there are too few snapshots, or if the snapshots are much closer together (after a
-/// crash, there is no snapshot from the end).
+/// Fits the line through all snapshots. The readings of ticks and `CLOCK_MONOTONIC` in page headers
+/// are less exact. They are used if there are too few snapshots, or if the snapshots are much
+/// closer together (after a crash, there is no snapshot from the end).
 pub(super) fn fit(kind: ClockKind, snapshots: &[Snapshot], processes: &[Process]) -> Timeline {
     let exact = Timeline::fit(kind, snapshots);
     if kind == ClockKind::Monotonic {

@@ -35,7 +35,8 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
     let first = first(&members);
     let clock = members.get(first).map(|one| one.manifest.clock).unwrap_or_default();
     manifest.clock = clock;
-    // The manifest of the whole has no file: the code that reads passes looks for the manifest next to them.
+    // Set only in memory: in a manifest's file, passes mean that their directories are next to the
+    // file.
     manifest.passes = members.iter().map(|one| one.manifest.passes).max().unwrap_or(0);
     let timeline = common(&members, first);
     let described = describe(&manifest, &members, first);
@@ -74,13 +75,13 @@ pub(super) fn open(root: &Dir, mut manifest: Manifest) -> Result<Profile> {
 }
 
 impl Profile {
-    /// Whether a part of it is still in memory that its processes share.
+    /// Whether a part of the profile is still in memory that its processes share.
     pub fn has_pools(&self) -> bool {
         self.pools.iter().any(Option::is_some)
     }
 
-    /// Opens the profiles that were merged into this one, each by itself, with what is to be added to
-    /// its times on `CLOCK_REALTIME`, in ns.
+    /// Opens each profile that was merged into this one by itself. Also returns the number of ns to
+    /// add to its times on `CLOCK_REALTIME`.
     ///
     /// # Errors
     /// Same as for [`Profile::open`].
@@ -112,7 +113,7 @@ impl Process {
     }
 }
 
-/// Adds everything that a member has.
+/// Adds all data of a member to the profile.
 fn add(to: &mut Profile, one: Profile, member: usize, map: Option<ClockMap>, places: &[usize]) {
     let before = to.processes.len();
     let label = one.label_of_recording().unwrap_or_else(|| to.members[member].name.clone());
@@ -142,13 +143,13 @@ fn add(to: &mut Profile, one: Profile, member: usize, map: Option<ClockMap>, pla
     to.roots.extend(one.roots.into_iter().map(|(_, root)| (member, root)));
 }
 
-/// Whether both were recorded in one boot of one machine.
+/// Whether both profiles were recorded in one boot of one machine.
 fn same_boot(a: &Profile, b: &Profile) -> bool {
     !a.manifest.boot_id.is_empty() && a.manifest.boot_id == b.manifest.boot_id
 }
 
-/// The first member of the machine that was started first, so that no moment of another machine is
-/// before the beginning of its clock.
+/// Returns the first member of the machine that was started first, so that no moment of another
+/// machine is before the beginning of its clock.
 fn first(members: &[Profile]) -> usize {
     let started = |one: &Profile| one.timeline.monotonic_to_realtime_ns(0);
     let Some(oldest) = members.iter().min_by_key(|one| started(one)) else { return 0 };
@@ -156,12 +157,12 @@ fn first(members: &[Profile]) -> usize {
     members.iter().position(is_of_oldest).unwrap_or(0)
 }
 
-/// Whether ticks of both can be compared as they are.
+/// Whether ticks of both profiles can be compared without conversion.
 fn same_clock(a: &Profile, b: &Profile) -> bool {
     same_boot(a, b) && a.manifest.clock == b.manifest.clock
 }
 
-/// The line through the snapshots of all members that have the clock of the first one.
+/// Returns the line through the snapshots of all members that have the clock of the first one.
 fn common(members: &[Profile], first: usize) -> Timeline {
     let Some(reference) = members.get(first) else {
         return Timeline::fit(record::ClockKind::Monotonic, &[]);

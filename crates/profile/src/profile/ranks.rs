@@ -1,4 +1,4 @@
-//! The ranks of a profile's processes in a distributed job.
+//! Finds the ranks of a profile's processes in a distributed job.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,8 +8,8 @@ use super::{Process, Profile};
 use crate::leftovers::PartId;
 use crate::ops::Ops;
 
-/// Gives each process without a rank of its own the rank of the recording; the events of plugins in a process
-/// get the rank of that process.
+/// Gives each process without a rank of its own the rank of the recording. The events of plugins in
+/// a process get the rank of that process.
 pub(super) fn complete(processes: &mut [Process], of_recording: Option<Job>) {
     let own: HashMap<PartId, Job> =
         processes.iter().filter_map(|process| Some((process.id, process.job?))).collect();
@@ -20,8 +20,8 @@ pub(super) fn complete(processes: &mut [Process], of_recording: Option<Job>) {
 }
 
 impl Profile {
-    /// For each process, the index of the first process of the same rank. Processes of one member without a
-    /// known rank are treated like processes of one rank.
+    /// Returns, for each process, the index of the first process of the same rank. Processes of one
+    /// member without a known rank are treated like processes of one rank.
     pub fn ranks(&self) -> Vec<usize> {
         let mut first = HashMap::new();
         let each = self.processes.iter().enumerate();
@@ -32,9 +32,9 @@ impl Profile {
         .collect()
     }
 
-    /// From now on, the profile has the processes of this rank only. Its time series stay, unless they
-    /// are of a member that has no process of the rank. Activities stay only where they are of this rank
-    /// alone: see [`Profile::shares_recording`]. Returns whether there is such a process.
+    /// Removes the processes of all other ranks. Time series stay, unless they are of a member that
+    /// has no process of the rank. Activities stay only if they belong to this rank alone: see
+    /// [`Profile::shares_recording`]. Returns whether there is a process of the rank.
     pub fn keep_rank(&mut self, rank: u32) -> bool {
         let shared = self.shared_members(rank);
         let is_kept = |process: &Process| process.job.is_some_and(|job| job.rank == rank);
@@ -65,7 +65,7 @@ impl Profile {
         !self.shared_members(rank).is_empty()
     }
 
-    /// The members that have processes of this rank and of others.
+    /// Returns the members that have processes of this rank and of others.
     fn shared_members(&self, rank: u32) -> BTreeSet<usize> {
         let ranked = || self.processes.iter().filter_map(|p| Some((p.member, p.job?.rank)));
         let mine: BTreeSet<usize> =
@@ -80,8 +80,8 @@ impl Profile {
         of_processes.chain(self.manifest.job()).map(|job| job.rank).collect()
     }
 
-    /// Returns what tells this recording apart from others that it is merged with: `rank 3`, or
-    /// `ranks 0-3`. `None` if no rank is known.
+    /// Returns a label that distinguishes this recording from others with which it is merged: `rank
+    /// 3`, or `ranks 0-3`. `None` if no rank is known.
     pub fn label_of_recording(&self) -> Option<String> {
         let ranks = self.known_ranks();
         match (ranks.first()?, ranks.last()?) {

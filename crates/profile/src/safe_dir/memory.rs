@@ -1,4 +1,5 @@
-//! Directories in memory, for what a view makes of a profile but must not write into it.
+//! Represents directories in memory, for files that a view makes for a profile but must not write
+//! into it.
 //!
 //! ```text
 //!  Dir::in_memory ─► writers of parts, activities, tracks ─► a tree of files without names
@@ -37,7 +38,7 @@ pub(super) enum Node {
 
 impl Tree {
     fn entries(&self) -> MutexGuard<'_, BTreeMap<OsString, Node>> {
-        // A panic in between leaves a whole map.
+        // If a thread panics while it holds the lock, the map is still whole.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -49,13 +50,13 @@ impl Tree {
         self.entries().insert(name.to_owned(), node);
     }
 
-    /// Returns the directory's names, and whether each is shown.
+    /// Returns the directory's names, each with whether it is shown.
     pub fn names(&self) -> Vec<(OsString, bool)> {
         let is_shown = |node: &Node| !matches!(node, Node::Hidden);
         self.entries().iter().map(|(name, node)| (name.clone(), is_shown(node))).collect()
     }
 
-    /// Returns the directory of this name, which is made if there is none.
+    /// Returns the directory of this name, and makes it if there is none.
     pub fn make_dir(&self, name: &OsStr) -> io::Result<Self> {
         match self.entries().entry(name.to_owned()).or_insert_with(|| Node::Dir(Self::default())) {
             Node::Dir(tree) => Ok(tree.clone()),
@@ -63,8 +64,8 @@ impl Tree {
         }
     }
 
-    /// Returns the file of this name for appending, which is made if there is none, or if it `must`
-    /// be new.
+    /// Returns the file of this name for appending, and makes it if there is none. Fails if the
+    /// file must be new and exists.
     pub fn append(&self, name: &OsStr, must_be_new: bool) -> io::Result<File> {
         let mut entries = self.entries();
         match entries.get(name) {

@@ -23,16 +23,17 @@ use crate::stream::{Ending, StreamReader, has_columns};
 /// demand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tracks {
-    /// The directory's name: [`super::SAMPLED_NAME`], or a name that says what imported it.
+    /// The directory's name: [`super::SAMPLED_NAME`], or a name that identifies the import.
     pub name: String,
     /// The kind of the directory's readings.
     pub readings: Readings,
     pub series: HashMap<u32, Series>,
     /// Damage found in the directory's series.
     pub losses: Vec<LossCount>,
-    /// The member of a merged profile that it belongs to; 0 in others.
+    /// The member of a merged profile to which the directory belongs; 0 in other profiles.
     pub member: usize,
-    /// How the directory's times become those of the profile; `None` if they are the same.
+    /// The conversion of the directory's times to those of the profile; `None` if they are the
+    /// same.
     pub(crate) clock: Option<ClockMap>,
     /// The directory of all tracks.
     all: Dir,

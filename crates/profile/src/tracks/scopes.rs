@@ -1,4 +1,4 @@
-//! The names of the scopes of series.
+//! Names the scopes of series.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ pub struct ScopeNames<'a> {
     sources: HashMap<Key<'a>, BTreeSet<&'a str>>,
 }
 
-/// A scope that belongs to its source, or one that is the same for all sources and a series of it.
+/// A scope of one source, or a scope that all sources share, with a series of it.
 type Key<'a> = (Scope, Option<(&'a str, &'a str)>);
 
 fn key(series: &Series) -> Key<'_> {
@@ -23,7 +23,7 @@ fn key(series: &Series) -> Key<'_> {
     }
 }
 
-/// A source without the folder of its file.
+/// Returns a source without the folder of its file.
 fn short(source: &str) -> &str {
     source.rsplit('/').next().unwrap_or_default()
 }
@@ -37,8 +37,8 @@ impl<'a> ScopeNames<'a> {
         names
     }
 
-    /// Returns the source of a series if its name must contain it; `None` if no other source has the same
-    /// scope.
+    /// Returns the source of a series if the scope's name must contain the source; `None` if no
+    /// other source has the same scope.
     pub fn source<'s>(&self, series: &'s Series) -> Option<&'s str> {
         let sources = self.sources.get(&key(series)).filter(|sources| sources.len() > 1)?;
         let own = short(&series.source);

@@ -1,4 +1,4 @@
-//! Reads a profile back as a plain list.
+//! Reads a profile back as a list of tuples.
 
 #![allow(dead_code, reason = "not every test file uses everything")]
 
