@@ -1,4 +1,4 @@
-//! How long brackets took around the program's own calls.
+//! Defines the times of brackets around the program's own calls.
 //!
 //! ```text
 //!            before                        after
@@ -6,11 +6,11 @@
 //!         read counters      the call     read counters, append the record
 //! ```
 //!
-//! Calibration brackets empty calls one after another, with warm caches. In the program, the same
-//! code takes longer, by a factor that depends on the program. So the recorder also takes the time
-//! of the brackets of some calls, which it draws at random, and counts these times in histograms.
-//! The same histograms of empty calls show which part of a bracket lies outside of `entry` and
-//! `exit`.
+//! Calibration measures the brackets of empty calls one after another, with warm caches. In the
+//! program, the same code takes longer, by a factor that depends on the program. So the recorder
+//! also measures the brackets of some of the program's calls, chosen at random, and counts these
+//! times in histograms. The same histograms of empty calls show which part of a bracket lies
+//! outside of `entry` and `exit`.
 
 use crate::wire::wire;
 
@@ -46,12 +46,12 @@ pub fn middle_of(bucket: usize) -> f64 {
     first as f64 + ((1u64 << octave.min(48)) - 1) as f64 / 2.0
 }
 
-/// Times as counts per bucket; only buckets that counted something, in rising order.
+/// Times as counts per bucket; only buckets that counted something, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Histogram(pub Vec<(u16, u32)>);
 
 impl Histogram {
-    /// Takes the counts of all buckets.
+    /// Creates the histogram from the counts of all buckets.
     pub fn new(counts: &[u32]) -> Self {
         let counts = counts.iter().enumerate().filter(|(_, n)| **n > 0);
         Self(counts.map(|(bucket, n)| (bucket as u16, *n)).collect())
@@ -72,9 +72,9 @@ pub struct Brackets {
     pub counters: u32,
     /// Whether these are brackets of empty calls, one after another.
     pub rehearsed: bool,
-    /// From the moment when the recorder is called to the start of the call, in ticks.
+    /// The time from the call of the recorder to the start of the program's call, in ticks.
     pub before: Histogram,
-    /// From the end of the call to the moment when the recorder returns, in ticks.
+    /// The time from the end of the program's call to the return of the recorder, in ticks.
     pub after: Histogram,
 }
 
@@ -85,7 +85,8 @@ wire!(Brackets { thread_uid, counters, rehearsed, before, after });
 mod tests {
     use super::*;
 
-    /// 16 buckets of one tick each, then 16 for 16 to 31, 16 of two ticks each for 32 to 63, …
+    /// There are 16 buckets of one tick each, then 16 for 16 to 31, 16 of two ticks each for 32 to
+    /// 63, …
     #[test]
     fn buckets() {
         for (ticks, bucket, middle) in [
@@ -109,7 +110,8 @@ mod tests {
                 "{ticks}"
             );
         }
-        // Without gaps. The first value of a bucket that is w wide is 16 w, and (w - 1) / 2 from the middle.
+        // The buckets have no gaps. The first value of a bucket that is w wide is 16 w, and (w - 1)
+        // / 2 from the middle.
         let all: Vec<usize> = (0..LONGEST).map(bucket_of).collect();
         assert!(all.windows(2).all(|two| two[1] == two[0] || two[1] == two[0] + 1));
         let far = (16..LONGEST).map(|t| (middle_of(bucket_of(t)) - t as f64).abs() / t as f64);

@@ -82,13 +82,13 @@ impl ClockKind {
     }
 }
 
-/// How finely a clock divides time, in ticks.
+/// The steps in which a clock advances, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Granularity {
     /// The smallest difference between two readings that follow each other at once and differ.
     pub smallest_ticks: u64,
-    /// The median of the differences between readings that follow each other at once and differ. Where a reading takes longer than the clock's own step,
-    /// this is the time of a reading.
+    /// The median of the differences between readings that follow each other at once and differ. If
+    /// a reading takes longer than the clock's own step, this is the time of a reading.
     pub typical_ticks: u64,
 }
 
@@ -100,8 +100,8 @@ const READINGS: usize = 128;
 const MOST_READINGS: usize = 20_000;
 
 impl ClockKind {
-    /// Measures the steps of this clock with some readings (a few µs; 0.4 ms if the clock is coarse).
-    /// Both steps are 0, which means unknown, if it did not advance.
+    /// Measures the steps of this clock with some readings (a few µs; 0.4 ms if the clock is
+    /// coarse). Both steps are 0, which means unknown, if the clock did not advance.
     pub fn granularity(self) -> Granularity {
         Granularity::of(|| self.begin())
     }

@@ -1,5 +1,5 @@
-//! Exact counts of calls, in runs with a budget: a table in the pool for each thread, and the file
-//! in which it ends.
+//! Defines the exact counts of calls, in runs with a budget: a table in the pool for each thread,
+//! and the file to which the counts are moved.
 //!
 //! A run with a budget counts every call but times only some. A thread counts in its *table*:
 //! contiguous pages of the pool, with one entry for each export.
@@ -16,8 +16,9 @@
 //! numbers only grow, so a reader that finds an export of a thread twice uses the larger number of
 //! calls.
 //!
-//! **Steps.** A host may announce its ops in some of the program's steps only ([`steps`]). Then the calls of
-//! the other steps are estimated, and a table says from what.
+//! **Steps.** A host may announce its ops in some of the program's steps only ([`steps`]). Then the
+//! calls of the other steps are estimated, and a table contains the numbers from which they are
+//! estimated.
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|
@@ -81,18 +82,20 @@ pub struct TableHeader {
     pub more: [u64; 22 - STEPS_WORDS],
 }
 
-/// What a thread knows of one export, as it is in memory. Readers use `calls`, `timed`, `counted`, and what
-/// is known by steps; the rest belongs to the thread. The first 64 bytes are what each call needs.
+/// The numbers of a thread about one export, as they are in memory. Readers use `calls`, `timed`,
+/// `counted`, and the numbers about steps; only the thread uses the rest. The first 64 bytes are
+/// those that each call needs.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Entry {
-    /// Number of calls. Only ever grows by 1.
+    /// Number of calls. It only grows, by 1 each time.
     pub calls: AtomicU64,
     /// The number of the next call that is to be timed.
     pub next: AtomicU64,
-    /// The number of the last call that was drawn.
+    /// The number of the last call that was chosen by sampling.
     pub drawn: AtomicU64,
-    /// Calls before that one that belong to no record yet, because theirs were abandoned.
+    /// Number of calls before that one that are in no record yet, because their records were
+    /// abandoned.
     pub carried: AtomicU64,
     /// Number of calls that were timed.
     pub timed: AtomicU64,
@@ -100,9 +103,9 @@ pub struct Entry {
     pub counted: AtomicU64,
     /// Sum of the durations of the timed calls, in ticks.
     pub ticks: AtomicU64,
-    /// The period with which the next call is drawn.
+    /// The next timed call is chosen with the probability 1 / `period`.
     pub period: AtomicU32,
-    /// The period with which its counters are drawn.
+    /// The counters of that call are read with the probability 1 / `counter_period`.
     pub counter_period: AtomicU32,
     /// The number of calls when the step in progress began.
     pub before_step: AtomicU64,
@@ -112,7 +115,7 @@ pub struct Entry {
     pub squares: AtomicU64,
     /// See [`SampledCalls::unseen`].
     pub unseen: AtomicU64,
-    /// Not 0 if the host announces these calls in each step.
+    /// Not 0 if the host announces calls of this export in each step.
     pub is_always: AtomicU64,
     /// See [`SampledCalls::in_cut`].
     pub in_cut: AtomicU64,
@@ -123,28 +126,29 @@ pub struct Entry {
 const _: () = assert!(size_of::<TableHeader>() == TABLE_HEADER_BYTES);
 const _: () = assert!(size_of::<Entry>() == ENTRY_BYTES);
 
-/// Number of pages of a table with at least this many entries.
+/// Returns the number of pages of a table with at least this many entries.
 pub fn pages_for(entries: usize) -> usize {
     (TABLE_HEADER_BYTES + entries * ENTRY_BYTES).div_ceil(PAGE_BYTES)
 }
 
-/// Number of entries for which this many pages have room.
+/// Returns the number of entries for which this many pages have room.
 pub fn entries_in(pages: usize) -> usize {
     (pages * PAGE_BYTES).saturating_sub(TABLE_HEADER_BYTES) / ENTRY_BYTES
 }
 
-/// What a thread had of processor time, and what recording took of it by the recorder's own
+/// The processor time of a thread, and the part of it that recording took, by the recorder's own
 /// account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Processor time of the thread since the recorder attached to it, ns.
+    /// Processor time of the thread since the recorder attached to it, in ns.
     pub cpu_ns: u64,
-    /// What recording took of it, ns: an estimate, with which the recorder keeps to the budget.
+    /// The part of `cpu_ns` that recording took: an estimate, with which the recorder keeps to the
+    /// budget.
     pub price_ns: u64,
-    /// Calls that were only counted, and not by a stub: ops of which the host told the recorder, and those
-    /// in runs that were not watched.
+    /// Number of calls that were only counted, and that were not counted by a stub: ops that the
+    /// host announced to the recorder, and ops in runs that were not watched.
     pub told_calls: u64,
-    /// The part of `price_ns` that these took.
+    /// The part of `price_ns` that these calls took.
     pub told_ns: u64,
 }
 
@@ -153,31 +157,31 @@ pub struct Spent {
 pub struct CountsRow {
     pub export: u32,
     pub calls: u64,
-    /// How many of the calls were timed.
+    /// Number of the calls that were timed.
     pub timed: u64,
-    /// How many of the timed calls had their counters read.
+    /// Number of the timed calls whose counters were read.
     pub counted: u64,
 }
 
 wire!(CountsRow { export, calls, timed, counted });
 
-/// What one thread counted.
+/// The counts of one thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CountsFrame {
     /// The thread's number in its process.
     pub thread_uid: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// What recording took.
+    /// The processor time of the thread, and the part of it that recording took.
     pub spent: Spent,
     /// The exports that were called, in ascending order.
     pub rows: Vec<CountsRow>,
-    /// What is known by steps; `None` if the host announced its calls in each step.
+    /// The numbers about steps; `None` if the host announced its calls in each step.
     pub steps: Option<ThreadSteps>,
 }
 
 impl CountsFrame {
-    /// The bytes to append.
+    /// Returns the bytes to append.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut e = Encoder::new();
         e.u32(self.thread_uid).u32(self.tid);
@@ -211,12 +215,12 @@ pub fn read_frames(bytes: &[u8]) -> CountsFrames {
     })
 }
 
-/// Why bytes are not a table.
+/// The reason why bytes are not a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableError {
     /// The bytes do not start as a table does.
     NoMagic,
-    /// Written by a later version.
+    /// A later version wrote the table.
     Version(u32),
     /// Sizes contradict one another, or the bytes end early.
     Inconsistent,
@@ -250,8 +254,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// A table of which only the header is there: it has no rows. [`Table::pages`] says whether it
-    /// is one.
+    /// Returns a table of which only the header is there: it has no rows. [`Table::pages`] tells
+    /// whether the bytes are a table at all.
     pub fn header_of(first: &'a [u8]) -> Self {
         Self { bytes: first }
     }
@@ -259,8 +263,8 @@ impl<'a> Table<'a> {
     /// Reads the header.
     ///
     /// # Errors
-    /// Same as for [`Table::pages`], and [`TableError::Inconsistent`] if the header names more than
-    /// there is.
+    /// Same as for [`Table::pages`], and [`TableError::Inconsistent`] if the header gives more
+    /// entries than there is room for.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, TableError> {
         let pages = Self::pages(bytes)?;
         let table = Self { bytes };
@@ -285,7 +289,7 @@ impl<'a> Table<'a> {
         self.u32(offset_of!(TableHeader, entries)) as usize
     }
 
-    /// Process id, start time and generation.
+    /// Returns process id, start time and generation.
     pub fn process(&self) -> (u32, u64, u32) {
         (
             self.u32(offset_of!(TableHeader, pid)),
@@ -294,18 +298,18 @@ impl<'a> Table<'a> {
         )
     }
 
-    /// The name of the table's process's part.
+    /// Returns the name of the part of the table's process.
     pub fn part(&self) -> String {
         let (pid, start_time, generation) = self.process();
         part_name(pid, start_time, generation)
     }
 
-    /// The thread's number in its process.
+    /// Returns the thread's number in its process.
     pub fn thread_uid(&self) -> u32 {
         self.u32(offset_of!(TableHeader, thread_uid))
     }
 
-    /// What is known by steps.
+    /// Returns the numbers about steps.
     fn steps(&self) -> Option<ThreadSteps> {
         let at = offset_of!(TableHeader, steps);
         let steps = Steps::from_words(std::array::from_fn(|word| self.u64(at + 8 * word)));
@@ -320,7 +324,7 @@ impl<'a> Table<'a> {
         (steps != Steps::default()).then(|| ThreadSteps { steps, rows: rows() })
     }
 
-    /// What the table says, without the exports that were never called.
+    /// Returns the content of the table, without the exports that were never called.
     pub fn frame(&self) -> CountsFrame {
         let row = |export: usize| {
             let at = |field| self.u64(TABLE_HEADER_BYTES + export * ENTRY_BYTES + field);

@@ -1,15 +1,16 @@
-//! The description of a kind of host. The host's adapter writes it once into the metadata of a process, and
-//! everything that shows or exports calls reads it from there; no other code knows hosts by name.
+//! Describes a kind of host. The host's adapter writes the description once into the metadata of a
+//! process, and everything that shows or exports calls reads it from there; no other code knows
+//! hosts by name.
 //!
 //! ```text
 //!  number u8 · flags u8 · 3 × u32 thousandths · name · title · ops · library key · without calls ·
 //!  bookkeeping · profiler · u8 n · n × (role u8 · kind) · u8 n · n × numbered · inside
 //! ```
 //!
-//! Texts are as everywhere in metadata: a length of four bytes, and UTF-8. *Inside* came later than the
-//! rest, and is empty if the description ends before it. A reader believes no
-//! description: it cuts what is too long, removes control characters, and puts numbers into their
-//! range.
+//! Texts are encoded as everywhere in metadata: a length of four bytes, and UTF-8. *Inside* came
+//! later than the rest, and is empty if the description ends before it. A reader trusts no
+//! description: it cuts texts and lists that are too long, removes control characters, and puts
+//! numbers into their range.
 
 use std::borrow::Cow;
 
@@ -20,9 +21,9 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire};
 /// file.
 pub type Text = Cow<'static, str>;
 
-/// Bytes of the longest text of a description.
+/// Length of the longest text of a description, in bytes.
 pub const LONGEST_TEXT: usize = 400;
-/// Entries of the longest list of a description.
+/// Length of the longest list of a description.
 pub const MOST_ENTRIES: usize = 8;
 /// The highest [`Host::unseen`].
 const MOST_THOUSANDTHS: u32 = 100_000;
@@ -38,38 +39,41 @@ pub struct Host {
     pub calls_ops: bool,
     /// Whether the functions of the host's libraries are called for each workgroup of a dispatch.
     pub dispatches: bool,
-    /// Whether no counter is read for its parallel regions, nor for the task of the thread that
-    /// launched one: their counts are part of their op's.
+    /// Whether no counters are read for the host's parallel regions, and for the task of the thread
+    /// that launched a region: their counts are part of the op's counts.
     pub times_regions_only: bool,
     /// Whether the program itself runs between two ops. The time in between is then not the host's
-    /// own, and what it takes to announce an op is measured apart (the frame `Announced`).
+    /// own, and the cost of announcing an op is measured separately (the frame `Announced`).
     pub program_between_ops: bool,
-    /// Whether the kind's ops are distinguished by the shapes of their arguments only if the user asks for it
-    /// (`run --shapes`).
+    /// Whether the host's ops are distinguished by the shapes of their arguments only if the user
+    /// asks for it (`run --shapes`).
     pub shapes_if_asked: bool,
-    /// A bracket costs more in the program than in the calibration, and the times of brackets show only a part
-    /// of that. This is the factor from that part to the whole, in thousandths: the value, and the low and the
-    /// high end of its range. The low end is kept for readers of the file; the low end of the cost itself is
-    /// the timed value. 1,000 for a host whose times of brackets are complete.
+    /// A bracket costs more in the program than in the calibration, and the times of brackets show
+    /// only a part of the additional cost. This is the factor from that part to the whole, in
+    /// thousandths: the value, and the low and the high end of its range. The low end is kept for
+    /// readers of the file; the low end of the cost itself is the timed value. 1,000 for a host
+    /// whose times of brackets are complete.
     pub unseen: [u32; 3],
-    /// The words for its ops in `counterpoint ops`: `the ops of PyTorch`. Empty if it calls no ops.
+    /// The words for the host's ops in `counterpoint ops`: `the ops of PyTorch`. Empty if the host
+    /// calls no ops.
     pub ops: Text,
     /// The argument of exported calls that names the library: `machine`, for example.
     pub library_key: Text,
-    /// A sentence that says why it may have no calls although it was seen. Empty if nothing is known.
+    /// A sentence that says why the host may have no calls although it was seen. Empty if nothing
+    /// is known.
     pub without_calls: Text,
-    /// How the names of its bookkeeping ops begin, for which no counter is read unless the user asks.
-    /// Empty if it has none.
+    /// The beginning of the names of the host's bookkeeping ops, for which no counter is read
+    /// unless the user asks for it. Empty if the host has none.
     pub bookkeeping: Text,
-    /// The name of the kind's own profiler, whose recordings a process may contain: `torch.profiler`. Empty
-    /// if it has none.
+    /// The name of the host's own profiler, whose recordings a process may contain:
+    /// `torch.profiler`. Empty if the host has none.
     pub profiler: Text,
-    /// The kind's own names for calls of some roles. Other roles have the published names of kinds.
+    /// The host's own names for calls of some roles. Other roles have the published names of kinds.
     pub kinds: Cow<'static, [(Role, Text)]>,
     /// The prefixes of names of ranges that end in a number and share one row: `ProfilerStep#`.
     pub numbered: Cow<'static, [Text]>,
-    /// What one does to see the loops inside of one of its functions, in the imperative: `compile …, record it with
-    /// …, and look at …`. Empty if its functions cannot be instrumented.
+    /// Tells the user how to see the loops inside of one of the host's functions: `compile …,
+    /// record it with …, and look at …`. Empty if its functions cannot be instrumented.
     pub inside: Text,
 }
 
@@ -220,7 +224,7 @@ fn text(d: &mut Decoder<'_>) -> Result<Text, Truncated> {
     Ok(String::from_utf8_lossy(d.bytes()?).into_owned().into())
 }
 
-/// The part of a text that is kept, without control characters.
+/// Returns the part of a text that is kept, without control characters.
 fn clean(text: &str) -> String {
     let kept = text.chars().filter(|c| !c.is_control());
     let mut bytes = 0;
@@ -240,12 +244,12 @@ mod tests {
         host.put(&mut e);
         let bytes = e.finish();
         let read = Host::get(&mut Decoder::new(&bytes)).expect("whole");
-        // Earlier versions wrote no text about the inside.
+        // Earlier versions wrote no text about the inside of functions.
         let earlier = bytes.len() - 4 - host.inside.len();
         let cut =
             Host::get(&mut Decoder::new(&bytes[..earlier])).expect("as of an earlier version");
         assert_eq!(cut, Host { inside: "".into(), ..read.clone() });
-        // Everywhere in a short one, and at 500 places of a long one.
+        // A short description is cut everywhere, and a long one at 500 places.
         let cuts = (0..bytes.len()).step_by(bytes.len().div_ceil(500));
         for cut in cuts.filter(|cut| *cut != earlier) {
             assert!(Host::get(&mut Decoder::new(&bytes[..cut])).is_err(), "cut at {cut}");
@@ -281,8 +285,8 @@ mod tests {
         assert!(host.is_bookkeeping("toy.alloc") && !Host::UNKNOWN.is_bookkeeping("toy.alloc"));
     }
 
-    /// Nothing in a description can be longer than its bound, print control characters, or turn a
-    /// range around.
+    /// Nothing in a description can exceed its bound, print control characters, or have a range
+    /// whose low end is above its high end.
     #[test]
     fn a_hostile_description_is_put_into_bounds() {
         let long = "ä\u{1b}[31m\n".repeat(1_000);

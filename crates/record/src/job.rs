@@ -1,4 +1,5 @@
-//! The place of a process in a distributed job, as its launcher's environment variables say it.
+//! Reads the place of a process in a distributed job from the environment variables of its
+//! launcher.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
@@ -7,7 +8,8 @@ use crate::wire::{Decoder, Encoder, Truncated, Wire};
 pub struct Job {
     /// The job's rank, from 0.
     pub rank: u32,
-    /// The number of ranks of the job, which is above the rank; `None` if the launcher does not say.
+    /// The number of ranks of the job, which is above the rank; `None` if the launcher does not
+    /// give it.
     pub size: Option<u32>,
 }
 
@@ -17,17 +19,17 @@ pub const RANK_VARIABLE: &str = "COUNTERPOINT_RANK";
 pub const WORLD_SIZE_VARIABLE: &str = "COUNTERPOINT_WORLD_SIZE";
 
 /// The variables for the rank and for the number of ranks, and whether the first one only counts
-/// together with the second one. The first pair that is set wins: what a person said, then the
-/// innermost launcher (`mpirun` may start one `torchrun` per machine).
+/// together with the second one. The first pair that is set is used: the values that a person gave,
+/// and then those of the innermost launcher (`mpirun` may start one `torchrun` per machine).
 const LAUNCHERS: [(&str, &str, bool); 6] = [
     (RANK_VARIABLE, WORLD_SIZE_VARIABLE, false),
-    // torchrun and everything that imitates it. `RANK` alone may mean anything.
+    // These are set by torchrun and everything that imitates it. `RANK` alone may mean anything.
     ("RANK", "WORLD_SIZE", true),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", false),
     ("MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", false),
-    // MPICH, Intel MPI.
+    // These are set by MPICH and Intel MPI.
     ("PMI_RANK", "PMI_SIZE", false),
-    // srun.
+    // These are set by srun.
     ("SLURM_PROCID", "SLURM_NTASKS", false),
 ];
 
@@ -45,8 +47,8 @@ impl Job {
         })
     }
 
-    /// Reads the place from the environment of a process as `/proc/PID/environ` has it: `NAME=VALUE`,
-    /// each followed by a zero.
+    /// Reads the place from the environment of a process, in the form of `/proc/PID/environ`:
+    /// `NAME=VALUE`, each followed by a zero.
     pub fn of_environment(bytes: &[u8]) -> Option<Self> {
         Self::of(|name| {
             let mut variables = bytes.split(|b| *b == 0);

@@ -1,5 +1,5 @@
-//! The binary formats: the bytes that the agent writes inside another process, and that readers
-//! read afterwards, complete or cut off.
+//! Defines the binary formats: the bytes that the agent writes inside another process, and that
+//! readers read afterwards, complete or cut off.
 //!
 //! ```text
 //!  counterpoint run          process that is profiled                     counterpoint report
@@ -17,17 +17,17 @@
 //! | [`page`] | a page: header, call records, thread clock records |
 //! | [`pool`] | the shared mapping: page claims, the process table with its losses |
 //! | [`meta`] | frames of a process's metadata file |
-//! | [`role`] | what a call is |
-//! | [`host`] | what a kind of host says about itself |
+//! | [`role`] | the kinds of calls |
+//! | [`host`] | the description of a kind of host |
 //! | [`counts`] | tables of exact counts of calls, in runs with a budget |
-//! | [`loops`] | tables of instrumented loops, and the file that holds them in the end |
+//! | [`loops`] | tables of instrumented loops, and the file to which they are moved |
 //! | [`run_file`] | the settings that `run` resolved and that the agent follows |
 //! | [`preloadable`] | which programs can carry the preloaded library; not a format, but both sides need it |
 //! | [`clock`] | ticks, snapshots, and the conversion between ticks and nanoseconds |
 //! | [`usage`] | the numbers that the kernel counts for every thread anyway |
 //! | [`job`] | the place of a process in a distributed job |
 //! | [`thread_times`] | the processor time of each thread of a process, at its end |
-//! | [`brackets`] | how long brackets took around the program's own calls |
+//! | [`brackets`] | the times of brackets around the program's own calls |
 //!
 //! Invariants. A record counts once `committed` in its page's header covers it, so a crash at any
 //! instruction leaves every earlier record readable. This crate trusts no byte that it reads: every

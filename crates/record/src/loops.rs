@@ -1,8 +1,9 @@
-//! Counts of instrumented loops: the tables that threads write in the pool, and the file that they
-//! end in. `include/counterpoint/loops.h` says what an entry means.
+//! Defines the counts of instrumented loops: the tables that threads write in the pool, and the
+//! file to which the counts are moved. `include/counterpoint/loops.h` explains the words of an
+//! entry.
 //!
-//! A thread's tables are in *runs*: contiguous pages of the pool, which it claims when it first
-//! enters a function of a module for which it has no table.
+//! A thread's tables are in *runs*: contiguous pages of the pool, which the thread claims when it
+//! first enters a function of a module for which it has no table.
 //!
 //! ```text
 //!  run     header, 256 bytes: process, thread, `used`
@@ -15,17 +16,18 @@
 //!          ids × (least, most, first, mask, bucket, …)    u64 each; only if single hits are of interest
 //! ```
 //!
-//! A block counts once `used` covers it. When its thread ends, what is not zero is appended to the
-//! part's file, [`LOOPS_NAME`], as frames like those of the metadata ([`crate::meta`]), and the pages
-//! are given back. What is still in the pool after a crash is moved there by the collector. Frames:
+//! A block counts once `used` covers it. When its thread ends, the numbers that are not zero are
+//! appended to the part's file, [`LOOPS_NAME`], as frames like those of the metadata
+//! ([`crate::meta`]), and the pages are given back. After a crash, the collector moves the numbers
+//! that are still in the pool to the file. Frames:
 //!
 //! | kind | frame | payload |
 //! |---:|---|---|
 //! | 1 | module | [`ModuleFrame`] |
-//! | 2 | rows | what a thread counted for ids of one block: [`RowsFrame`] |
+//! | 2 | rows | the counts of a thread for ids of one block: [`RowsFrame`] |
 //! | 3 | events | records of mode log: [`EventsFrame`] |
 //! | 4 | moment | ticks, CLOCK_MONOTONIC in ns: u64 |
-//! | 5 | code | where the machine code of a module is: [`CodeFrame`] |
+//! | 5 | code | the place of the machine code of a module: [`CodeFrame`] |
 //! | 6 | trips | the iterations of single hits of ids of one block: [`TripsFrame`] |
 
 mod code;

@@ -1,4 +1,5 @@
-//! The metadata of one process: a file of frames, which is appended to while the process runs.
+//! Defines the metadata of one process: a file of frames, which is appended to while the process
+//! runs.
 //!
 //! ```text
 //!  frame   payload length u32 · kind u16 · 0 u16 · XXH64 of payload u64 · payload
@@ -11,10 +12,10 @@
 //! | module | purpose |
 //! |---|---|
 //! | `names` | names of the files of a process's part |
-//! | `process` | the process itself, and what recording costs it |
+//! | `process` | the process itself, and the cost of recording it |
 //! | `exports` | libraries, their functions, and other exports |
-//! | `values` | what values mean, and texts |
-//! | `calibration` | what an empty probe costs |
+//! | `values` | the meanings of values, and texts |
+//! | `calibration` | the cost of an empty probe |
 //!
 //! `wire!` makes the writer and the reader of a kind of frame from one list of its fields.
 
@@ -53,8 +54,8 @@ pub enum Frame {
     Snapshot(Snapshot),
     /// An executable library was loaded, or a machine of a host was first seen.
     Library(Library),
-    /// A host with its number, which its libraries refer to. Of several with the same number, the
-    /// first one counts.
+    /// A host with the number by which its libraries refer to it. If several hosts have the same
+    /// number, the first one counts.
     Host(u8, Box<Host>),
     /// The cost and the readings of an empty probe in this process.
     Calibration(Calibration),
@@ -68,13 +69,14 @@ pub enum Frame {
     Leaving(Leaving),
     /// The steps of the clock, as this process measured them.
     Clock(Granularity),
-    /// How long brackets took around the program's own calls. A later frame of the same thread
-    /// with the same counters replaces an earlier one.
+    /// The times of brackets around the program's own calls. A later frame of the same thread with
+    /// the same counters replaces an earlier one.
     Brackets(Brackets),
-    /// How long the host itself took to announce ops to the recorder, before and after them, by the
-    /// thread and with 0 as the counters. A later frame of the same thread replaces an earlier one.
+    /// The times in which the host itself announced ops to the recorder, before and after the ops,
+    /// by thread, and with 0 as the counters. A later frame of the same thread replaces an earlier
+    /// one.
     Announced(Brackets),
-    /// What recording costs outside of calls and threads. A later frame replaces an earlier one.
+    /// The cost of recording outside of calls and threads. A later frame replaces an earlier one.
     Cost(ProcessCost),
     /// The place of the process in a distributed job.
     Job(Job),
@@ -82,7 +84,8 @@ pub enum Frame {
     Threads(Vec<ThreadCpu>),
 }
 
-/// Implements writing and reading for an enum of frames: the parts of each variant, and its kind.
+/// Implements writing and reading for an enum of frames, from the parts and the kind of each
+/// variant.
 macro_rules! frames {
     ($name:ident { $($variant:ident($($part:ident),+) = $kind:literal),+ $(,)? }) => {
         impl $name {
@@ -101,7 +104,7 @@ macro_rules! frames {
             /// Reads a payload. Returns `None` for a kind that this version does not know.
             ///
             /// # Errors
-            /// The payload ends early, or is not of its kind.
+            /// Fails if the payload ends early, or is not of its kind.
             pub(crate) fn of(
                 kind: u16,
                 payload: &[u8],
@@ -138,7 +141,7 @@ frames!(Frame {
     Host(number, host) = 17,
 });
 
-/// A frame of this kind, ready to append.
+/// Returns a frame of this kind, ready to append.
 pub(crate) fn frame(kind: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = Encoder::new();
     frame.u32(payload.len() as u32).u16(kind).u16(0).u64(xxh64(payload));
@@ -184,7 +187,7 @@ pub fn read_frames(bytes: &[u8]) -> Frames {
     result
 }
 
-/// The frame at the start of `bytes`: its kind, its payload and its length.
+/// Returns the kind, the payload and the length of the frame at the start of `bytes`.
 pub(crate) fn raw_frame(bytes: &[u8]) -> Result<(u16, &[u8], usize), Truncated> {
     let mut prefix = Decoder::new(bytes);
     let (length, kind, _, checksum) =
@@ -199,7 +202,7 @@ pub(crate) fn raw_frame(bytes: &[u8]) -> Result<(u16, &[u8], usize), Truncated> 
 
 fn read_frame(bytes: &[u8]) -> Result<(Option<Frame>, usize), Truncated> {
     let (kind, payload, end) = raw_frame(bytes)?;
-    // A value whose kind is of a later version cannot be read, so its key has no frame.
+    // A value whose kind was added by a later version cannot be read, so its key gets no frame.
     let of_later_version = kind == KIND_VALUE
         && payload.get(4).is_some_and(|kind| ValueKind::from_u8(*kind).is_none());
     Ok((if of_later_version { None } else { Frame::of(kind, payload)? }, end))
@@ -220,15 +223,16 @@ impl<F> Default for Scanned<F> {
     }
 }
 
-/// Reads the frames of a file to which several threads append. An interrupted write may be in the
-/// middle (the disk was full): the search goes on at the next whole frame. `of` reads a payload.
+/// Reads the frames of a file to which several threads append. A write in the middle of the file
+/// may have been interrupted (the disk was full): the search goes on at the next whole frame. `of`
+/// reads a payload.
 pub(crate) fn scan<F>(
     bytes: &[u8],
     of: impl Fn(u16, &[u8]) -> Result<Option<F>, Truncated>,
 ) -> Scanned<F> {
     let mut all = Scanned::default();
     let (mut at, mut inside) = (0, false);
-    // However the file is damaged, this bounds the time that is spent on checksums.
+    // This bounds the time that is spent on checksums, whatever the damage of the file.
     let mut left = bytes.len().saturating_mul(4).saturating_add(1 << 20);
     while at < bytes.len() {
         let rest = &bytes[at..];

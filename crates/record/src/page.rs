@@ -1,4 +1,5 @@
-//! Pages: the memory to which a thread writes its records, and how to read them back.
+//! Defines pages: the memory to which a thread writes its records, and how to read the records
+//! back.
 //!
 //! ```text
 //!   0                    256                            256 + committed        64 KiB
@@ -36,9 +37,9 @@
 //! timed typically takes 3 to 5 bytes, and one with two counters 9 to 15.
 //!
 //! Keys: 0 is a correlation number, 1 the bytes of storage allocated, 2 the bytes of workspace
-//! allocated, 3 a failure, 4 the op that failed, 5 the forward op of a call of a backward pass. From
-//! 16 on, [`crate::meta::ValueKey`] gives the
-//! meaning. A value that a call does not have is absent; it is not 0.
+//! allocated, 3 a failure, 4 the op that failed, 5 the forward op of a call of a backward pass.
+//! From 16 on, [`crate::meta::ValueKey`] gives the meaning. A value that a call does not have is
+//! absent; it is not 0.
 //!
 //! The checksum of a flushed page covers its header and its records.
 
@@ -57,7 +58,7 @@ pub use writer::{Cursor, PageWriter};
 pub const PAGE_BYTES: usize = 64 * 1024;
 /// Size of a page's header, in bytes.
 pub const HEADER_BYTES: usize = 256;
-/// Marks the start of a page. Readers also search for it after damage.
+/// Marks the start of a page. Readers also search for this number after damage.
 pub const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"CPTPAGE1");
 /// The version of the layout described above.
 pub const PAGE_VERSION: u16 = 2;
@@ -83,8 +84,8 @@ pub const KEY_FAILED: u32 = 3;
 pub const KEY_FAILED_OP: u32 = 4;
 /// Key of the export of the forward op to which a call of the backward pass belongs.
 pub const KEY_FORWARD: u32 = 5;
-/// Key of the id that profiler plugins got for the call (`run --plugin-ids`). Of all calls of a process,
-/// at most one has it.
+/// Key of the id that profiler plugins got for the call (`run --plugin-ids`). An id belongs to at
+/// most one call of a process.
 pub const KEY_PLUGIN_ID: u32 = 6;
 /// The first key that [`crate::meta::ValueKey`] explains.
 pub const FIRST_USER_KEY: u32 = 16;
@@ -125,8 +126,9 @@ pub struct Call {
     pub end: u64,
 }
 
-/// How a recorded call of a run with a budget was chosen. Such a run counts every call, but times
-/// only some of them ([`crate::counts`]); each record says how likely it was.
+/// The sampling of a recorded call in a run with a budget. Such a run counts every call, but times
+/// only some of them ([`crate::counts`]); each record contains the probability with which its call
+/// was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drawn {
     /// The call was timed with the probability 1 / `period`; at least 1. The period was chosen
@@ -142,7 +144,7 @@ pub struct Drawn {
 }
 
 impl Default for Drawn {
-    /// A call of a run without a budget, in which every call is recorded.
+    /// Describes a call of a run without a budget, in which every call is recorded.
     fn default() -> Self {
         Self { period: 1, counter_period: 1, skipped: 0 }
     }

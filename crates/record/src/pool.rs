@@ -1,6 +1,6 @@
-//! The pool: one file on a memory file system. `counterpoint run` creates it, and every process of
-//! the run maps it. It contains the process table with its losses, and the pages that threads write
-//! in place.
+//! Defines the pool: one file on a memory file system. `counterpoint run` creates it, and every
+//! process of the run maps it. It contains the process table with its losses, and the pages that
+//! threads write in place.
 //!
 //! ```text
 //!        0  header        magic, version, counts, next free row
@@ -11,8 +11,9 @@
 //!   +1 MiB  pages         64 KiB each
 //! ```
 //!
-//! There are 2,048 pages unless more are asked for (`run --max-threads`). With more, the rows begin 4 bytes
-//! later for each, and the pages at the next multiple of 64 KiB.
+//! There are 2,048 pages unless more are requested (`run --max-threads`). With more pages, the rows
+//! begin 4 bytes later for each additional page, and the pages begin at the next multiple of 64
+//! KiB.
 //!
 //! The pool is a named tmpfs file for two reasons. A mapping of a disk file faults again after each
 //! writeback, which a page-fault counter of the program would count. A memfd disappears with its
@@ -73,7 +74,7 @@ struct Header {
     drained: AtomicU32,
     /// Number of full pages that were offered so far.
     offers: AtomicU32,
-    /// 1 while that process waits for `offers` to change (futex).
+    /// 1 while the process that takes full pages waits for `offers` to change (futex).
     waits: AtomicU32,
     reserved: [u32; 7],
     /// The first field of [`Owner`].
@@ -97,8 +98,8 @@ pub struct Row {
     /// Number of calls in pages that were flushed or released. Calls in claimed pages are not
     /// included.
     pub calls: AtomicU64,
-    /// Only in the run's own row: the state of the plugins that the user asks for ([`PluginControl`]).
-    /// Processes with plugins wait for its change (futex).
+    /// Only in the run's own row: the state of the plugins that the user requested
+    /// ([`PluginControl`]). Processes with plugins wait for a change of it (futex).
     pub plugin_control: AtomicU32,
     reserved1: AtomicU32,
     reserved2: [u64; 27],
@@ -115,31 +116,32 @@ const _: () = assert!(RUN_ROW_OFFSET + size_of::<Row>() <= CLAIMS_OFFSET);
 /// The user's request to the plugins of a recording in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PluginControl {
-    /// Plugins that can pause are to pause.
+    /// Whether plugins that can pause are to pause.
     pub paused: bool,
-    /// How often the user has asked for the events that are complete. It wraps around.
+    /// Number of times that the user has requested the events that are complete. It wraps around.
     pub flushes: u32,
 }
 
 impl PluginControl {
-    /// The state that a word of [`Row::plugin_control`] stands for.
+    /// Returns the state for which a word of [`Row::plugin_control`] stands.
     pub fn of_word(word: u32) -> Self {
         Self { paused: word & 1 != 0, flushes: word >> 1 }
     }
 
-    /// The word of this state for [`Row::plugin_control`].
+    /// Returns the word of this state for [`Row::plugin_control`].
     pub fn word(self) -> u32 {
         self.flushes << 1 | u32::from(self.paused)
     }
 }
 
 impl Row {
-    /// Changes the request to the plugins, and wakes everybody who waits for it.
+    /// Changes the request to the plugins, and wakes all threads that wait for a change.
     pub fn control_plugins(&self, change: impl Fn(PluginControl) -> PluginControl) {
         let next = |word| Some(change(PluginControl::of_word(word)).word());
         let _ = self.plugin_control.fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
         let (wake, all) = (libc::c_long::from(libc::FUTEX_WAKE), libc::c_long::from(i32::MAX));
-        // SAFETY: the address of a word that outlives the call. Not private: other processes wait.
+        // SAFETY: the word outlives the call. The futex is not private, because other processes
+        // wait for it.
         unsafe { libc::syscall(libc::SYS_futex, &raw const self.plugin_control, wake, all) };
     }
 
@@ -174,9 +176,9 @@ pub struct Pool {
     places: &'static [AtomicPtr<u8>],
 }
 
-// SAFETY: everything after `base` is either atomic or owned by the claimer of a page.
+// SAFETY: all memory after `base` is either atomic or belongs to the claimer of a page.
 unsafe impl Send for Pool {}
-// SAFETY: everything after `base` is either atomic or owned by the claimer of a page.
+// SAFETY: all memory after `base` is either atomic or belongs to the claimer of a page.
 unsafe impl Sync for Pool {}
 
 impl Pool {
@@ -195,7 +197,8 @@ impl Pool {
 
     /// Does what [`Pool::open`] does, in the address space of `old`, a pool that nobody in this
     /// process uses any more. If a thread still accesses the old pool by mistake, it finds memory
-    /// of the new one. Its losses may then be counted there, but nothing worse happens.
+    /// of the new one. Losses that it counts may then be counted in the new pool, but nothing worse
+    /// happens.
     ///
     /// # Errors
     /// Same as [`Pool::open`]; `old` is then unchanged, except that its pages are unmapped.
@@ -213,7 +216,8 @@ impl Pool {
         mapped.map(|(pool, ())| pool)
     }
 
-    /// `guard` is called with the address and the length of the mapping, before it is touched.
+    /// Maps the pool. `guard` is called with the address and the length of the mapping before
+    /// anything accesses the mapping.
     fn map<G>(
         fd: i32,
         old: Option<Self>,
@@ -261,8 +265,8 @@ impl Pool {
         Ok((Self { base, places: Box::leak(unmapped.collect()) }, guard))
     }
 
-    /// Does what [`Pool::open`] does, in a process of ours. If the program truncates the pool later,
-    /// the pool becomes an empty one here, in which nothing is offered.
+    /// Does what [`Pool::open`] does, in one of our own processes. If the program truncates the
+    /// pool later, the pool becomes an empty one here, in which nothing is offered.
     ///
     /// # Errors
     /// Same as [`Pool::open`], or as [`TruncationGuard::new`].
@@ -273,12 +277,12 @@ impl Pool {
         })
     }
 
-    /// Where everything is.
+    /// Returns the layout of the pool, which follows from its number of pages.
     pub fn layout(&self) -> Layout {
         Layout::of_pages(self.places.len())
     }
 
-    /// Where the address of a page is kept.
+    /// Returns the variable that contains the address of a page.
     fn place(&self, page: usize) -> &'static AtomicPtr<u8> {
         &self.places[page.min(self.places.len() - 1)]
     }
@@ -355,7 +359,7 @@ impl Pool {
         let mut end = claims.len();
         while count > 0 && end >= count {
             let first = end - count;
-            // The last page of the stretch that is taken: the next attempt ends before it.
+            // A page of the range is taken: the next attempt ends before the last such page.
             let taken = (first..end).rev().find(|n| claims[*n].load(Ordering::Relaxed) != 0);
             let taken = taken.or_else(|| {
                 let lost = (first..end).find(|n| !take(*n))?;
@@ -371,10 +375,10 @@ impl Pool {
     }
 
     /// Maps pages that [`Pool::claim_run`] claimed as one range, and makes them present, as
-    /// [`Pool::populate`] does for one page. They are not zeroed.
+    /// [`Pool::populate`] does for one page. The pages are not zeroed.
     ///
     /// # Errors
-    /// As [`Pool::populate`].
+    /// Same as [`Pool::populate`].
     pub fn map_run(&self, first: usize, count: usize, path: &CStr) -> Result<*mut u8, i32> {
         let bytes = count * PAGE_BYTES;
         let fd = open_raw(path)?;
@@ -406,7 +410,7 @@ impl Pool {
     /// Unmaps the page from this process, whoever has claimed it. The content stays in the pool.
     ///
     /// # Safety
-    /// Nothing in this process may write to it any more.
+    /// Nothing in this process may write to the page any more.
     pub unsafe fn unmap_page(&self, page: usize) {
         let at = self.place(page).swap(std::ptr::null_mut(), Ordering::AcqRel);
         if !at.is_null() {
@@ -415,8 +419,8 @@ impl Pool {
         }
     }
 
-    /// Unmaps all unclaimed pages from this process. For a process that will not claim pages any
-    /// more.
+    /// Unmaps all unclaimed pages from this process. This is meant for a process that will not
+    /// claim pages any more.
     pub fn unmap_free_pages(&self, row: u32) {
         for page in (0..self.places.len()).filter(|page| !self.page(*page).is_null()) {
             let claim = self.claim(page);
@@ -475,9 +479,9 @@ impl Pool {
         Ok(at)
     }
 
-    /// Maps the page if this process has not mapped it yet, and makes its memory present. Writing
-    /// to it then never faults: neither with a page fault that the program's counters would count,
-    /// nor with SIGBUS when the file system is full.
+    /// Maps the page if this process has not mapped it yet, and makes its memory present. A write
+    /// to the page then never faults: neither with a page fault that the program's counters would
+    /// count, nor with SIGBUS when the file system is full.
     ///
     /// # Errors
     /// Returns the `errno` that says why there is no memory (ENOSPC, ENOMEM, EFAULT; EAGAIN if the
@@ -491,8 +495,8 @@ impl Pool {
         if errno() != libc::EINVAL {
             return Err(errno());
         }
-        // Before Linux 5.14, this reserves the space and then touches each page. The program's counters
-        // count those page faults, but outside of any bracketed call.
+        // The kernel is older than Linux 5.14, so this reserves the space and then touches each
+        // page. The program's counters count those page faults, but outside of any bracketed call.
         let fd = open_raw(path)?;
         let made =
             make_present_without_populate(place, PAGE_BYTES, self.layout().page_offset(page), fd);
@@ -513,8 +517,8 @@ fn make_present(place: *mut u8, bytes: usize, offset: usize, fd: i32) -> Result<
     }
 }
 
-/// Before Linux 5.14: reserves the space, then touches each page (which is counted as page faults of
-/// the program, but outside of any bracketed call).
+/// Makes memory present before Linux 5.14: reserves the space, then touches each page. The
+/// program's counters count those page faults, but outside of any bracketed call.
 fn make_present_without_populate(
     place: *mut u8,
     bytes: usize,

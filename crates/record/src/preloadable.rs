@@ -63,7 +63,8 @@ impl Carrier {
     }
 
     /// Whether the library must be removed from the program's environment, because the program
-    /// would otherwise not start or complain. Other programs start as they would without it.
+    /// would otherwise not start, or would complain. Other programs start as they would without the
+    /// library.
     pub fn refuses(self) -> bool {
         matches!(self, Self::OtherLibc | Self::OldGlibc | Self::OtherMachine | Self::Sanitized)
     }
@@ -113,8 +114,9 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     }
 }
 
-/// Returns the path in a `#!` line. Cuts it out of the start of the file as the kernel does
-/// (fs/binfmt_script.c): blanks before it are skipped, and a blank or the end of the line ends it.
+/// Returns the path in a `#!` line. Cuts the path out of the start of the file as the kernel does
+/// (fs/binfmt_script.c): blanks before the path are skipped, and a blank or the end of the line
+/// ends it.
 fn script_interpreter(start: &mut [u8; START_BYTES], length: usize) -> Option<&CStr> {
     let blank = |b: &u8| matches!(b, b' ' | b'\t');
     let line = start.get_mut(2..length)?;
@@ -158,9 +160,9 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
 }
 
 /// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
-/// because our library comes first. The library asks the runtime not to (`__asan_default_options`
-/// in the agent). That does not help if the program defines its own options, or if the runtime is
-/// older than that option (GCC 8, whose runtime is `libasan.so.5`).
+/// because our library comes first. The library asks the runtime not to do this
+/// (`__asan_default_options` in the agent). That does not help if the program defines its own
+/// options, or if the runtime is older than that option (GCC 8, whose runtime is `libasan.so.5`).
 #[inline(never)]
 fn insists_on_being_first(file: &File, header: &Header) -> bool {
     let (mut has_runtime, mut is_old) = (false, false);
@@ -177,9 +179,9 @@ fn is_glibcs(linker: &File, header: &Header) -> bool {
     header.defines_version(linker, GLIBCS_OWN)
 }
 
-/// Determines whether the glibc to which `linker` belongs is new enough. The `libc.so.6` next to it
-/// decides. Without one, its own file name decides, which contained the version before 2.34;
-/// otherwise, the versions that it defines decide.
+/// Determines whether the glibc to which `linker` belongs is new enough. The `libc.so.6` next to
+/// the linker decides. Without one, the linker's own file name decides, which contained the version
+/// before 2.34; otherwise, the versions that the linker defines decide.
 #[inline(never)]
 fn by_libc(linker: &File, header: &Header) -> Carrier {
     let mut path = [0u8; PATH_BYTES];
@@ -220,7 +222,7 @@ struct File {
 
 impl File {
     /// Opens a file. Returns `None` if it does not exist or is not a regular file. Other kinds of
-    /// files are not opened, because that can block or have side effects.
+    /// files are not opened, because opening them can block or have side effects.
     fn open(at: c_int, path: &CStr) -> Option<Self> {
         // SAFETY: `stat` consists of integers, for which zeros are values.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -330,8 +332,8 @@ pub fn link_of(fd: c_int) -> [u8; 32] {
     path
 }
 
-/// Returns the path of the dynamic linker with which the kernel started this program; it is in the
-/// program's own memory. `None` in a static program.
+/// Returns the path of the dynamic linker with which the kernel started this program; the path is
+/// in the program's own memory. `None` in a static program.
 fn own_interpreter() -> Option<*const c_char> {
     // SAFETY: `getauxval` reads values that the kernel passed. The program headers that they point
     // to stay mapped, and PT_PHDR gives the headers' own address, from which the other addresses

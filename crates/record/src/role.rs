@@ -1,4 +1,5 @@
-//! The roles of calls: what a call is, in the model's terms, whichever host makes it.
+//! Defines the roles of calls: the kinds of calls in the model's terms, independent of the host
+//! that makes them.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
@@ -46,7 +47,7 @@ impl Wire for Role {
     fn put(&self, e: &mut Encoder) {
         e.u8(*self as u8);
     }
-    /// A role of a later version counts as the default one.
+    /// Reads a role. A role of a later version counts as the default one.
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
         Ok(Self::ALL.get(usize::from(d.u8()?)).copied().unwrap_or_default())
     }

@@ -1,5 +1,5 @@
-//! The run file: everything that `counterpoint run` decided and that the agent follows. The agent
-//! parses no name, option or pattern that a person typed, only this file.
+//! Defines the run file: everything that `counterpoint run` decided and that the agent follows. The
+//! agent parses no name, option or pattern that a person typed, only this file.
 //!
 //! ```text
 //!  magic "CPTRUN01" · version u32 · body length u32 · XXH64 of body u64 · body
@@ -25,8 +25,9 @@ const PREFIX_BYTES: usize = 24;
 
 /// Name of the run file in a profile directory.
 pub const RUN_FILE_NAME: &str = "run.bin";
-/// The name of the run file if programs are to load profiler plugins when they start. The name says so because most
-/// programs never read the file: a program without plugins has nothing to do when it starts.
+/// The name of the run file if programs are to load profiler plugins when they start. The name
+/// shows this because most programs never read the file: a program without plugins has nothing to
+/// do when it starts.
 pub const RUN_FILE_WITH_PLUGINS_NAME: &str = "run-with-plugins.bin";
 /// Environment variable that passes the run file's absolute path to the program.
 pub const RUN_FILE_VARIABLE: &str = "COUNTERPOINT_RUN_FILE";
@@ -54,22 +55,23 @@ pub struct RunFile {
     /// Whether the number of calls must be exact. Otherwise, in a run with a budget, a host announces its
     /// ops in some of the program's steps only, where announcing them would exceed the budget.
     pub exact_counts: bool,
-    /// How instrumented loops are recorded.
+    /// The settings for recording instrumented loops.
     pub loops: Option<LoopOptions>,
-    /// Which profiler plugins to load; `None`: no plugins.
+    /// The profiler plugins to load; `None` if there are none.
     pub plugins: Option<PluginOptions>,
     /// Clock snapshots taken by `run` before the program started.
     pub snapshots: Vec<Snapshot>,
 }
 
-/// How instrumented loops are recorded, where the instrumented code leaves the choice.
+/// The settings for recording instrumented loops, where the instrumented code leaves the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopOptions {
-    /// Mode sampled: how many hits of each id and thread are timed before the random ones.
+    /// Mode sampled: number of hits of each id and thread that are timed before the random ones.
     pub first: u32,
-    /// Mode sampled: gaps between timed hits are 1 + (random & this); one less than a power of two.
+    /// Mode sampled: gaps between timed hits are 1 + (random & this mask). It is one less than a
+    /// power of two.
     pub gap_mask: u32,
-    /// Mode log: how many hits of each id and thread are recorded.
+    /// Mode log: number of hits of each id and thread that are recorded.
     pub logged: u32,
     /// Whether the machine code of instrumented modules is copied into the profile.
     pub keep_code: bool,
@@ -78,13 +80,13 @@ pub struct LoopOptions {
 }
 
 impl Default for LoopOptions {
-    /// The first 100 hits, then gaps of 1 to 128; 100 hits in the log.
+    /// Times the first 100 hits, then hits with gaps of 1 to 128; records 100 hits in mode log.
     fn default() -> Self {
         Self { first: 100, gap_mask: 127, logged: 100, keep_code: false, trips: false }
     }
 }
 
-/// Which profiler plugins a program loads, and what is asked of them.
+/// The profiler plugins that a program loads, and the requests to them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PluginOptions {
     /// Absolute paths of the files, in the order in which they are loaded.
@@ -100,7 +102,7 @@ pub struct PluginOptions {
     pub log_level: u32,
     /// Time between two requests to hand over events while the program runs, in ms; 0: never.
     pub flush_ms: u64,
-    /// How long one call of a plugin may take at the end of the recording, in ms.
+    /// The longest time that one call of a plugin may take at the end of the recording, in ms.
     pub patience_ms: u64,
     /// Whether plugins get an id for each op.
     pub ids: bool,
@@ -122,13 +124,13 @@ impl PluginOptions {
     }
 }
 
-/// Why bytes are not a valid run file.
+/// The reason why bytes are not a valid run file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunFileError {
     /// The file does not start like a run file.
     NoMagic,
-    /// Another version of Counterpoint wrote it.
+    /// Another version of Counterpoint wrote the file.
     Version(u32),
     /// The file is truncated; the value is an offset in its body.
     Truncated(usize),
@@ -191,10 +193,10 @@ impl RunFile {
         bytes
     }
 
-    /// Finds the pool's path in a run file and stores it in `path` with a terminating zero. For
-    /// code that must not allocate: `read(offset, buffer)` reads the file and returns the number of
-    /// bytes read. The checksum is not verified. Returns `None` for a file that is not a run file,
-    /// or if the path is too long.
+    /// Finds the pool's path in a run file and stores it in `path` with a terminating zero. This is
+    /// for code that must not allocate: `read(offset, buffer)` reads the file and returns the
+    /// number of bytes read. The checksum is not verified. Returns `None` for a file that is not a
+    /// run file, or if the path is too long.
     pub fn find_pool(
         mut read: impl FnMut(u64, &mut [u8]) -> usize,
         path: &mut [u8],

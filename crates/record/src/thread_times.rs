@@ -1,5 +1,5 @@
-//! The processor time of each thread of a process, as the kernel had counted it when the process or
-//! the session ended. Also of threads that recorded nothing, which have no pages.
+//! Defines the processor time of each thread of a process, as the kernel had counted it when the
+//! process or the session ended. Threads that recorded nothing, and so have no pages, are included.
 
 use crate::wire::wire;
 

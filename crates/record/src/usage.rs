@@ -1,12 +1,12 @@
-//! The numbers that the kernel counts for every thread whether or not anybody asks: CPU time, page
-//! faults and context switches. Nothing is attached to the thread, so there is no cost between two
-//! readings. A reading costs about 0.7 µs (two system calls).
+//! Reads the numbers that the kernel counts for every thread in any case: CPU time, page faults and
+//! context switches. Nothing is attached to the thread, so there is no cost between two readings. A
+//! reading costs about 0.7 µs (two system calls).
 
 /// Number of words that a usage takes in the header of a page.
 pub const USAGE_WORDS: usize = 6;
 
-/// What a thread has used since it started, at one moment; or the difference between two such
-/// moments.
+/// The usage of a thread since it started, at one moment; or the difference between two such
+/// usages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The moment in ticks, or the duration of a difference.
@@ -17,9 +17,9 @@ pub struct Usage {
     pub minor_faults: u64,
     /// Page faults that waited for a file or swap (`ru_majflt`).
     pub major_faults: u64,
-    /// How often the thread gave up the CPU in order to wait (`ru_nvcsw`).
+    /// Number of times that the thread gave up the CPU in order to wait (`ru_nvcsw`).
     pub voluntary_switches: u64,
-    /// How often the kernel took the CPU from the thread (`ru_nivcsw`).
+    /// Number of times that the kernel took the CPU from the thread (`ru_nivcsw`).
     pub involuntary_switches: u64,
 }
 
@@ -59,7 +59,7 @@ impl Usage {
         Some(Self::from_words(words))
     }
 
-    /// Returns the sum of both.
+    /// Returns the sum of this usage and `more`.
     #[must_use]
     pub fn plus(&self, more: &Self) -> Self {
         let mut words = self.words();

@@ -1,4 +1,5 @@
-//! Primitive encodings that all of Counterpoint's files share. Everything is little-endian.
+//! Defines the primitive encodings that all of Counterpoint's files share. Everything is
+//! little-endian.
 //!
 //! A *prefix varint* stores its length in the trailing bits of its first byte. Writing one takes a
 //! shift, an or and one 8-byte store, without a loop:
@@ -11,7 +12,7 @@
 //!  00000000  8 × vvvvvvvv          9 bytes, 64 bits
 //! ```
 
-/// Number of bytes that writing a varint may touch. Writers store whole words.
+/// Number of bytes that writing a varint may touch, because writers store whole words.
 pub const VARINT_SLACK: usize = 9;
 
 /// Writes `value` at `at`, and returns the address after it.
@@ -66,7 +67,7 @@ pub fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// The inverse of [`zigzag`].
+/// Reverses [`zigzag`].
 #[inline(always)]
 pub fn unzigzag(value: u64) -> i64 {
     ((value >> 1) as i64) ^ -((value & 1) as i64)
@@ -117,7 +118,7 @@ impl Encoder {
         self
     }
 
-    /// Appends text the way [`Encoder::bytes`] does.
+    /// Appends text in the same form as [`Encoder::bytes`].
     pub fn str(&mut self, value: &str) -> &mut Self {
         self.bytes(value.as_bytes())
     }
@@ -197,8 +198,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// A value of the files: `get` reads what `put` writes. `wire!` implements both for a
-/// struct from one list of its fields.
+/// A value in files: `get` reads the bytes that `put` writes. `wire!` implements both for a struct
+/// from one list of its fields.
 pub trait Wire: Sized {
     /// Appends the value.
     fn put(&self, e: &mut Encoder);
@@ -206,12 +207,13 @@ pub trait Wire: Sized {
     /// Reads a value.
     ///
     /// # Errors
-    /// The bytes end early, or are not such a value.
+    /// Fails if the bytes end early, or are not such a value.
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated>;
 }
 
-/// Implements [`Wire`] for a struct: its fields in the order in which they are in the file. `as` names a
-/// module with the functions `put` and `get` for a field whose type has another encoding.
+/// Implements [`Wire`] for a struct, from a list of its fields in the order in which they are in
+/// the file. `as` names a module with the functions `put` and `get` for a field whose type has
+/// another encoding.
 macro_rules! wire {
     ($name:ty { $($field:tt $(as $codec:ident)?),+ $(,)? }) => {
         impl $crate::wire::Wire for $name {
@@ -273,14 +275,14 @@ impl Wire for String {
     }
 }
 
-/// The number of elements as u32, then the elements.
+/// Encodes the number of elements as u32, then the elements.
 impl<T: Wire> Wire for Vec<T> {
     fn put(&self, e: &mut Encoder) {
         e.u32(self.len() as u32);
         self.iter().for_each(|one| one.put(e));
     }
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
-        // Without room in advance: the number may be wrong.
+        // No room is reserved in advance, because the number may be wrong.
         (0..d.u32()?).map(|_| T::get(d)).collect()
     }
 }
@@ -308,7 +310,7 @@ impl<A: Wire, B: Wire> Wire for (A, B) {
     }
 }
 
-/// One byte that says whether the value follows.
+/// Encodes one byte that says whether the value follows.
 impl<T: Wire> Wire for Option<T> {
     fn put(&self, e: &mut Encoder) {
         self.is_some().put(e);
@@ -328,7 +330,8 @@ impl<T: Wire> Wire for Box<T> {
     }
 }
 
-/// An optional value at the end of a payload: if it is missing, the payload ends before it.
+/// Writes and reads an optional value at the end of a payload: if it is missing, the payload ends
+/// before it.
 pub(crate) mod last {
     use super::{Decoder, Encoder, Truncated, Wire};
 
@@ -340,7 +343,7 @@ pub(crate) mod last {
     }
 }
 
-/// Bytes in one piece.
+/// Writes and reads bytes in one piece.
 pub(crate) mod raw {
     use super::{Decoder, Encoder, Truncated};
 

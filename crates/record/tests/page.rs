@@ -24,7 +24,7 @@ impl Memory {
     }
 }
 
-/// A usage with six different numbers.
+/// Returns a usage with six different numbers.
 fn usage(from: u64) -> Usage {
     Usage {
         ticks: from,
@@ -56,7 +56,7 @@ fn start() -> PageStart {
     }
 }
 
-/// Calls that exercise each way of encoding: the same context, a new context, predicted and
+/// Returns calls that exercise each way of encoding: the same context, a new context, predicted and
 /// unpredicted workgroups, time going backwards, and the largest numbers.
 fn calls() -> Vec<(Call, [GroupTimes; 1], [u64; 2])> {
     let base = Call {
@@ -210,7 +210,7 @@ fn a_torn_live_page_gives_every_record_before_the_tear() {
     let all = expected();
     for cut in 0..whole.len() - HEADER_BYTES {
         let mut torn = whole.clone();
-        // Not flushed (flags), and only `cut` bytes are committed.
+        // The page is marked as not flushed (flags), and only `cut` bytes are committed.
         torn[12..16].copy_from_slice(&0u32.to_le_bytes());
         let committed =
             u32::from_le_bytes(torn[committed_at..committed_at + 4].try_into().unwrap());
@@ -277,8 +277,8 @@ fn with_two_counters_a_typical_record_is_short() {
     let mut sizes = Vec::new();
     let mut before = 0;
     for i in 0..1_000u32 {
-        // Ticks of 3 GHz: tiles of 200 µs, 2 µs apart; 200,000 ns of task-clock, and few page
-        // faults.
+        // Ticks are those of 3 GHz. Each call is a tile of 200 µs, 2 µs after the one before, with
+        // 200,000 ns of task-clock and few page faults.
         let call = Call {
             export: i / 16 % 4,
             count: [4, 4, 1],
@@ -429,12 +429,13 @@ fn a_drawn_call_says_how_likely_it_was() {
     assert_eq!(reader.next_record(), None);
 }
 
-/// The bytes of a record as docs/file-format.md describes them. A prefix varint below 128 is one byte,
-/// twice the value plus 1.
+/// The bytes of a record are those that docs/file-format.md describes. A prefix varint below 128 is
+/// one byte, twice the value plus 1.
 #[test]
 fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let small = |value: u8| value << 1 | 1;
-    // d and 1 set; 10 ticks after the base (zigzag), 40 long, period 7, counter period 3, 20 skipped
+    // The tag has d and 1. The call begins 10 ticks after the base (zigzag), is 40 long, and has
+    // period 7, counter period 3, and 20 skipped calls.
     let record = [0b1_0001, small(20), small(40), small(7), small(3), small(20)];
     let page = page_of(&record);
     let layout = GroupLayout::default();
@@ -442,7 +443,7 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let Some(Ok(Record::Call(call))) = reader.next_record() else { panic!("no call") };
     assert_eq!((call.start, call.end), (1_010, 1_050));
     assert_eq!(reader.drawn(), Drawn { period: 7, counter_period: 3, skipped: 20 });
-    // No period is 0.
+    // A period of 0 is refused.
     for at in [3, 4] {
         let mut record = record;
         record[at] = small(0);

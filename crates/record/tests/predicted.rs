@@ -1,4 +1,4 @@
-//! Tests of what records leave out because it is predicted.
+//! Tests that records leave out the fields that are predicted.
 
 use record::page::{
     HEADER_BYTES, PAGE_BYTES, PageError, PageHeader, PageReader, PageStart, PageWriter,
@@ -21,7 +21,7 @@ impl Memory {
     }
 }
 
-/// Pages without counters, whose first record is relative to tick 1,000.
+/// Returns the start of pages without counters, whose first record is relative to tick 1,000.
 fn start() -> PageStart {
     PageStart { base_ticks: 1_000, ..PageStart::default() }
 }
@@ -42,7 +42,7 @@ fn bytes_of(memory: &mut Memory, calls: &[Call]) -> Vec<u8> {
     memory.bytes()[HEADER_BYTES..header.file_bytes()].to_vec()
 }
 
-/// The calls of a page without counters, and whether it was valid to its end.
+/// Returns the calls of a page without counters, and whether the page was valid to its end.
 fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
     let layout = GroupLayout::new(&[], 0);
     let mut reader = PageReader::new(bytes, &layout).expect("a page that was just written");
@@ -57,8 +57,8 @@ fn timed(bytes: &[u8]) -> (Vec<Call>, bool) {
     (calls, true)
 }
 
-/// Bytes derived by hand from the layout in `record::page`. Two ops alternate: one of a single
-/// workgroup, and one of two. As soon as their order is known, a call takes three bytes.
+/// The bytes were derived by hand from the layout in `record::page`. Two ops alternate: one of a
+/// single workgroup, and one of two. As soon as their order is known, a call takes three bytes.
 #[test]
 fn calls_that_are_predicted_contain_only_times() {
     let mut at = 1_000;
@@ -82,22 +82,22 @@ fn calls_that_are_predicted_contain_only_times() {
     ];
     let (gap, length) = (20 << 1 | 1, 5 << 1 | 1);
     let expected: &[&[u8]] = &[
-        // The first call: its export and count, and its location and worker.
+        // The record of the first call has its export and count, and its location and worker.
         &[1 | 2 | 64, 3 << 1 | 1, 3, 3, 3, 5 << 1 | 1, 1, gap, length],
-        // The same once more; the gap of 100, zigzag 200, takes two bytes.
+        // The same call follows once more; the gap of 100, zigzag 200, takes two bytes.
         &[1, 0x22, 3, length],
-        // A new op, whose next workgroup is then known.
+        // The op is new; its next workgroup is known from then on.
         &[1 | 2, 4 << 1 | 1, 5, 3, 3, gap, length],
         &[1, gap, length],
         // After the new op, the same op was expected.
         &[1 | 32, 3 << 1 | 1, gap, length],
-        // Now the order is known.
+        // The order is known from here on.
         &[1, gap, length],
         &[1, gap, length],
         &[1, gap, length],
-        // Another workgroup than 0, on another processor.
+        // The workgroup is not 0, and the processor is another one.
         &[1 | 4 | 64, 6 << 1 | 1, 1, 3, 1, 1, gap, length],
-        // Another count.
+        // The count is another one.
         &[1 | 2, 4 << 1 | 1, 7, 3, 3, gap, length],
     ];
     let mut memory = Memory::new();
@@ -105,7 +105,8 @@ fn calls_that_are_predicted_contain_only_times() {
     assert_eq!(timed(memory.bytes()), (calls.to_vec(), true));
 }
 
-/// Calls with every mixture of repeated and new fields, with more exports than are remembered.
+/// Calls with every mixture of repeated and new fields, with more exports than are remembered, are
+/// read back.
 #[test]
 fn any_order_of_calls_reads_back() {
     let mut random = 0x9E37_79B9_7F4A_7C15u64;
@@ -147,7 +148,7 @@ fn any_order_of_calls_reads_back() {
     }
 }
 
-/// Replaces the records of a page without counters.
+/// Returns a page without counters that has these records.
 fn page_with(version: u16, records: &[u8]) -> Vec<u8> {
     let mut memory = Memory::new();
     bytes_of(&mut memory, &[]);
@@ -169,7 +170,8 @@ fn pages_of_other_versions_are_refused_by_their_version() {
 
 #[test]
 fn a_record_that_refers_to_an_unknown_export_is_torn() {
-    // Export 3 alone, which was not called before; a context and an export at the same time.
+    // The records have export 3 alone, which was not called before; a context and an export at the
+    // same time; and a tag with an unknown bit.
     let first: &[u8] = &[1 | 2, 7, 3, 3, 3, 41, 11];
     for torn in [&[1 | 32, 9, 41, 11][..], &[1 | 2 | 32, 9, 3, 3, 3, 41, 11], &[1 | 128, 41, 11]] {
         assert_eq!(timed(&page_with(2, torn)), (vec![], false), "{torn:?}");

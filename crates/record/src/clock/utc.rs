@@ -1,11 +1,11 @@
-//! From UTC to the clock of a profile. Other programs give times in UTC only, and the kernel may
-//! adjust UTC while a profile is recorded.
+//! Converts UTC to the clock of a profile. Other programs give times in UTC only, and the kernel
+//! may adjust UTC while a profile is recorded.
 
 use super::{Snapshot, Timeline};
 
 /// Converts times of `CLOCK_REALTIME` that were taken while a profile was recorded. Between two
-/// snapshots, UTC and `CLOCK_MONOTONIC` are taken to drift apart evenly; before the first and after
-/// the last, not at all.
+/// snapshots, UTC is assumed to run at a constant rate relative to `CLOCK_MONOTONIC`; before the
+/// first and after the last snapshot, at the same rate.
 #[derive(Clone, Debug)]
 pub struct UtcClock {
     /// UTC and `CLOCK_MONOTONIC` in ns, sorted by the latter.
@@ -14,7 +14,8 @@ pub struct UtcClock {
 }
 
 impl UtcClock {
-    /// A clock of the profile with these snapshots, of which there should be at least one.
+    /// Creates the clock of the profile with these snapshots, of which there should be at least
+    /// one.
     pub fn new(timeline: Timeline, snapshots: &[Snapshot]) -> Self {
         let point = |s: &Snapshot| (s.realtime_ns as i64, s.monotonic_ns as i64);
         let mut points: Vec<(i64, i64)> = snapshots.iter().map(point).collect();
@@ -23,7 +24,7 @@ impl UtcClock {
         Self { points, timeline }
     }
 
-    /// Converts to `CLOCK_MONOTONIC` in ns.
+    /// Converts a time on UTC to `CLOCK_MONOTONIC`, both in ns.
     pub fn monotonic_ns(&self, utc_ns: i64) -> i64 {
         let within = |pair: &&[(i64, i64)]| pair[0].0 <= utc_ns && utc_ns <= pair[1].0;
         if let Some(pair) = self.points.windows(2).find(within) {
@@ -44,18 +45,18 @@ impl UtcClock {
         })
     }
 
-    /// Converts to ticks of the profile's clock.
+    /// Converts a time on UTC to ticks of the profile's clock.
     pub fn ticks(&self, utc_ns: i64) -> u64 {
         self.timeline.ticks(self.monotonic_ns(utc_ns))
     }
 
-    /// Converts to the UTC of the profile's timeline, which has the offset of its first snapshot
-    /// throughout.
+    /// Converts a time on UTC to the UTC of the profile's timeline, which has the offset of the
+    /// profile's first snapshot throughout.
     pub fn profile_utc_ns(&self, utc_ns: i64) -> i64 {
         self.timeline.monotonic_to_realtime_ns(self.monotonic_ns(utc_ns))
     }
 
-    /// The timeline of the profile.
+    /// Returns the timeline of the profile.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
@@ -78,7 +79,7 @@ mod tests {
         let clock = UtcClock::new(Timeline::fit(ClockKind::Tsc, &snapshots), &snapshots);
         assert_eq!(clock.monotonic_ns(5_000_000), 1_000_000);
         assert_eq!(clock.monotonic_ns(15_001_000), 11_000_000);
-        // Halfway between the two, on both clocks.
+        // The moment is halfway between the snapshots, on both clocks.
         assert_eq!(clock.monotonic_ns(10_000_500), 6_000_000);
         assert_eq!(clock.ticks(10_000_500), 12_000_000);
         // The profile counts from the first snapshot: 6 ms on its clock are 10 ms of its UTC.

@@ -2,18 +2,19 @@
 //!
 //! ```text
 //!  step   1 2 3 4 5 6 7 8 · · · 12 · 14 · · · · · 20 · …      · away: no op is announced, none is counted
-//!         └ all seen ───┘       └── drawn: seen, one in `period` ──
-//!         weight 0 or 1         weight: the period with which the step was drawn
+//!         └ all seen ───┘       └── sampled: one in `period` is seen ──
+//!         weight 0 or 1         weight: the period at which the step was sampled
 //! ```
 //!
-//! The calls of an export in the steps that are away are estimated from its calls in the steps of the
-//! *sample*: `away · Σ w·c / Σ w`, where c is the number of its calls in a step and w is the step's weight.
-//! If a step that was away took too long, the rest of it was announced, and is counted and not estimated.
-//! Calls outside of steps, and calls in steps that are seen, are counted.
+//! The calls of an export in the steps that are away are estimated from its calls in the steps of
+//! the *sample*: `away · Σ w·c / Σ w`, where c is the number of its calls in a step and w is the
+//! step's weight. If a step that was away takes too long, ops are announced from then on until it
+//! ends; their calls are counted, and not estimated. Calls outside of steps, and calls in steps
+//! that are seen, are counted.
 
 use crate::wire::wire;
 
-/// Words of [`Steps`] in a table's header.
+/// Number of words of [`Steps`] in a table's header.
 pub const STEPS_WORDS: usize = 16;
 
 macro_rules! steps {
@@ -27,7 +28,7 @@ macro_rules! steps {
         wire!(Steps { $($field),* });
 
         impl Steps {
-            /// The steps as words, of which the last ones are 0.
+            /// Returns the numbers as words, of which the last ones are 0.
             pub fn to_words(self) -> [u64; STEPS_WORDS] {
                 let mut words = [0; STEPS_WORDS];
                 words.iter_mut().zip([$(self.$field),*]).for_each(|(to, from)| *to = from);
@@ -43,34 +44,36 @@ macro_rules! steps {
 }
 
 steps! {
-    /// Steps of the sample since the thread was attached.
+    /// Number of steps in the sample since the thread was attached.
     sampled,
     /// The sum of the weights of the steps in the sample.
     weight,
     /// The sum of the squares of these weights.
     squared_weight,
-    /// Steps that were away when the thread was attached, in its process.
+    /// Number of the process's steps that were away before the thread was attached.
     away_before,
-    /// Steps that were away when this was last written.
+    /// Number of steps that were away when this was last written.
     away,
     /// 0; [`Steps::ENDED`] if the thread has ended, so that no later step concerns it; [`Steps::ENDED_AWAY`]
     /// if the thread ended in a step that was away.
     has_ended,
-    /// All steps that have begun. Only the thread whose ranges are the program's steps knows this number and
-    /// those below.
+    /// Number of all steps that have begun. Only the thread whose ranges are the program's steps
+    /// knows this number and those below.
     steps,
-    /// Steps during which ops were announced although they were to be away, because they took too long.
+    /// Number of steps that were to be away, but in which ops were announced because the steps took
+    /// too long.
     cut,
     /// Not 0 while the step in progress is away.
     is_away,
-    /// The processor time that seen steps took on their thread: the median, in ns, of the latest ones, and
-    /// their median distance from it.
+    /// The processor time of seen steps on their thread: the median of the latest ones in ns
+    /// (`seen_ns`), their number (`seen_timed`), and their median distance from that median
+    /// (`seen_spread`).
     seen_ns,
     /// See [`Self::seen_ns`].
     seen_timed,
     /// See [`Self::seen_ns`].
     seen_spread,
-    /// The processor time of steps that were away.
+    /// The processor time of steps that were away, in the same form.
     away_ns,
     /// See [`Self::away_ns`].
     away_timed,
@@ -95,8 +98,8 @@ pub struct SampledCalls {
     pub squares: u64,
     /// The part of the export's number of calls that was estimated.
     pub unseen: u64,
-    /// Calls that were counted in steps that were away at first and cut later; of each such step, at most the
-    /// mean.
+    /// Number of calls that were counted in steps that were away at first and cut later; each such
+    /// step contributes at most the mean.
     pub in_cut: u64,
 }
 

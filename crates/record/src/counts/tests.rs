@@ -1,9 +1,10 @@
-//! Tests of tables and frames. The bytes of tables are put together by hand, after the layout in
+//! Tests tables and frames. The bytes of tables are put together by hand, in the layout of
 //! docs/file-format.md.
 
 use super::*;
 
-/// A table of one page: process 10, start time 99, generation 1, thread 3 with the kernel's id 11.
+/// Makes a table of one page: process 10, start time 99, generation 1, thread 3 with the kernel's
+/// id 11.
 fn table(entries: u32, rows: &[(usize, [u64; 8])]) -> Vec<u8> {
     let mut bytes = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
@@ -41,7 +42,8 @@ fn a_table_says_what_was_called() {
     assert_eq!(table.frame(), expected);
 }
 
-/// Export 2 had 30 calls in 5 steps of weight 1, 6 in each, and 66 are estimated for 11 steps.
+/// Export 2 had 30 calls in 5 steps of weight 1, 6 in each step; 66 calls are estimated for 11
+/// steps.
 #[test]
 fn a_table_says_what_is_known_by_steps() {
     let mut bytes = table(3, &[(2, [96, 0, 0, 0, 0, 0, 0, 0])]);
@@ -116,7 +118,7 @@ fn damage_costs_only_the_frame_that_it_hits() {
         let read = read_frames(&damaged);
         assert_eq!((read.frames, read.torn), (vec![second.clone()], 1), "cut at {cut}");
     }
-    // A count of rows that is larger than the payload, with a correct checksum.
+    // The number of rows is larger than the payload; the checksum is right.
     let mut payload = first.to_bytes()[crate::meta::FRAME_PREFIX_BYTES..].to_vec();
     payload[24..28].copy_from_slice(&u32::MAX.to_le_bytes());
     assert_eq!(read_frames(&frame(KIND_COUNTS, &payload)).torn, 1);

@@ -1,14 +1,14 @@
-//! The frame that says where the machine code of a module is.
+//! Defines the frame that gives the place of the machine code of a module.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
-/// What the names of files with code begin with; a number follows.
+/// The beginning of the names of files with code; a number follows.
 const PREFIX: &str = "code-";
-/// Pieces of one module's code, at most.
+/// Maximum number of pieces of one module's code.
 const MOST_PIECES: usize = 64;
 
-/// Where the machine code of a module is. Addresses are those of its ELF file; of code without a
-/// file, those of the process.
+/// The place of the machine code of a module. Addresses are those of its ELF file, or, for code
+/// without a file, those of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeFrame {
     pub module: u32,
@@ -16,20 +16,21 @@ pub struct CodeFrame {
     pub descriptor: u64,
     /// The architecture, as `e_machine` of ELF files numbers it.
     pub machine: u16,
-    /// The build id of the module's file; empty: none.
+    /// The build id of the module's file; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Bytes of the module's file; 0: it has no file, or none that can be found.
+    /// Size of the module's file in bytes; 0 if the module has no file, or none that can be found.
     pub file_bytes: u64,
-    /// When the module's file was modified last, in ns since 1970; 0: not known.
+    /// The time at which the module's file was modified last, in ns since 1970; 0 if it is not
+    /// known.
     pub modified_ns: u64,
-    /// The number of the file in the part that has a copy of the code; `None`: there is none.
+    /// The number of the file in the part that has a copy of the code; `None` if there is none.
     pub kept: Option<u32>,
-    /// Which addresses the bytes of the copy have, one piece after the other: first address and
-    /// bytes. Empty: it is a copy of the ELF file.
+    /// The addresses of the bytes of the copy, one piece after the other: first address and number
+    /// of bytes. Empty if the copy is that of the ELF file.
     pub pieces: Vec<(u64, u64)>,
 }
 
-/// The name of a file with code.
+/// Returns the name of a file with code.
 pub fn code_name(number: u32) -> String {
     format!("{PREFIX}{number}.bin")
 }

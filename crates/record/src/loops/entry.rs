@@ -1,35 +1,36 @@
-//! The contents of a block: the words of an entry, and the records of mode log.
+//! Defines the contents of a block: the words of an entry, and the records of mode log.
 
 pub const ENTRY_WORDS: usize = 16;
 /// Bytes of a record of mode log.
 pub const EVENT_BYTES: usize = 24;
 
-/// The words of an entry, in its order.
+/// The words of an entry, in the order of the entry.
 pub mod word {
-    /// Times entered.
+    /// Number of times that the loop or function was entered.
     pub const HITS: usize = 0;
-    /// Sampled: the hit that is timed next.
+    /// Mode sampled: the number of the hit that is timed next.
     pub const NEXT: usize = 1;
-    /// Sampled: state of the random numbers.
+    /// Mode sampled: the state of the random numbers.
     pub const RANDOM: usize = 2;
-    /// Timed hits that began.
+    /// Number of timed hits that began.
     pub const BEGUN: usize = 3;
-    /// Timed hits that ended.
+    /// Number of timed hits that ended.
     pub const ENDED: usize = 4;
-    /// Ticks of the timed hits that ended.
+    /// The ticks of the timed hits that ended.
     pub const TICKS: usize = 5;
-    /// Timed: the part of [`TICKS`] that was spent in loops directly inside. Sampled: the longest time in it.
+    /// Mode timed: the part of [`TICKS`] that was spent in loops directly inside. Mode sampled: the
+    /// longest of the times in [`TICKS`].
     pub const CHILD_TICKS: usize = 6;
     pub const ITERATIONS: usize = 7;
-    /// Squares of the ticks, low and high.
+    /// The sum of the squares of the ticks, low and high word.
     pub const SQUARES: usize = 8;
-    /// `ENDED` when the first random hit began.
+    /// The value of [`ENDED`] when the first random hit began.
     pub const FIRST_ENDED: usize = 10;
-    /// `TICKS` at that time.
+    /// The value of [`TICKS`] at that time.
     pub const FIRST_TICKS: usize = 11;
-    /// `SQUARES` at that time.
+    /// The value of [`SQUARES`] at that time.
     pub const FIRST_SQUARES: usize = 12;
-    /// Hits whose iterations are known.
+    /// Number of hits whose iterations are known.
     pub const ITERATED: usize = 14;
     /// The address of the iterations of single hits; in mode log, a pointer of the runtime.
     pub const TRIPS: usize = 15;
@@ -40,12 +41,13 @@ pub mod word {
 pub struct Trips {
     /// The smallest number of iterations of a hit.
     pub least: u64,
-    /// The largest.
+    /// The largest number of iterations of a hit.
     pub most: u64,
-    /// Sampled: the iterations of the hits that ended before the first random one began.
+    /// Mode sampled: the iterations of the hits that ended before the first random one began.
     pub first: u64,
-    /// Hits by the bits of their iterations: bucket 0 those of 0 iterations, bucket `b` those of 2^(b-1) to
-    /// 2^b - 1. The last one is not 0. Empty if there is no histogram.
+    /// Number of hits by the bits of their iterations: bucket 0 has the hits of 0 iterations, and
+    /// bucket `b` those of 2^(b-1) to 2^b - 1. The last bucket is not 0. Empty if there is no
+    /// histogram.
     pub buckets: Vec<u64>,
 }
 
@@ -60,11 +62,11 @@ pub struct Event {
     pub address: u64,
 }
 
-/// Bit of an event's first word: the event is an end.
+/// The bit of an event's first word that marks an end.
 const END: u64 = 1 << 63;
 
 impl Event {
-    /// The three words of the event in a block.
+    /// Returns the three words of the event in a block.
     #[inline(always)]
     pub fn to_words(self) -> [u64; 3] {
         [u64::from(self.id) | if self.end { END } else { 0 }, self.ticks, self.address]

@@ -1,21 +1,22 @@
-//! The frames of the file of loops.
+//! Defines the frames of the file of loops.
 
 use super::code::CodeFrame;
 use super::entry::{ENTRY_WORDS, Event, Trips};
 use crate::meta::{Scanned, frames, scan};
 use crate::wire::{Decoder, Encoder, Truncated, Wire, last, raw, wire};
 
-/// Bit of a row's mask: sums of counters follow.
+/// The bit of a row's mask that says that sums of counters follow.
 const HAS_SUMS: u32 = 1 << ENTRY_WORDS;
 
 /// The costs of empty hits of a module, in ticks: 10th percentile, median and 90th percentile each.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Costs {
-    /// The time that a timed hit measures although it is empty. Missing in a mode that times nothing.
+    /// The time that a timed hit measures although it is empty. `None` in a mode that times
+    /// nothing.
     pub inside: Option<[f64; 3]>,
     /// The time of a timed hit as a whole.
     pub timed: Option<[f64; 3]>,
-    /// The time of a hit that is only counted. Missing in a mode that times every hit.
+    /// The time of a hit that is only counted. `None` in a mode that times every hit.
     pub counted: Option<[f64; 3]>,
 }
 
@@ -26,23 +27,23 @@ pub struct ModuleFrame {
     pub number: u32,
     /// The module's identity.
     pub id: [u8; 16],
-    /// How hits are recorded, as in its descriptor.
+    /// The mode in which hits are recorded, as in the module's descriptor.
     pub mode: u32,
-    /// How many ids the module has.
+    /// Number of ids of the module.
     pub ids: u32,
-    /// Ticks in a second where the processor states it; 0: not known.
+    /// Ticks in a second, if the processor states it; 0 if it is not known.
     pub ticks_per_second: u64,
-    /// Sampled: how many hits of each id are timed before the random ones.
+    /// Mode sampled: number of hits of each id that are timed before the random ones.
     pub first: u32,
-    /// Sampled: gaps between random hits are 1 + (random & mask).
+    /// Mode sampled: gaps between random hits are 1 + (random & this mask).
     pub gap_mask: u32,
-    /// File of the object that it is in; empty: in anonymous memory.
+    /// The file of the object that contains the module; empty for a module in anonymous memory.
     pub object: String,
-    /// The side table; empty: not embedded, or in the frame of another process.
+    /// The side table; empty if it is not embedded, or if it is in the frame of another process.
     pub table: Vec<u8>,
     /// The costs of empty hits; `None` without a rehearsal.
     pub costs: Option<Costs>,
-    /// The first of the ids that the exports of its library have, if it is in a library of IREE.
+    /// The id of the first export of the module's library, if it is in a library of IREE.
     pub export: Option<u32>,
 }
 
@@ -51,24 +52,24 @@ pub struct ModuleFrame {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
     pub id: u32,
-    /// [`super::word`].
+    /// See [`super::word`].
     pub words: [u64; ENTRY_WORDS],
     /// Empty if no counter was read.
     pub sums: Vec<u64>,
 }
 
-/// The counts of one thread for one module, or a part of them.
+/// The counts of one thread for one module, or a part of these counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsFrame {
     /// Number of the run of pages that the table was in.
     pub serial: u32,
-    /// Number of the block in that run. A row is known by both and its id.
+    /// Number of the block in that run. The numbers of run and block and an id identify a row.
     pub block: u32,
     pub module: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
     pub thread_name: [u8; 16],
-    /// Counters of the run.
+    /// Number of counters of the run.
     pub counters: u32,
     /// The rows by id.
     pub rows: Vec<Row>,
@@ -89,8 +90,8 @@ pub struct EventsFrame {
     pub events: Vec<Event>,
 }
 
-/// The iterations of single hits of one thread and module, or a part of them. The rows of the same block
-/// say which thread and module.
+/// The iterations of single hits of one thread and module, or a part of them. The rows of the same
+/// block contain the thread and the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TripsFrame {
     /// The number of the run of pages: see [`RowsFrame::serial`].
@@ -110,12 +111,12 @@ pub enum LoopFrame {
     Events(EventsFrame),
     /// A moment: ticks, and `CLOCK_MONOTONIC` in ns.
     Moment(u64, u64),
-    /// Where the machine code of a module is.
+    /// The place of the machine code of a module.
     Code(CodeFrame),
     /// The iterations of single hits.
     Trips(TripsFrame),
-    /// What reading counters at the start and the end of a hit takes together, in ticks: 10th percentile,
-    /// median and 90th percentile.
+    /// The time for reading counters at the start and at the end of a hit together, in ticks: 10th
+    /// percentile, median and 90th percentile.
     Reading([f64; 3]),
 }
 

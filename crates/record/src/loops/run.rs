@@ -1,5 +1,5 @@
-//! Runs of pages in the pool, and the blocks in them. Their thread writes them in place; collectors and
-//! readers read them.
+//! Defines runs of pages in the pool, and the blocks in them. A thread writes its runs in place;
+//! collectors and readers read them.
 
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ pub const RUN_MAGIC: u64 = u64::from_le_bytes(*b"CPTLOOP1");
 /// The version of the layout.
 pub const RUN_VERSION: u32 = 2;
 pub const RUN_HEADER_BYTES: usize = 256;
-/// Bytes of a block's header.
+/// Size of a block's header in bytes.
 pub const BLOCK_BYTES: usize = 128;
 
-/// Rows and events of one frame at most, so that writing them needs little memory.
+/// Maximum number of rows or events of one frame, so that writing a frame needs little memory.
 const MOST_IN_FRAME: usize = 4096;
 
 /// The header of a run, as it is in memory.
@@ -37,15 +37,15 @@ pub struct RunHeader {
     pub start_time: u64,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number of the run among those of its process, so that no run is counted twice.
+    /// Number of the run among the runs of its process, so that no run is counted twice.
     pub serial: u32,
     /// The thread's name when the run began.
     pub thread_name: [u8; 16],
-    /// Bytes in use, this header included.
+    /// Number of bytes in use, including this header.
     pub used: AtomicU64,
     /// Ticks of the loops' clock when the run began.
     pub ticks: u64,
-    /// `CLOCK_MONOTONIC` at that moment.
+    /// `CLOCK_MONOTONIC` at that moment, in ns.
     pub monotonic_ns: u64,
     /// Zero.
     pub reserved: [u64; 22],
@@ -58,23 +58,23 @@ pub struct BlockHeader {
     /// Number of the module in its process.
     pub module: u32,
     pub ids: u32,
-    /// Counters whose sums follow the entries.
+    /// Number of counters whose sums follow the entries.
     pub counters: u32,
-    /// Records of mode log that there is room for.
+    /// Number of records of mode log for which there is room.
     pub events: u32,
-    /// Bytes of the block, this header included.
+    /// Size of the block in bytes, including this header.
     pub bytes: u64,
-    /// Records of mode log that were made.
+    /// Number of records of mode log that were made.
     pub logged: AtomicU64,
-    /// Records for which there was no room.
+    /// Number of records for which there was no room.
     pub unlogged: AtomicU64,
-    /// Where the module's object is in memory: subtracted from return addresses.
+    /// The address of the module's object in memory, which is subtracted from return addresses.
     pub base: u64,
-    /// First hits of each id that are recorded in mode log.
+    /// Number of hits of each id, from the first one on, that are recorded in mode log.
     pub logged_first: u64,
     /// The module's identity: it identifies the module even if the module's frame could not be written.
     pub id: [u8; 16],
-    /// How hits are recorded.
+    /// The mode in which hits are recorded.
     pub mode: u32,
     /// See [`ModuleFrame::gap_mask`].
     pub gap_mask: u32,
@@ -82,7 +82,8 @@ pub struct BlockHeader {
     pub ticks_per_second: u64,
     /// See [`ModuleFrame::first`].
     pub first: u32,
-    /// Buckets for the iterations of single hits of each id; 0: nothing about single hits is kept.
+    /// Number of buckets for the iterations of single hits of each id; 0 if nothing about single
+    /// hits is kept.
     pub buckets: u32,
     /// Zero.
     pub reserved: [u32; 8],
@@ -91,7 +92,8 @@ pub struct BlockHeader {
 const _: () = assert!(size_of::<RunHeader>() == RUN_HEADER_BYTES);
 const _: () = assert!(size_of::<BlockHeader>() == BLOCK_BYTES);
 
-/// Words about the iterations of single hits before their buckets: `least`, `most`, `first`, `mask`.
+/// Number of words about the iterations of single hits before their buckets: `least`, `most`,
+/// `first`, `mask`.
 const TRIP_WORDS: usize = 4;
 const MOST_BUCKETS: u32 = 64;
 
@@ -109,45 +111,45 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Bytes of the block.
+    /// Returns the size of the block in bytes.
     pub fn bytes(&self) -> usize {
         (self.trips_offset() + self.ids as usize * self.trip_bytes()).next_multiple_of(64)
     }
 
-    /// Where the records of mode log begin.
+    /// Returns the offset in the block at which the records of mode log begin.
     pub fn events_offset(&self) -> usize {
         let sums = if self.counters == 0 { 0 } else { 8 * (1 + self.counters as usize) };
         sums_offset(self.ids) + self.ids as usize * sums
     }
 
-    /// Where the part of the run begins that has the iterations of single hits.
+    /// Returns the offset in the block at which the iterations of single hits begin.
     pub fn trips_offset(&self) -> usize {
         self.events_offset() + self.events as usize * EVENT_BYTES
     }
 
-    /// Bytes of the iterations of single hits of one id.
+    /// Returns the number of bytes for the iterations of single hits of one id.
     pub fn trip_bytes(&self) -> usize {
         if self.buckets == 0 { 0 } else { 8 * (TRIP_WORDS + self.buckets as usize) }
     }
 }
 
-/// Where the sums of counters begin in a block.
+/// Returns the offset in a block at which the sums of counters begin.
 pub fn sums_offset(ids: u32) -> usize {
     BLOCK_BYTES + ids as usize * 8 * ENTRY_WORDS
 }
 
-/// Why bytes are not a run.
+/// The reason why bytes are not a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunError {
     /// The bytes do not start as a run does.
     NoMagic,
-    /// Written by a later version.
+    /// A later version wrote the run.
     Version(u32),
     /// Sizes contradict one another, or the bytes end early.
     Inconsistent,
 }
 
-/// A run as it stood in the pool.
+/// A run as it was in the pool.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     bytes: &'a [u8],
@@ -162,10 +164,10 @@ fn word64(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 impl<'a> Run<'a> {
-    /// How many pages a run has that starts with these bytes.
+    /// Returns the number of pages of the run that starts with these bytes.
     ///
     /// # Errors
-    /// [`RunError`] for bytes that do not start a run of this version.
+    /// Returns [`RunError`] for bytes that do not start a run of this version.
     pub fn pages(first: &[u8]) -> Result<usize, RunError> {
         let field = |at| word32(first, at).ok_or(RunError::Inconsistent);
         if word64(first, offset_of!(RunHeader, magic)) != Some(RUN_MAGIC) {
@@ -184,7 +186,8 @@ impl<'a> Run<'a> {
     /// Reads the header.
     ///
     /// # Errors
-    /// As [`Run::pages`]; [`RunError::Inconsistent`] if it says more than is there.
+    /// Same as for [`Run::pages`], and [`RunError::Inconsistent`] if the header gives more bytes
+    /// than there are.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, RunError> {
         let pages = Self::pages(bytes)?;
         let run = Self { bytes };
@@ -196,8 +199,8 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// A run of which only the header was read: it has no blocks. [`Run::pages`] tells whether the bytes are
-    /// a run at all.
+    /// Returns a run of which only the header was read: it has no blocks. [`Run::pages`] tells
+    /// whether the bytes are a run at all.
     pub fn header_of(first: &'a [u8]) -> Self {
         Self { bytes: first }
     }
@@ -214,7 +217,7 @@ impl<'a> Run<'a> {
         usize::try_from(self.u64(offset_of!(RunHeader, used))).unwrap_or(usize::MAX)
     }
 
-    /// Process id, start time and generation.
+    /// Returns process id, start time and generation.
     pub fn process(&self) -> (u32, u64, u32) {
         (
             self.u32(offset_of!(RunHeader, pid)),
@@ -223,23 +226,23 @@ impl<'a> Run<'a> {
         )
     }
 
-    /// The name of the run's process's part.
+    /// Returns the name of the part of the run's process.
     pub fn part(&self) -> String {
         let (pid, start_time, generation) = self.process();
         part_name(pid, start_time, generation)
     }
 
-    /// The kernel's id of the thread.
+    /// Returns the kernel's id of the thread.
     pub fn tid(&self) -> u32 {
         self.u32(offset_of!(RunHeader, tid))
     }
 
-    /// The run's number in the process.
+    /// Returns the run's number in its process.
     pub fn serial(&self) -> u32 {
         self.u32(offset_of!(RunHeader, serial))
     }
 
-    /// Ticks and `CLOCK_MONOTONIC` when it began.
+    /// Returns the ticks and `CLOCK_MONOTONIC` of the moment when the run began.
     pub fn moment(&self) -> (u64, u64) {
         (self.u64(offset_of!(RunHeader, ticks)), self.u64(offset_of!(RunHeader, monotonic_ns)))
     }
@@ -249,7 +252,8 @@ impl<'a> Run<'a> {
         self.bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default()
     }
 
-    /// The run's blocks. One that contradicts itself ends them, as an error.
+    /// Returns the run's blocks. A block that contradicts itself is an error, and nothing follows
+    /// it.
     pub fn blocks(self) -> impl Iterator<Item = Result<Block<'a>, RunError>> {
         let (mut at, mut number) = (RUN_HEADER_BYTES, 0);
         let used = self.used().min(self.bytes.len());
@@ -293,12 +297,13 @@ impl<'a> Block<'a> {
         Ok(Self { run, number, shape, bytes })
     }
 
-    /// Number of the module in its process.
+    /// Returns the number of the module in its process.
     pub fn module(&self) -> u32 {
         word32(self.bytes, offset_of!(BlockHeader, module)).unwrap_or(0)
     }
 
-    /// The data about the module in the run's header: neither its file nor its side table is there.
+    /// Returns the data about the module in the block's header, which has neither the module's file
+    /// nor its side table.
     pub fn module_frame(&self) -> ModuleFrame {
         let (number, ids) = (self.module(), self.shape.ids);
         let short = |at: usize| word32(self.bytes, at).unwrap_or(0);
@@ -316,12 +321,12 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// The block's place in the run.
+    /// Returns the number of the block in its run.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The counts by id; ids that were never entered are left out.
+    /// Returns the counts by id, without ids that were never entered.
     pub fn rows(&self) -> impl Iterator<Item = Row> + use<'a> {
         let Shape { ids, counters, .. } = self.shape;
         let (bytes, sums_at) = (self.bytes, sums_offset(ids));
@@ -344,7 +349,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// The iterations of single hits, by id; ids without a hit are left out.
+    /// Returns the iterations of single hits by id, without ids that have no hit.
     pub fn trips(&self) -> impl Iterator<Item = (u32, Trips)> + use<'a> {
         let (bytes, shape) = (self.bytes, self.shape);
         let ids = if shape.buckets == 0 { 0 } else { shape.ids };
@@ -352,7 +357,7 @@ impl<'a> Block<'a> {
             let at = shape.trips_offset() + id as usize * shape.trip_bytes();
             let word = |i: usize| word64(bytes, at + 8 * i);
             let (least, most, first) = (word(0)?, word(1)?, word(2)?);
-            // The state that the runtime made: no hit.
+            // This is the state that the runtime made: there was no hit.
             if least > most {
                 return None;
             }
@@ -366,7 +371,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Records of mode log, in the order in which they were made.
+    /// Returns the records of mode log, in the order in which they were made.
     pub fn events(&self) -> impl Iterator<Item = Event> + use<'a> {
         let room = word32(self.bytes, offset_of!(BlockHeader, events)).unwrap_or(0) as usize;
         let made = word64(self.bytes, offset_of!(BlockHeader, logged)).unwrap_or(0);
@@ -380,11 +385,11 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// The frames with the block's contents; none if nothing was counted. Calls `write` with each, until that
-    /// fails.
+    /// Calls `write` with each frame of the block's contents, until a call fails. If nothing was
+    /// counted, there is no frame.
     ///
     /// # Errors
-    /// As `write`.
+    /// Returns the error of `write`.
     pub fn write<E>(&self, mut write: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let (serial, tid, thread_name) =
             (self.run.serial(), self.run.tid(), self.run.thread_name());

@@ -9,8 +9,8 @@ fn put32(bytes: &mut [u8], at: usize, word: u32) {
     bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
 }
 
-/// A run with two blocks, byte by byte as the page above draws it: module 1 with two ids, one
-/// counter and room for two events, of which one was made; module 2 with one id that was never
+/// Makes a run with two blocks, byte by byte in the layout of `loops.rs`: module 1 with two ids,
+/// one counter and room for two events, of which one was made; module 2 with one id that was never
 /// entered.
 fn example() -> Vec<u8> {
     let mut run = vec![0u8; PAGE_BYTES];
@@ -37,7 +37,7 @@ fn example() -> Vec<u8> {
     for (word, value) in [(0, 10), (1, 11), (2, 99), (3, 3), (4, 2), (5, 1000), (15, 7)] {
         put(&mut run, entries + 128 + 8 * word, value);
     }
-    // The entry of id 0 is as new.
+    // The entry of id 0 has its initial values.
     put(&mut run, entries + 8, 1);
     put(&mut run, entries + 16, 55);
     let sums = entries + 256;
@@ -201,7 +201,7 @@ fn frames_round_trip_and_every_truncation() {
         let torn = u64::from(cut != 0 && !ends.contains(&cut));
         assert_eq!(read.torn, torn, "cut at {cut}");
     }
-    // A frame that was cut short, and whole ones after it.
+    // A frame is cut short, and whole frames follow it.
     for cut in 1..ends[1] - ends[0] {
         let mut damaged = bytes[..ends[0] + cut].to_vec();
         damaged.extend_from_slice(&bytes[ends[1]..]);
@@ -211,15 +211,17 @@ fn frames_round_trip_and_every_truncation() {
     }
 }
 
-/// Two ids with four buckets each after room for an event; the first was never counted, as its `least` says.
+/// Two ids have four buckets each, after the room for events. The first id was never counted, which
+/// its `least` shows.
 #[test]
 fn iterations_of_single_hits_become_frames() {
     let mut run = example();
     let shape = Shape { ids: 2, counters: 1, events: 2, buckets: 4 };
-    // 128 + 2 · 128 + 2 · (1 + 1) · 8 + 2 · 24 = 464, as in the example, and 2 · (4 + 4) · 8 more.
+    // The events end at 464, as in the example, and the iterations of single hits take 2 · (4 + 4)
+    // · 8 bytes.
     assert_eq!((shape.events_offset(), shape.trips_offset(), shape.bytes()), (416, 464, 640));
     let first = 256;
-    // The second block of the example makes room.
+    // The second block of the example is overwritten.
     put(&mut run, 56, (first + 640) as u64);
     put(&mut run, first + 16, 640);
     put32(&mut run, first + 92, 4);
@@ -237,7 +239,7 @@ fn iterations_of_single_hits_become_frames() {
     put32(&mut run, 8, 1);
     assert_eq!(Run::parse(&run).err(), Some(RunError::Version(1)));
     put32(&mut run, 8, RUN_VERSION);
-    // More buckets than there can be.
+    // A block cannot have so many buckets.
     put32(&mut run, first + 92, 65);
     assert!(Run::parse(&run).unwrap().blocks().next().unwrap().is_err());
 }

@@ -1,4 +1,4 @@
-//! What an empty probe costs and reads.
+//! Defines the cost and the readings of an empty probe.
 
 use crate::wire::{last, wire};
 
@@ -14,11 +14,12 @@ pub struct Calibration {
     pub inside_ticks: u64,
     /// Ticks by which one probe lengthens the program (everything between entry and return).
     pub total_ticks: u64,
-    /// What an empty call adds to each counter, in the order of the run's counters.
+    /// The amount that an empty call adds to each counter, in the order of the run's counters.
     pub inside_values: Vec<u64>,
-    /// How much the calls varied. `None` if it is not known.
+    /// The variation of the calls. `None` if it is not known.
     pub spread: Option<Spread>,
-    /// The sums of the values, from which means follow. `None` if they are not known, or the spread is not.
+    /// The sums of the values, from which means follow. `None` if the sums or the spread are not
+    /// known.
     pub sums: Option<Sums>,
 }
 
@@ -35,7 +36,7 @@ pub struct Sums {
     pub inside_ticks: Moments,
     /// Sums of the time of a probed empty call minus the median time of a bare one, in ticks.
     pub total_ticks: Moments,
-    /// Sums of what each counter read, in the order of [`Calibration::inside_values`].
+    /// Sums of the readings of each counter, in the order of [`Calibration::inside_values`].
     pub inside_values: Vec<Moments>,
 }
 
@@ -44,8 +45,8 @@ pub struct Sums {
 pub struct Moments {
     /// Sum of the values.
     pub sum: u64,
-    /// Sum of the squares of the values. Values are those of empty calls, so this does not overflow in
-    /// practice; it saturates.
+    /// Sum of the squares of the values. Because the values are those of empty calls, this does not
+    /// overflow in practice; it saturates.
     pub squares: u64,
 }
 
@@ -55,7 +56,8 @@ impl Moments {
         self.squares = self.squares.saturating_add(value.saturating_mul(value));
     }
 
-    /// The mean of `n` values and their standard deviation. `None` if there are fewer than two.
+    /// Returns the mean of `n` values and their standard deviation; `None` if there are fewer than
+    /// two.
     pub fn mean_and_deviation(&self, n: u32) -> Option<(f64, f64)> {
         if n < 2 {
             return None;

@@ -1,4 +1,4 @@
-//! Libraries with their functions, and exports that are not functions of a library.
+//! Defines libraries with their functions, and exports that are not functions of a library.
 
 use crate::role::Role;
 use crate::wire::{Decoder, Encoder, Truncated, wire};
@@ -36,13 +36,13 @@ pub struct Export {
     pub ordinal: u32,
     /// Whether the function's calls are recorded. A filter or a lack of stubs may exclude it.
     pub recorded: bool,
-    /// The compiler's name.
+    /// The name that the compiler gave the function.
     pub name: String,
-    /// The compiler's tag, often empty.
+    /// The tag that the compiler gave the function, often empty.
     pub tag: String,
-    /// Source file if the compiler recorded one, otherwise empty.
+    /// Source file if the compiler recorded one; otherwise empty.
     pub source_path: String,
-    /// Source line, 0 if unknown.
+    /// Source line; 0 if unknown.
     pub source_line: u32,
     /// Workgroup size in x, y, z as declared; 0 if unknown.
     pub workgroup_size: [u32; 3],
@@ -59,7 +59,7 @@ pub struct OpExport {
     /// The export's number in the process, which call records refer to. From the same range as
     /// [`Export::id`].
     pub id: u32,
-    /// The [`Library::id`] that the export belongs to.
+    /// The [`Library::id`] of the library to which the export belongs.
     pub library: u32,
     /// The role of the export's calls.
     pub role: Role,
@@ -82,7 +82,8 @@ wire!(Export {
 });
 wire!(OpExport { id, library, role, asynchronous, name as name, arguments, device as name });
 
-/// A name. Views repeat names, so one that no recorder writes is cut when it is read.
+/// Writes and reads a name. Views repeat names, so a name that is longer than recorders write is
+/// cut when it is read.
 mod name {
     use super::{Decoder, Encoder, LONGEST_NAME, Truncated};
 

@@ -1,4 +1,4 @@
-//! The names of the files and folders of a profile's parts.
+//! Defines the names of the files and folders of a profile's parts.
 
 /// Name of the metadata file in a process's part.
 pub const META_NAME: &str = "meta.cps";
@@ -6,27 +6,29 @@ pub const META_NAME: &str = "meta.cps";
 pub const PAGES_NAME: &str = "pages.cps";
 /// Directory of a profile that contains one part for each process.
 pub const PARTS_NAME: &str = "processes";
-/// How the names of a part's files of events start and end ([`events_name`]).
+/// The beginning and the end of the names of a part's files of events ([`events_name`]).
 pub const EVENTS_NAMES: (&str, &str) = ("plugins-", ".events");
 
-/// Name of the part of a process: `PID-STARTTIME-GENERATION`.
+/// Returns the name of the part of a process: `PID-STARTTIME-GENERATION`.
 pub fn part_name(pid: u32, start_time: u64, generation: u32) -> String {
     format!("{pid}-{start_time}-{generation}")
 }
 
-/// Generations from here on are not of programs: they are parts with the events that profiler plugins
-/// handed over in the process of the same id.
+/// Generations from this one on are not those of programs: they are parts with the events that
+/// profiler plugins handed over in the process of the same id.
 pub const FIRST_PLUGIN_GENERATION: u32 = 1 << 20;
 
-/// Name of a part's file of events with this number. Such a file is a stream of `plugin_host`.
+/// Returns the name of a part's file of events with this number. Such a file is a stream of
+/// `plugin_host`.
 pub fn events_name(number: u32) -> String {
     format!("{}{number}{}", EVENTS_NAMES.0, EVENTS_NAMES.1)
 }
 
-/// How the names of a part's trace files start and end ([`trace_name`]).
+/// The beginning and the end of the names of a part's trace files ([`trace_name`]).
 pub const TRACE_NAMES: (&str, &str) = ("trace-", ".json");
 
-/// Name of a part's trace file with this number: a recording of PyTorch's profiler as that writes it.
+/// Returns the name of a part's trace file with this number. The file is a recording of PyTorch's
+/// profiler, as the profiler writes it.
 pub fn trace_name(number: u32) -> String {
     format!("{}{number}{}", TRACE_NAMES.0, TRACE_NAMES.1)
 }

@@ -1,4 +1,4 @@
-//! What a part says of its process, and what recording costs the process.
+//! Describes the process of a part, and the cost of recording the process.
 
 use crate::clock::ClockKind;
 use crate::wire::wire;
@@ -8,11 +8,12 @@ use crate::wire::wire;
 pub struct ProcessCost {
     /// Processor time of the library's constructor, in ns.
     pub constructor_ns: u64,
-    /// Processor time of reading the run file, making the process's part, taking in libraries, and of
-    /// hooks that a language's package needs.
+    /// Processor time, in ns, of reading the run file, making the process's part, taking in
+    /// libraries, and of hooks that a language's package needs.
     pub loading_ns: u64,
-    /// How much longer some code takes right after counters were read than when it runs again, in
-    /// ticks: the reading has displaced its data and instructions. 0 without counters.
+    /// The additional time of some code right after counters were read, compared with a second run
+    /// of the same code, in ticks: the reading has displaced its data and instructions. 0 without
+    /// counters.
     pub after_reading_ticks: u64,
     /// Processor time of the whole process when this was written, in ns; 0 if that was not at its
     /// end.

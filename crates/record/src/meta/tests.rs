@@ -137,13 +137,13 @@ fn round_trip_and_every_truncation() {
     }
 }
 
-/// The numbers in files are places in these lists.
+/// The numbers in files are indices of these lists.
 #[test]
 fn lists_are_in_the_order_of_their_numbers() {
     assert!(Role::ALL.iter().enumerate().all(|(i, role)| *role as usize == i));
 }
 
-/// 1, 2, 3, 4: the mean is 2.5, and the squares of the differences add up to 5.
+/// The mean of 1, 2, 3, 4 is 2.5, and the squares of the differences add up to 5.
 #[test]
 fn means_follow_from_sums() {
     let mut moments = Moments::default();

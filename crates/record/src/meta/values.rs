@@ -1,4 +1,4 @@
-//! What the values of calls mean, and their texts.
+//! Defines the meanings of the values of calls, and their texts.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire, wire};
 
@@ -9,12 +9,12 @@ pub struct ValueKey {
     pub id: u32,
     /// The name that views show.
     pub name: String,
-    /// How to interpret the value's 64 bits.
+    /// The interpretation of the value's 64 bits.
     pub kind: ValueKind,
 }
 
 model::numbered! {
-    /// How the 64 bits of a value are interpreted.
+    /// The interpretation of the 64 bits of a value.
     pub enum ValueKind {
         /// A signed integer.
         Count = 0 "count",

@@ -1,5 +1,5 @@
-//! The memory of earlier calls that the writer and the reader of a page both keep, and from which both
-//! predict the next call. A record contains only what differs from the prediction.
+//! Remembers earlier calls. The writer and the reader of a page both keep this memory, and predict
+//! the next call from it. A record contains only what differs from the prediction.
 //!
 //! ```text
 //!                    ┌─ export ─ count x y z ─ next workgroup ─ successor ─┐
@@ -53,7 +53,7 @@ pub(super) struct Contexts {
     slots: [Slot; SLOTS],
 }
 
-/// The fields of a call that [`Contexts`] remembers, as a record has them.
+/// The fields of a call that [`Contexts`] remembers, as far as the call's record contains them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told {
     /// The export and its count, if the tag has [`TAG_CONTEXT`].
@@ -83,7 +83,7 @@ impl Contexts {
         self.slots.fill(Slot::EMPTY);
     }
 
-    /// Returns where this export is remembered.
+    /// Returns the address of the memory of this export.
     #[inline(always)]
     pub fn place_of(&self, export: u32) -> *const u8 {
         (&raw const self.slots[export as usize % SLOTS]).cast()
@@ -105,7 +105,8 @@ impl Contexts {
         if call.workgroup != slot.next {
             tag |= TAG_WORKGROUP;
         }
-        // One by one: a load of both at once would have to wait for the two stores that made them.
+        // The two are compared one by one: a load of both at once would have to wait for the two
+        // stores that made them.
         if (call.location != self.place[0]) | (call.worker != self.place[1]) {
             self.place = [call.location, call.worker];
             tag |= TAG_PLACE;
@@ -138,7 +139,7 @@ impl Contexts {
         Some(Call { export, count, workgroup, location, worker, start: 0, end: 0 })
     }
 
-    /// Remembers that this call is the last one, whose slot is already its own.
+    /// Remembers this call as the last one. The slot must already be that of its export.
     #[inline(always)]
     fn advance(&mut self, export: u32, count: [u32; 3], workgroup: [u32; 3]) {
         if self.is_done {
@@ -158,7 +159,8 @@ impl Contexts {
 fn following([x, y, z]: [u32; 3], count: [u32; 3]) -> ([u32; 3], bool) {
     let is_below = |at: u32, count: u32| at < count.saturating_sub(1);
     let (in_row, in_column) = (is_below(x, count[0]), is_below(y, count[1]));
-    // Without `||`: most dispatches have only one workgroup, and one branch is enough for them.
+    // `|` is used instead of `||`: most dispatches have only one workgroup, and one branch is
+    // enough for them.
     if !(in_row | in_column | is_below(z, count[2])) {
         ([0; 3], true)
     } else if in_row {

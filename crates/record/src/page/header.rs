@@ -29,7 +29,7 @@ pub(super) struct RawHeader {
     pub(super) open: AtomicU64,
     pub(super) flush_ticks: u64,
     pub(super) flushes: u32,
-    /// [`USAGE_BEGIN`] and [`USAGE_END`]: which of the usages below are present.
+    /// [`USAGE_BEGIN`] and [`USAGE_END`], for those of the usages below that are present.
     pub(super) usages: u32,
     pub(super) checksum: u64,
     /// CPU time in ns that the recorder used to attach the thread; see [`PageStart::attach_ns`].
@@ -80,7 +80,8 @@ pub struct PageStart {
     /// open counters, to map the page and, in the first thread of a process, to calibrate. 0 means
     /// unknown.
     pub attach_ns: u64,
-    /// What the kernel had counted for the thread when the page began. `None` if it was not read.
+    /// The numbers that the kernel had counted for the thread when the page began. `None` if they
+    /// were not read.
     pub usage: Option<Usage>,
 }
 
@@ -98,26 +99,26 @@ pub struct PageHeader {
     pub calls: u32,
     /// Number of calls in progress when the page was last written to.
     pub open_calls: u32,
-    /// The export of the outermost of them.
+    /// The export of the outermost of these calls.
     pub open_export: u32,
     /// Whether this is the thread's last page.
     pub last: bool,
     /// Whether the page was appended to a file; its checksum is then valid.
     pub flushed: bool,
-    /// What the kernel had counted for the thread when the page ended. `None` if it was not read,
-    /// or if the page has not ended because it is in use or its process was killed.
+    /// The numbers that the kernel had counted for the thread when the page ended. `None` if they
+    /// were not read, or if the page has not ended because it is in use or its process was killed.
     pub usage_end: Option<Usage>,
     pub(super) checksum: u64,
 }
 
-/// Why bytes are not a valid page.
+/// The reason why bytes are not a valid page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageError {
     /// There are fewer bytes than the header and the committed records need.
     Truncated {
-        /// Bytes needed.
+        /// Number of bytes that are needed.
         need: usize,
-        /// Bytes there.
+        /// Number of bytes that are there.
         have: usize,
     },
     /// The magic number is missing.
@@ -258,8 +259,8 @@ pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
 /// marked as flushed or one with a valid checksum.
 ///
 /// # Safety
-/// `page` must be [`PAGE_BYTES`] of writable memory, aligned to 8, for as long as the result is used,
-/// and no thread that keeps this contract may write to it meanwhile.
+/// `page` must be [`PAGE_BYTES`] of writable memory, aligned to 8, for as long as the result is
+/// used, and no other thread may write to it meanwhile.
 pub unsafe fn seal_in_place<'a>(page: *mut u8) -> Option<(PageHeader, &'a [u8])> {
     // SAFETY: by contract, `page` is PAGE_BYTES of memory to which no other thread writes
     // meanwhile.

@@ -1,4 +1,4 @@
-//! A page in its own memory, for programs that write pages outside of a profiled process.
+//! Defines a page in its own memory, for programs that write pages outside of a profiled process.
 
 use super::{Call, Drawn, PAGE_BYTES, PageStart, PageWriter};
 use crate::Usage;
@@ -49,7 +49,7 @@ impl OwnedPage {
     }
 
     /// Records a call. `fields` are the fields of its counter groups in the order of the page's
-    /// layout; `scaled` is as for [`PageWriter::call`].
+    /// layout; `scaled` has the same meaning as for [`PageWriter::call`].
     ///
     /// # Panics
     /// Panics if the page is full, or if there are more fields than the counters of a run can have.
@@ -58,7 +58,7 @@ impl OwnedPage {
         self.put_call(call, scaled, None, fields);
     }
 
-    /// Records a call that was drawn, as [`OwnedPage::call`] records others.
+    /// Records a call that was chosen by sampling; otherwise the same as [`OwnedPage::call`].
     ///
     /// # Panics
     /// Same as for [`OwnedPage::call`].
@@ -122,13 +122,15 @@ impl OwnedPage {
         unsafe { self.writer.set_open(depth, export) };
     }
 
-    /// Stores what the page's thread had used when the page ended. Call this before [`OwnedPage::seal`].
+    /// Stores the usage of the page's thread at the end of the page. Call this before
+    /// [`OwnedPage::seal`].
     pub fn set_end(&mut self, usage: Usage) {
         // SAFETY: `new` has attached a page.
         unsafe { self.writer.set_end(usage) };
     }
 
-    /// Changes the name of its thread. The name is written to the header when the page is sealed.
+    /// Changes the name of the page's thread. The name is written to the header when the page is
+    /// sealed.
     pub fn set_thread_name(&mut self, name: [u8; 16]) {
         self.start.thread_name = name;
     }
@@ -152,7 +154,7 @@ impl OwnedPage {
         &self.start
     }
 
-    /// Returns the whole page, as a pool holds it.
+    /// Returns the whole page, in the form that pages have in a pool.
     pub fn bytes(&self) -> Vec<u8> {
         self.memory.iter().flat_map(|word| word.to_le_bytes()).collect()
     }

@@ -38,7 +38,7 @@ impl GroupLayout {
 }
 
 /// One decoded record. The counters of a call are in [`PageReader::groups`] and
-/// [`PageReader::values`]; how it was drawn is in [`PageReader::drawn`].
+/// [`PageReader::values`]; the sampling of a call is in [`PageReader::drawn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {
     /// A call of one workgroup.
@@ -58,7 +58,7 @@ pub enum Record {
     Other { kind: u8 },
 }
 
-/// When one group counted during the last call.
+/// The times in which one group counted during the last call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupTimes {
     /// Whether the group was read. If not, its values are meaningless.
@@ -73,7 +73,7 @@ pub struct GroupTimes {
 /// A record that cannot be decoded. The records before it on the page are valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TornRecord {
-    /// Where the record starts, in bytes from the start of the page.
+    /// Offset of the record in bytes from the start of the page.
     pub at: usize,
 }
 
@@ -130,13 +130,14 @@ impl<'a> PageReader<'a> {
         &self.groups
     }
 
-    /// Returns what the last call added to each counter of the page, in the order of the run's
-    /// counters.
+    /// Returns the amount that the last call added to each counter of the page, in the order of the
+    /// run's counters.
     pub fn values(&self) -> &[u64] {
         &self.values
     }
 
-    /// Returns how the last call was drawn. Calls of a run without a budget have the default.
+    /// Returns how the last call was chosen by sampling. Calls of a run without a budget have the
+    /// default.
     pub fn drawn(&self) -> Drawn {
         self.drawn
     }

@@ -13,8 +13,8 @@ use crate::usage::{USAGE_WORDS, Usage};
 use crate::wire::{put_varint, zigzag};
 
 /// Writes records to one mapped page at a time. It is plain data, so that it can be in a
-/// thread-local that is never dropped; see [`PageWriter::detached`]. What every call needs is in the
-/// first cache line.
+/// thread-local that is never dropped; see [`PageWriter::detached`]. The fields that every call
+/// needs are in the first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct PageWriter {
@@ -42,14 +42,15 @@ impl Cursor {
     /// the record was begun.
     #[inline(always)]
     pub unsafe fn put(&mut self, value: u64) {
-        // SAFETY: `has_room` reserved LONGEST_RECORD bytes, which includes the slack.
+        // SAFETY: the caller appends no more than the longest record, for which `has_room` reserved
+        // LONGEST_RECORD bytes, including the slack.
         self.at = unsafe { put_varint(self.at, value) };
     }
 
     /// Appends the fields of the call's context that were not predicted.
     ///
     /// # Safety
-    /// As for [`Cursor::put`].
+    /// Same as for [`Cursor::put`].
     #[inline(always)]
     unsafe fn put_context(&mut self, call: &Call, tag: u8) {
         // SAFETY: by contract, there is room for the record, of which this is a part.
@@ -74,7 +75,7 @@ impl Cursor {
     /// so that the code of the other records is short.
     ///
     /// # Safety
-    /// As for [`Cursor::put`].
+    /// Same as for [`Cursor::put`].
     #[cold]
     #[inline(never)]
     unsafe fn put_seldom(&mut self, value: u32) {
@@ -119,8 +120,9 @@ impl PageWriter {
         self.base_monotonic_ns = start.base_monotonic_ns;
         self.rewind(start.base_ticks);
         let header = self.header();
-        // SAFETY: these fields are inside the page. Readers ignore the page until `magic` is
-        // stored, so a kill in between leaves no partial header.
+        // SAFETY: the fields are inside the page, and the caller guarantees that it is writable.
+        // Readers ignore the page until `magic` is stored, so a kill in between leaves no partial
+        // header.
         unsafe {
             (*header).magic.store(0, Ordering::Release);
             (*header).committed.store(0, Ordering::Release);
@@ -159,7 +161,8 @@ impl PageWriter {
 
     /// Detaches the page. Its content stays.
     pub fn detach(&mut self) {
-        // Field by field: `Self::detached()` would be built on the program's stack first.
+        // The fields are set one by one: `Self::detached()` would first be built on the program's
+        // stack.
         self.page = std::ptr::null_mut();
         (self.base_cpu_ns, self.base_monotonic_ns) = (0, 0);
         self.rewind(0);
@@ -184,8 +187,8 @@ impl PageWriter {
         self.at as usize + LONGEST_VALUES <= PAGE_BYTES
     }
 
-    /// Returns the addresses in other cache lines than the writer's first one that the next record of
-    /// this export will access: what is remembered of the export, the place of the record, and the
+    /// Returns the addresses in other cache lines than the writer's first one that the next record
+    /// of this export will access: the memory of the export, the place of the record, and the
     /// page's header. They are only meant for prefetching.
     #[inline(always)]
     pub fn ahead(&self, export: u32) -> [*const u8; 3] {
@@ -194,7 +197,7 @@ impl PageWriter {
     }
 
     /// Stores in the header that `depth` calls are in progress, and that the outermost one calls
-    /// `export`. A reader finds this if the process dies now.
+    /// `export`. A reader finds these values if the process dies now.
     ///
     /// # Safety
     /// A page must be attached.
@@ -205,8 +208,8 @@ impl PageWriter {
             .store(u64::from(depth) << 32 | u64::from(export), Ordering::Relaxed);
     }
 
-    /// Begins a call record. The caller appends what each group read, then commits the record.
-    /// `scaled` says that the running time of some group differs from its enabled time.
+    /// Begins a call record. The caller appends the readings of each group, then commits the
+    /// record. `scaled` says that the running time of some group differs from its enabled time.
     ///
     /// # Safety
     /// A page with room must be attached.
@@ -234,7 +237,8 @@ impl PageWriter {
         cursor
     }
 
-    /// Begins the record of a call that was drawn, as [`PageWriter::call`] begins others.
+    /// Begins the record of a call that was chosen by sampling; otherwise the same as
+    /// [`PageWriter::call`].
     ///
     /// # Safety
     /// A page with room must be attached.
@@ -318,8 +322,8 @@ impl PageWriter {
         }
     }
 
-    /// Stores what the thread had used when the recorder was ready for it, and how long attaching
-    /// took. The program's share of the thread's first page begins here.
+    /// Stores the usage of the thread at the moment when the recorder was ready for it, and the
+    /// time that attaching took. The program's share of the thread's first page begins here.
     ///
     /// # Safety
     /// A page must be attached.
@@ -335,7 +339,8 @@ impl PageWriter {
         }
     }
 
-    /// Stores what the thread had used when its page ended. Call this before [`PageWriter::seal`].
+    /// Stores the usage of the thread at the end of its page. Call this before
+    /// [`PageWriter::seal`].
     ///
     /// # Safety
     /// A page must be attached.
@@ -370,7 +375,8 @@ impl PageWriter {
         }
     }
 
-    /// Ends the page for whoever appends it ([`crate::pool::full`]), and detaches it.
+    /// Prepares the page for the process that will append it ([`crate::pool::full`]), and detaches
+    /// it.
     ///
     /// # Safety
     /// A page must be attached.

@@ -1,5 +1,5 @@
-//! The pool as a file: created before the run, and read after it by a program that did not take
-//! part.
+//! Creates the pool's file before the run, and reads it after the run, for programs that take no
+//! part in the run.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ pub fn create(path: &Path, owner: &Owner) -> io::Result<()> {
 /// Creates a pool with another number of pages.
 ///
 /// # Errors
-/// As [`create`].
+/// Same as [`create`].
 pub fn create_with(path: &Path, owner: &Owner, layout: Layout) -> io::Result<()> {
     let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     file.set_len(layout.bytes() as u64)?;
@@ -78,8 +78,8 @@ impl PoolFile {
         Self::of(File::open(path)?)
     }
 
-    /// Returns the version of the pool that the file was, as the first bytes of its header say; `None`
-    /// if they are not those of a pool.
+    /// Returns the version of the pool, as the first bytes of the file's header give it; `None` if
+    /// they are not those of a pool.
     ///
     /// # Errors
     /// Returns the error of `read`.
@@ -178,7 +178,7 @@ impl PoolFile {
         })
     }
 
-    /// Returns the pages in use: the page's number and the row of the process that owns it.
+    /// Returns the pages in use, each with its number and the row of the process that owns it.
     pub fn claimed(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
         let row = |claim: u32| (claim & full::OWNER).checked_sub(1);
         self.claims.iter().enumerate().filter_map(move |(n, claim)| Some((n, row(*claim)?)))

@@ -1,4 +1,4 @@
-//! Full pages: how a thread hands them to `run`, which appends them to the profile and gives them
+//! Defines how a thread hands full pages to `run`, which appends them to the profile and gives them
 //! back empty.
 //!
 //! ```text
@@ -36,7 +36,7 @@ const OFFERED: u32 = 1 << 31;
 const TAKEN: u32 = 1 << 30;
 /// The page's thread has ended, so the page becomes free once `run` has appended it.
 const LEFT: u32 = 1 << 29;
-/// The rest of a claim: 1 + row of the owner.
+/// The other bits of a claim: 1 + row of the owner.
 pub(super) const OWNER: u32 = LEFT - 1;
 
 impl Pool {
@@ -49,8 +49,8 @@ impl Pool {
         self.header().drained.load(Ordering::Relaxed) != 0
     }
 
-    /// Offers a full page, which the thread has prepared for reading ([`crate::PageWriter::finish`]),
-    /// and wakes whoever takes pages.
+    /// Offers a full page, which the thread has prepared for reading
+    /// ([`crate::PageWriter::finish`]), and wakes the process that takes pages.
     pub fn offer_page(&self, page: usize, row: u32) {
         self.claim(page).store((row + 1) | OFFERED, Ordering::Release);
         let header = self.header();
@@ -76,19 +76,19 @@ impl Pool {
         self.change(page, (row + 1) | OFFERED, row + 1)
     }
 
-    /// Leaves a page that was taken to `run`, because its thread ends. Returns false if it is not
-    /// taken any more.
+    /// Leaves a page that was taken to `run`, because its thread ends. Returns false if the page is
+    /// not taken any more.
     pub fn leave_page(&self, page: usize, row: u32) -> bool {
         self.change(page, (row + 1) | TAKEN, (row + 1) | TAKEN | LEFT)
     }
 
-    /// Says that full pages are taken from now on, or not any more.
+    /// Stores whether full pages are taken from now on.
     pub fn set_drained(&self, drained: bool) {
         self.header().drained.store(drained.into(), Ordering::Relaxed);
     }
 
-    /// The number of pages that were offered so far. It wraps around. Whoever adds to it ends
-    /// [`Pool::wait_for_offers`] if that has not begun to wait yet.
+    /// Returns the number of pages that were offered so far. It wraps around. Adding to the number
+    /// makes a [`Pool::wait_for_offers`] that has not begun to wait yet return at once.
     pub fn offers(&self) -> &'static AtomicU32 {
         &self.header().offers
     }
@@ -113,7 +113,8 @@ impl Pool {
         }
     }
 
-    /// Takes a page that is offered, from `start` on. Only one thread of one process may do this.
+    /// Takes the first page that is offered, from number `start` on. Only one thread of one process
+    /// may do this.
     pub fn take_full_page(&self, start: usize) -> Option<Taken<'_>> {
         let claims = self.claims();
         (start..claims.len()).find_map(|page| {
@@ -148,8 +149,9 @@ impl Taken<'_> {
         self.page
     }
 
-    /// The page's header and the bytes to append to a file of pages, with their checksum, read from the
-    /// pool in `file`. `None` if it is not a page: its program has overwritten or truncated it.
+    /// Returns the page's header and the bytes to append to a file of pages, with their checksum,
+    /// read from the pool in `file`. `None` if the bytes are not a page, because the page's program
+    /// has overwritten or truncated it.
     pub fn seal<'a>(&self, file: &File, copy: &'a mut PageCopy) -> Option<(PageHeader, &'a [u8])> {
         let at = copy.0.as_mut_ptr().cast::<u8>();
         // SAFETY: the array has PAGE_BYTES bytes and is borrowed mutably.
@@ -171,8 +173,8 @@ impl Taken<'_> {
         }
     }
 
-    /// Offers the page again, because it could not be appended. If its thread has ended, it stays in
-    /// the pool for the collector of the profile.
+    /// Offers the page again, because it could not be appended. If its thread has ended, the page
+    /// stays in the pool for the collector of the profile.
     pub fn refuse(self) {
         if !self.pool.change(self.page, self.owner | TAKEN, self.owner | OFFERED) {
             self.pool.change(self.page, self.owner | TAKEN | LEFT, self.owner);

@@ -1,9 +1,9 @@
-//! Where everything is in a pool, which follows from the number of its pages.
+//! Computes the places of all parts of a pool, which follow from the number of its pages.
 
 use super::{CLAIMS_OFFSET, MOST_PAGES, PAGES, ROWS, Row};
 use crate::page::PAGE_BYTES;
 
-/// Where everything is in a pool with a number of pages.
+/// The places of all parts of a pool with a number of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pages: usize,
@@ -13,31 +13,31 @@ impl Layout {
     /// The layout of a pool of [`PAGES`] pages.
     pub const USUAL: Self = Self { pages: PAGES };
 
-    /// The layout of a pool with exactly this many pages.
+    /// Returns the layout of a pool with exactly this many pages.
     pub(super) const fn of_pages(pages: usize) -> Self {
         Self { pages }
     }
 
-    /// The layout of a pool with room for at least this many pages.
+    /// Returns the layout of a pool with room for at least this many pages.
     pub fn with_pages(pages: usize) -> Self {
         Self { pages: pages.next_multiple_of(64).clamp(PAGES, MOST_PAGES) }
     }
 
-    /// The layout of a pool file of this size; `None` if no pool has it.
+    /// Returns the layout of a pool file of this size; `None` if no pool has this size.
     pub fn of_size(bytes: u64) -> Option<Self> {
         let bytes = usize::try_from(bytes).ok()?;
-        // What is before the pages is smaller than 64 of them.
+        // The part before the pages is smaller than 64 pages.
         let last = (bytes / PAGE_BYTES / 64).min(MOST_PAGES / 64);
         let fits = |layout: &Self| layout.pages >= PAGES && layout.bytes() == bytes;
         [last, last.saturating_sub(1)].map(|n| Self { pages: 64 * n }).into_iter().find(fits)
     }
 
-    /// How many pages the pool has.
+    /// Returns the number of the pool's pages.
     pub const fn pages(&self) -> usize {
         self.pages
     }
 
-    /// Size of the file in bytes.
+    /// Returns the size of the file in bytes.
     pub const fn bytes(&self) -> usize {
         self.pages_offset() + self.pages * PAGE_BYTES
     }
@@ -46,7 +46,7 @@ impl Layout {
         CLAIMS_OFFSET + 4 * self.pages
     }
 
-    /// Bytes before the first page.
+    /// Returns the number of bytes before the first page.
     pub(super) const fn pages_offset(&self) -> usize {
         (self.rows_offset() + ROWS * size_of::<Row>()).next_multiple_of(PAGE_BYTES)
     }

@@ -1,4 +1,5 @@
-//! The owner of a pool: the profile that its pages belong to, as the pool's header describes it.
+//! Defines the owner of a pool: the profile to which its pages belong, as the pool's header
+//! describes it.
 //!
 //! ```text
 //!   64  id           16 bytes, random; the manifest and the run file have the same
@@ -8,9 +9,9 @@
 //! ```
 //!
 //! A profile that was moved is still the same directory, but a copy has the same id and is another
-//! directory. A path cannot tell the two cases apart, so the header identifies the directory
-//! itself. For processes with `CAP_DAC_READ_SEARCH`, the file handle tells a deleted directory from
-//! one that was moved away.
+//! directory. A path cannot distinguish the two cases, so the header identifies the directory
+//! itself. For processes with `CAP_DAC_READ_SEARCH`, the file handle distinguishes a deleted
+//! directory from one that was moved away.
 
 use std::fmt;
 use std::fs::File;
@@ -21,13 +22,13 @@ use std::str::FromStr;
 
 use crate::wire::{Decoder, Encoder, Truncated};
 
-/// Offset in the pool, and maximum length. The run's row follows.
+/// The offset of the owner's block in the pool, and its maximum length. The run's row follows.
 pub(super) const OFFSET: usize = 64;
 pub(super) const BYTES: usize = super::RUN_ROW_OFFSET - OFFSET;
 const HANDLE_BYTES: usize = 128;
 const LONGEST_PATH: usize = BYTES - (16 + 8 + 8 + 4 + 4 + 4 + HANDLE_BYTES + 4);
 
-/// A random number that a profile gets when it is created. Zero means that it has none.
+/// A random number that a profile gets when it is created. Zero means that the profile has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProfileId(pub [u8; 16]);
 
@@ -200,7 +201,7 @@ fn handle_of(directory: &File) -> Option<(i32, Vec<u8>)> {
     (done == 0).then(|| (handle.kind, bytes.to_vec()))
 }
 
-/// Returns whether any process, in any container, has the file open for writing or has it mapped
+/// Returns whether any process, in any container, has the file open for writing, or has mapped it
 /// through such a descriptor. The function asks the kernel by taking a lease for a moment. Returns
 /// `None` if the kernel does not answer: the file belongs to another user, or the file system has
 /// no leases.

@@ -1,4 +1,4 @@
-//! The run's row, for processes that do not map the whole pool.
+//! Maps the run's row, for processes that do not map the whole pool.
 
 use std::ffi::CStr;
 
@@ -17,8 +17,8 @@ pub fn with_run_row(path: &CStr, body: impl FnOnce(&Row)) -> Result<(), i32> {
     with_run_row_and(path, |_| Ok(()), body)
 }
 
-/// Does what [`with_run_row`] does, in a process of ours: if the program truncates the pool meanwhile,
-/// what `body` changes is lost.
+/// Does what [`with_run_row`] does, in one of our own processes: if the program truncates the pool
+/// meanwhile, the changes that `body` makes are lost.
 ///
 /// # Errors
 /// Same as [`super::Pool::open`], or as [`TruncationGuard::new`].

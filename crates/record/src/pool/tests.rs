@@ -92,7 +92,7 @@ fn runs_are_taken_from_the_end_and_around_what_is_taken() {
     assert_eq!(pool.claim_page(0, PAGES - 5), Some(PAGES - 5));
     assert_eq!(pool.claim_run(0, 1), Some(PAGES - 4));
     assert_eq!(pool.claim_run(0, 2), Some(PAGES - 7));
-    // Pages 0 to PAGES - 8 are free: all of them fit, one more does not.
+    // Pages 0 to PAGES - 8 are free. A run of all of them fits, and a run of one more does not.
     assert_eq!(pool.claim_run(0, PAGES - 6), None);
     assert_eq!(pool.claim_run(0, PAGES - 7), Some(0));
     assert_eq!(pool.claim_run(0, 1), None);
@@ -109,8 +109,8 @@ fn runs_are_taken_from_the_end_and_around_what_is_taken() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// Each way of a full page: taken and given back, taken back, left by its thread while it is taken,
-/// and refused.
+/// Tests all that can happen to a full page: it is taken and given back, taken back, left by its
+/// thread while it is taken, and refused.
 #[test]
 fn a_full_page_has_one_owner_at_a_time() {
     let path = scratch("full-pages");
@@ -139,7 +139,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     let claims = || PoolFile::open(&path).unwrap().claimed().collect::<Vec<_>>();
     assert!(run.take_full_page(0).is_none(), "it was not offered");
 
-    // Taken, appended and given back: the page is still the thread's, and empty.
+    // The page is taken, appended and given back: it still belongs to the thread, and is empty.
     fill(&mut writer);
     assert_eq!(pool.offers().load(Ordering::Relaxed), 1);
     assert!(!pool.is_given_back(page, row));
@@ -160,12 +160,12 @@ fn a_full_page_has_one_owner_at_a_time() {
     assert_eq!(unsafe { pool.page(page).cast::<u64>().read() }, 0, "no magic number");
     assert!(!pool.leave_page(page, row) && !pool.take_back(page, row));
 
-    // Taken back by the thread.
+    // The thread takes the page back.
     fill(&mut writer);
     assert!(pool.take_back(page, row));
     assert!(run.take_full_page(0).is_none());
 
-    // Refused, then taken again; the thread ends meanwhile, and the page becomes free.
+    // The page is refused, then taken again; the thread ends meanwhile, and the page becomes free.
     fill(&mut writer);
     run.take_full_page(0).unwrap().refuse();
     let taken = run.take_full_page(page).unwrap();
@@ -173,7 +173,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     taken.give_back(&file);
     assert_eq!(claims(), []);
 
-    // Refused after the thread has ended: it stays claimed, for the collector.
+    // The page is refused after the thread has ended: it stays claimed, for the collector.
     assert_eq!(pool.claim_page(row, 9), Some(page));
     fill(&mut writer);
     let taken = run.take_full_page(0).unwrap();
@@ -182,7 +182,7 @@ fn a_full_page_has_one_owner_at_a_time() {
     assert_eq!(claims(), [(9, 0)]);
     assert!(run.take_full_page(0).is_none());
 
-    // If an offer is dropped, as when `run` is killed, nobody writes to its page any more.
+    // If a taken page is dropped, as when `run` is killed, nobody writes to the page any more.
     assert!(pool.is_given_back(page, row), "claimed, and with its content");
     pool.offer_page(page, row);
     let _taken = run.take_full_page(0).unwrap();
@@ -217,7 +217,7 @@ fn a_guarded_pool_may_be_truncated() {
         drop(guard);
         std::fs::remove_file(&path).unwrap();
     }
-    // Truncated while the row is mapped.
+    // The pool is truncated while the row is mapped.
     create(&path, &Owner::default()).unwrap();
     let c_path = CString::new(path.as_os_str().as_bytes()).unwrap();
     let file = std::fs::File::options().write(true).open(&path).unwrap();
@@ -229,7 +229,8 @@ fn a_guarded_pool_may_be_truncated() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// A pool with more pages than usual: each of them is there, and a reader finds what is written to the last one.
+/// A pool has more pages than usual: each of them is there, and a reader finds the data that is
+/// written to the last one.
 #[test]
 fn a_pool_can_have_more_pages() {
     let path = scratch("more");

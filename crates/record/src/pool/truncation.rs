@@ -1,14 +1,15 @@
-//! Survives a pool that becomes shorter while it is mapped.
+//! Survives the truncation of a pool while it is mapped.
 //!
-//! Whoever touches a mapping beyond the end of its file gets SIGBUS. A program can truncate its pool
-//! at any moment, so checking the size first does not help. Everything that can be read is therefore
-//! read from the file. What remains are the words that the program and `run` change by atomic
-//! operations (claims, losses, the number of offers), and the word that a futex waits on; the kernel
-//! has no call for them. These are mapped, and guarded: the handler of SIGBUS replaces the mapping
-//! by private memory that is zero. The interrupted operation then continues on a pool in which
-//! nothing is claimed and nothing is offered.
+//! A process that accesses a mapping beyond the end of its file gets SIGBUS. A program can truncate
+//! its pool at any moment, so checking the size first does not help. All data that can be read from
+//! the file is therefore read from it. The kernel has no call for the words that the program and
+//! `run` change by atomic operations (claims, losses, the number of offers), and for the word on
+//! which a futex waits. These words are mapped, and guarded: the handler of SIGBUS replaces the
+//! mapping by private memory that is zero. The interrupted operation then continues on a pool in
+//! which nothing is claimed and nothing is offered.
 //!
-//! This is for processes of ours. A handler of signals in somebody else's process is not ours to set.
+//! Only our own processes use this: in other processes, the handlers of signals are not ours to
+//! set.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Start and end of each guarded mapping; 0 while the place is free.
 static GUARDED: [[AtomicUsize; 2]; 8] = [const { [const { AtomicUsize::new(0) }; 2] }; 8];
-/// The handler before ours.
+/// The handler of SIGBUS before ours.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// Guards a mapping until it is dropped.
@@ -32,8 +33,8 @@ impl TruncationGuard {
     /// Returns the `errno` if the handler cannot be set, or EAGAIN if there are too many guards.
     ///
     /// # Safety
-    /// The range must be a mapping of the caller's, until the guard is dropped. Its content may
-    /// become zero at any moment.
+    /// The range must be a mapping that belongs to the caller until the guard is dropped. Its
+    /// content may become zero at any moment.
     pub unsafe fn new(range: Range<usize>) -> Result<Self, i32> {
         set_handler()?;
         let place = GUARDED.iter().find(|[start, _]| {
@@ -67,7 +68,8 @@ fn set_handler() -> Result<(), i32> {
         if libc::sigaction(libc::SIGBUS, std::ptr::null(), &mut before) != 0 {
             return Err(super::errno());
         }
-        // Known before the handler can run. Another thread may have set it meanwhile.
+        // The handler is stored before ours can run. If another thread has stored it meanwhile, it
+        // stays.
         let _ = BEFORE.set(before);
         match libc::sigaction(libc::SIGBUS, &action, std::ptr::null_mut()) {
             0 => Ok(()),
@@ -87,14 +89,15 @@ extern "C" fn on_bus_error(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_v
             }
         }
     }
-    // The fault is not ours: what was there before us decides, when the instruction runs again.
+    // The fault does not concern a guarded mapping. The handler before ours decides, when the
+    // instruction runs again.
     if let Some(before) = BEFORE.get() {
         // SAFETY: `before` is an action that sigaction returned, and is never freed.
         unsafe { libc::sigaction(libc::SIGBUS, before, std::ptr::null_mut()) };
     }
 }
 
-/// Puts private memory in place of a mapping.
+/// Replaces a mapping by private memory.
 fn replace(range: Range<usize>) -> bool {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::c_long::from(flags));

@@ -7,7 +7,7 @@ use std::ffi::CStr;
 
 use super::{File, PATH_BYTES, START_BYTES};
 
-/// The needed fields of an ELF header for this machine's architecture.
+/// The fields of an ELF header that are needed, for this machine's architecture.
 pub(super) struct Header {
     segments: u64,
     segment_bytes: u64,
@@ -26,7 +26,8 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_STRSZ: u64 = 10;
 const DT_VERDEF: u64 = 0x6fff_fffc;
-/// More than any real file has. A larger number means that the file is garbage.
+/// Maximum number of segments; no real file has more. A larger number means that the file is
+/// garbage.
 const MOST_SEGMENTS: u64 = 128;
 const MOST_ENTRIES: u64 = 256;
 /// Size of an entry of the segment table on 64-bit machines, and the number of entries read at
@@ -217,9 +218,9 @@ impl Header {
     }
 }
 
-/// More than the names of any program take. A damaged file may claim any length.
+/// Maximum size of all names; no program has more. A damaged file may claim any length.
 const MOST_NAME_BYTES: u64 = 64 << 20;
-/// More libraries than any program needs directly (the most we have seen: about 60).
+/// Maximum number of libraries; no program needs more directly (the most we have seen: about 60).
 const MOST_NEEDED: usize = 128;
 
 impl Segment {
