@@ -6,7 +6,7 @@
 //!
 //! The project's file is the nearest one from the working directory upwards to the root of the
 //! repository (the directory with `.git`); outside of a repository, only the working directory has
-//! one. It comes with a checkout, so whoever wrote it may be a stranger: it can choose what is
+//! one. It comes with a checkout, so a stranger may have written it: it can choose what is
 //! counted and how tables look, but it cannot name a program, a library or a path. The user's file
 //! is `~/.config/counterpoint/counterpoint.toml`. A file that neither this user nor root owns, or
 //! that others can write, is an error.

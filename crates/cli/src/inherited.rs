@@ -77,7 +77,7 @@ pub struct Inherited {
 /// Raises the soft limit on open files to the hard limit.
 pub fn allow_many_files() {
     let mut files = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `files` outlives the calls. If a call fails, the limit stays as it is.
+    // SAFETY: `files` outlives the calls. If a call fails, the limit does not change.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut files) == 0 {
             files.rlim_cur = files.rlim_max;

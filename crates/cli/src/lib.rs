@@ -323,8 +323,8 @@ fn usage(mut error: clap::Error) -> ExitCode {
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => {
-            // A line break inside an argument is made visible, because it must not look like one of
-            // ours.
+            // A line break inside an argument is made visible, because it must not look like a line
+            // break of the message.
             let typed: Vec<_> =
                 error.context().map(|(kind, value)| (kind, value.clone())).collect();
             for (kind, value) in typed {

@@ -1,8 +1,8 @@
 //! `counterpoint plugin`: profiler plugins (Kineto's interface for shared objects) without a
 //! program to profile.
 //!
-//! A plugin is somebody else's code, so it is never loaded into this process. A child of ours loads
-//! it (`plugin/child.rs`), and says what it finds on a pipe. If the child crashes, the plugin's
+//! A plugin is somebody else's code, so it is never loaded into this process. A child process loads
+//! it (`plugin/child.rs`), and writes what it finds to a pipe. If the child crashes, the plugin's
 //! name is known and everything else goes on. `plugin/answer.rs` says how this process is protected
 //! from a child.
 //!

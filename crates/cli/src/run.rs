@@ -498,7 +498,7 @@ fn write_page<const WHOLE: bool>(args: &Args, command: &str, of: &Path) {
     let name = page.display();
     let start = whole_program::page::<WHOLE>(command, of, page, named);
     match start.map(|mut start| attend(&mut start)) {
-        // That program has printed what it wrote, or why it wrote nothing.
+        // That program has printed the name of the file, or why it wrote none.
         Ok(Ok(status)) if status.code().is_some() => {}
         Ok(Ok(status)) => say!("{name}: the program that writes it ended with {status}"),
         Ok(Err(e)) => say!("{name}: the program that writes it: {e}"),

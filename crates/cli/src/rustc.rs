@@ -15,7 +15,7 @@
 //!
 //! rustc does not read LLVM IR, so a clang whose LLVM is as new as rustc's compiles the object.
 //! With one unit of code generation there is one file of IR, and one object to replace. If a step
-//! is impossible, the crate stays as rustc compiled it, and one line says why.
+//! is impossible, the crate's object is the one that rustc made, and one line says why.
 
 mod arguments;
 mod object;
@@ -62,8 +62,8 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
     compile(OsStr::new("rustc"), &args.words)
 }
 
-/// Runs command lines whose options are rustc's or the linker's and are not parsed as ours. Cargo
-/// gives its wrapper the path of rustc as the first argument.
+/// Runs command lines whose options belong to rustc or the linker, and are not parsed as options of
+/// `counterpoint`. Cargo gives its wrapper the path of rustc as the first argument.
 pub fn alone(words: &[OsString]) -> Option<Result<ExitCode, Failure>> {
     let first = words.get(1)?;
     if first == "rustc-link" {

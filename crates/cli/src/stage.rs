@@ -114,7 +114,7 @@ mod tests {
         let dead = at.join(".counterpoint-00000000000000aa.cpt.tmp");
         fs::create_dir_all(dead.join("merged/1")).unwrap();
         fs::write(dead.join("merged/1/file"), b"x").unwrap();
-        // These must stay: names that are not ours, a file, and a link.
+        // These must be kept: names that a stage does not have, a file, and a link.
         let others = [
             ".counterpoint-aa.cpt.tmp",
             ".counterpoint-00000000000000aa.tmp",

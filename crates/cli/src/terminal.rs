@@ -12,10 +12,10 @@
 //! | JSON on a terminal | such a character is written as `\uXXXX`, which means the same; in a file or a pipe nothing is changed |
 //! | Parquet and compressed files on a terminal | refused ([`crate::whole`]) |
 //!
-//! [`Screen`] applies these rules to everything that is written, whatever the caller has done
-//! before. Our own colours pass through it as noncharacters ([`Style`]), so an escape sequence from
-//! elsewhere is never taken for one of ours. Code that lays out text calls [`visible`] first,
-//! because only this code can distinguish a line break in a name from one of our own.
+//! [`Screen`] applies these rules to everything that is written, even if the caller has applied
+//! them before. Colours of the command line pass through it as noncharacters ([`Style`]), so an
+//! escape sequence in other text never becomes a colour. Code that lays out text calls [`visible`]
+//! first, because only this code can distinguish a line break in a name from one in the layout.
 
 mod hidden;
 pub mod progress;

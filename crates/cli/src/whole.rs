@@ -232,10 +232,11 @@ fn allowed(path: &Path, found: &Metadata) -> io::Result<()> {
 /// Gives a new file the permissions of the file that it replaces, but gives nobody more rights than
 /// the old file did.
 ///
-/// The new file belongs to us, whoever owned the old one. Set-user-id and set-group-id bits are
-/// never copied, because another user's file would become a program that runs with our rights. If
-/// the old file belonged to another user, its mode can only remove permissions that a new file of
-/// ours has. The same holds for the group if the new file cannot have the old file's group.
+/// The new file belongs to the user of this process, even if another user owned the old one.
+/// Set-user-id and set-group-id bits are never copied, because another user's file would become a
+/// program that runs with this user's rights. If the old file belonged to another user, its mode
+/// can only remove permissions that a new file has. The same holds for the group if the new file
+/// cannot have the old file's group.
 fn take_mode(file: &File, old: &Metadata) -> io::Result<()> {
     const GROUP: u32 = 0o070;
     let new = file.metadata()?;

@@ -1,5 +1,5 @@
-//! Says in an export how much of each value is due to the recorder. The values themselves stay as
-//! they were recorded, so that a reader can subtract the recorder's part in another way, or as
+//! Says in an export how much of each value is due to the recorder. The values themselves are
+//! those that were recorded, so that a reader can subtract the recorder's part in another way, or as
 //! docs/account.md does.
 
 use analysis::{Bracket, Estimate, PartOfTime, call_sets};

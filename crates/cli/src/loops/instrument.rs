@@ -100,7 +100,7 @@ fn schedule(path: &Path) -> Result<Schedule, Failure> {
     Schedule::from_json(&text).map_err(|e| failed(&e))
 }
 
-/// Returns `path` with another last ending; `-` stays as it is.
+/// Returns `path` with another last ending. `-` is returned unchanged.
 pub fn beside(path: &Path, ending: &str) -> PathBuf {
     if is_standard(path) { path.to_owned() } else { path.with_extension(ending) }
 }

@@ -15,7 +15,7 @@ pub struct Call {
     pub depth: u32,
 }
 
-/// Says how the bytes are to be read.
+/// Describes the encoded bytes, so that the page can read them.
 #[derive(Debug, Default)]
 pub struct Encoded {
     /// The grid in ns. All times are multiples of the grid.

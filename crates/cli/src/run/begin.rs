@@ -1,17 +1,17 @@
-//! Starts the program in a child that shares our memory until it becomes the program.
+//! Starts the program in a child that shares this process's memory until it becomes the program.
 //!
 //! ```text
-//!  run                                   child (our memory, a stack and descriptors of its own)
+//!  run                                   child (run's memory, its own stack and descriptors)
 //!  all signals blocked
 //!  clone(CLONE_VM | CLONE_VFORK) ──────► writes the manifest, which names it as watched
-//!    waits                               puts back what the program is to find as it was
+//!    waits                               restores the settings that the program must find
 //!                                        signals as they were before, execve
 //!  signals as before  ◄────────────────  is the program, or says what failed
 //! ```
 //!
 //! `fork` would copy the page tables, and both sides would then copy each page that they touch: a
-//! quarter of a millisecond. The child makes only system calls, because another thread of ours may
-//! hold any lock, and because what it changes in memory stays changed.
+//! quarter of a millisecond. The child makes only system calls, because another thread of this
+//! process may hold any lock, and because changes of memory in the child remain in this process.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int, c_void};
 use std::io;

@@ -1,7 +1,7 @@
 //! Tests `run --plugin-ids`: kernels of a plugin are linked to the ops that launched them, in IREE,
 //! TVM and PyTorch. The accelerator is `tests/programs/plugins/accelerator.c`. A program calls it
 //! inside of an op and gives the kernel the op's name. So the names that Perfetto shows at both
-//! ends of an arrow must fit.
+//! ends of an arrow must match.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

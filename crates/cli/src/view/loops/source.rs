@@ -313,7 +313,7 @@ pub fn is_for_debuggers(line: &str) -> bool {
 
 /// Returns a line of MLIR without the source locations of its values, such as `loc(callsite("a" at
 /// "b.mlir":2:1))`, because they are longer than the code. A line of another language, or one in
-/// which a location does not end, stays as it is.
+/// which a location does not end, is returned unchanged.
 pub fn without_places<'a>(language: &str, line: &'a str) -> Cow<'a, str> {
     const PLACE: &str = " loc(";
     if language != "mlir" || !line.contains(PLACE) {

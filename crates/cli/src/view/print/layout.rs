@@ -65,7 +65,7 @@ pub enum Names {
 
 /// A column as it is printed.
 pub struct Shown<'a> {
-    /// The name under which it is reported if it is left out.
+    /// The column's name in the line about columns that are left out.
     pub name: &'a str,
     /// The column's heading. A table without any headings has no heading line.
     pub title: String,

@@ -237,7 +237,7 @@ fn intervals(profile: &Profile, rows: &[Row], columns: &mut Vec<Column>) {
 
 type Push<'a> = dyn FnMut(u8, &str, &str, &dyn Fn(&Row) -> Option<Value>) + 'a;
 
-/// Adds the columns of what the kernel counted for each thread, in calls and between them.
+/// Adds columns with the kernel's counts of each thread, in calls and between them.
 fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     let time = |row: &Row| {
         let Key::Thread(process, thread) = row.key else { return None };
