@@ -12,7 +12,7 @@ import places  # noqa: E402, F401  (sets paths and variables before anything is 
 
 
 def pytest_runtest_logreport(report):
-    """Writes each skipped test where `cargo xtask test` looks."""
+    """Writes each skipped test into the file that `cargo xtask test` reads."""
     log = os.environ.get("COUNTERPOINT_SKIP_LOG")
     if log and report.skipped and not hasattr(report, "wasxfail"):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr

@@ -33,7 +33,7 @@ def text():
 
 
 def kernels(source):
-    """Names, and for each the shapes of its arguments, as the text's own messages have them."""
+    """Returns the names of kernels, each with the shapes of its arguments, as the text's own messages have them."""
     for message in re.findall(r'c"(\w+)\(((?:[\w.]+: Tensor[^"]*))\)\\00"', source):
         shapes = re.findall(r"Tensor\(\[([^\]]*)\], float32\)", message[1])
         if len(shapes) == message[1].count("Tensor("):

@@ -1,4 +1,4 @@
-"""The sitecustomize that `counterpoint run` brings: it must be as if it were not there."""
+"""Tests the sitecustomize that `counterpoint run` brings: programs must not notice it."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_the_users_own_comes_next(tmp_path):
     own.write_text("print('mine')\n")
     out, error = python("-c", SHOW, path=f"{HOOK}:{tmp_path}")
     assert out == f"mine\n[] {own} 1\n" and error == ""
-    # An error of the user's own file is told by Python, as without us.
+    # Python reports an error of the user's own file, as it would without us.
     own.write_text("raise ValueError('mine')\n")
     out, error = python("-c", "print(1)", path=f"{HOOK}:{tmp_path}")
     _, alone = python("-c", "print(1)", path=str(tmp_path))
@@ -64,7 +64,7 @@ def test_a_virtual_environment(tmp_path):
 
 
 def test_a_module_of_the_name_that_is_not_tvms(tmp_path):
-    # Somebody's own package `tvm`: whatever goes wrong in us stays in us.
+    # This `tvm` is a package of the user's own. Errors of ours must not reach it.
     package = tmp_path / "tvm/runtime"
     package.mkdir(parents=True)
     (tmp_path / "tvm/__init__.py").write_text("__version__ = '0.27.0'\n")
@@ -73,7 +73,7 @@ def test_a_module_of_the_name_that_is_not_tvms(tmp_path):
     code = "import sys, tvm.runtime.vm as v; print(v.here, v.__loader__.name)"
     out, error = python("-c", code, path=f"{HOOK}:{tmp_path}")
     assert (out, error) == ("1 tvm.runtime.vm\n", "")
-    # Its own error is its own.
+    # An error of the package itself reaches the user unchanged.
     (package / "vm.py").write_text("raise OSError('its own')\n")
     _, error = python("-c", code, path=f"{HOOK}:{tmp_path}", good=1)
     assert error.endswith("OSError: its own\n") and "During handling" not in error
@@ -106,7 +106,7 @@ def test_a_program_may_look_for_a_module_before_it_imports_it(tmp_path):
 
 
 def test_ldconfig_of_ctypes_is_not_a_loss(tmp_path):
-    """Python starts it with an almost empty environment, also for each `import torch`."""
+    """Python starts ldconfig with an almost empty environment, even for each `import torch`."""
     if not os.access("/sbin/ldconfig", os.X_OK):
         pytest.skip("there is no /sbin/ldconfig")
     program, profile = str(places.DIST / "bin/counterpoint"), tmp_path / "x.cpt"
@@ -118,7 +118,7 @@ def test_ldconfig_of_ctypes_is_not_a_loss(tmp_path):
     assert done.stdout == "libc.so.6\n", done.stderr
     report = subprocess.run([program, "ops", profile, "--format", "json"], capture_output=True)
     losses = {loss["name"]: loss["count"] for loss in json.loads(report.stdout)["losses"]}
-    # Any other program without our variables is one.
+    # Any other program without our variables is a loss.
     assert losses == {"child_without_variables": 1}
 
 

@@ -1,4 +1,4 @@
-"""The package as people install and check it."""
+"""Tests the package as people install and check it."""
 
 import importlib.util
 import os
@@ -36,7 +36,7 @@ def test_pip_installs_it_with_program_and_library(tmp_path):
     out = run(sys.executable, "-c", code, **environment)
     assert f"{site}/counterpoint/_dist/bin/counterpoint\n" in out
     assert f"{site}/counterpoint/_dist/lib/libcounterpoint.so\n" in out
-    # The command is the program, which finds its library and its hook.
+    # The installed command is the program, which finds its library and its hook.
     command = site / "bin/counterpoint"
     assert "counterpoint" in run(command, "--version", **environment)
     show = "import os; print(os.environ['PYTHONPATH'], os.environ['LD_PRELOAD'])"
@@ -47,7 +47,7 @@ def test_pip_installs_it_with_program_and_library(tmp_path):
 
 
 def checkout(tmp_path):
-    """A copy of what pip needs of a checkout, without dist/."""
+    """Copies what pip needs of a checkout, without dist/."""
     copy = tmp_path / "checkout"
     unwanted = shutil.ignore_patterns("_dist", "__pycache__")
     shutil.copytree(SOURCES, copy / "bindings/python", ignore=unwanted)
@@ -75,7 +75,7 @@ def test_a_dist_in_the_checkout_is_used_without_rust(tmp_path):
     install = (sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps")
     bare = {"COUNTERPOINT_DIST": "", "PATH": "/nowhere", "PYTHONPATH": ""}
     run(*install, copy / "bindings/python", **bare)
-    # Nothing of the checkout is needed afterwards.
+    # The installed package needs nothing of the checkout.
     shutil.rmtree(copy)
     out = run(python, "-c", "import counterpoint._install as i; print(i.program()); print(i.library())", **bare)
     assert str(venv) in out.splitlines()[0] and str(venv) in out.splitlines()[1]
@@ -137,7 +137,7 @@ def test_types(tmp_path):
     mypy = (sys.executable, "-m", "mypy", "--cache-dir", tmp_path / "cache")
     out = run(*mypy, "--config-file", SOURCES / "pyproject.toml", PWD=str(SOURCES))
     assert "Success: no issues found" in out
-    # Of the installed package, in somebody's program; one error is there to be found.
+    # This checks a user's program against the types of the installed package. It has one error.
     (tmp_path / "user.py").write_text(USER)
     out = run(
         *mypy, "--strict", tmp_path / "user.py",
@@ -176,10 +176,10 @@ def test_root_makes_no_profile_where_another_user_can_replace_it(tmp_path):
     assert made(ours) == "True\n"
     shared.chmod(0o1777)
     assert made(shared) == "True\n"
-    # Where all users have their numbers, 65534 is a user like others.
+    # Outside of a container, 65534 is a user like others.
     os.chown(theirs, 65534, 65534)
     assert f"{theirs} belongs to user 65534" in made(theirs)
-    # In a container, an owner without a number may be who has started it. Others still may not write.
+    # In a container, an owner without a number may be the user who started it. Others still may not write.
     container = ("unshare", "--user", "--map-root-user")
     if subprocess.run([*container, "true"], capture_output=True).returncode != 0:
         pytest.skip("no user namespaces")

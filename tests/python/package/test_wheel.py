@@ -1,4 +1,4 @@
-"""What is in the wheel, and for which machines it says that it is."""
+"""Tests the content of the wheel, and the machines that its tag names."""
 
 import importlib.util
 import os
@@ -27,9 +27,9 @@ def backend():
         (b"\0GLIBC_2.2.5\0GLIBC_2.18\0", False),
         (b"\0GLIBC_2.34\0GLIBC_2.14\0", False),
         (b"\0GLIBC_3.0\0", False),
-        # The compiler's own library is not glibc's.
+        # This needs a library of the compiler.
         (b"\0libgcc_s.so.1\0GLIBC_2.14\0", False),
-        # A text that only mentions a version.
+        # This text only mentions a version.
         (b"needs GLIBC_2.34 or so\0", True),
     ],
 )
@@ -40,7 +40,7 @@ def test_what_runs_on_any_linux(backend, tmp_path, content, any_linux):
 
 
 def versions(path):
-    """The versions of glibc that a file needs, as binutils read them."""
+    """Returns the versions of glibc that a file needs, as binutils read them."""
     done = subprocess.run(["readelf", "--version-info", "--wide", path], capture_output=True, text=True, check=True)
     words = done.stdout.split("Version needs section", 1)[-1].split()
     found = (word.removeprefix("GLIBC_") for word in words if word.startswith("GLIBC_2."))
@@ -63,10 +63,10 @@ def test_the_tag_is_what_the_files_need(backend, tmp_path, monkeypatch):
     tags = (tmp_path / "x" / info / "WHEEL").read_text()
     for platform in name.removesuffix(".whl").split("-")[-1].split("."):
         assert f"Tag: py3-none-{platform}\n" in tags
-    # Manual pages are where `man` looks for those of a program in PATH.
+    # Manual pages are in the folder in which `man` looks for those of a program in PATH.
     pages = f"{backend.NAME}.data/data/share/man/man1"
     assert f"{pages}/counterpoint.1" in inside and f"{pages}/counterpoint-run.1" in inside
-    # The same input is the same wheel.
+    # The same input gives the same wheel.
     first = (tmp_path / name).read_bytes()
     os.utime(places.DIST / "bin/counterpoint")
     assert backend.build_wheel(tmp_path) == name and (tmp_path / name).read_bytes() == first
@@ -85,7 +85,7 @@ def test_the_project_file_says_the_same(backend):
 
 
 def test_every_module_is_read_by_the_oldest_python(backend):
-    """The wheel says 3.9. Another interpreter is used if there is one; the grammar is checked by any."""
+    """The wheel says 3.9. Any interpreter can check the grammar of 3.9."""
     import ast
 
     for path in backend.sources():

@@ -1,4 +1,4 @@
-"""The formats of TVM's former profiler, from its documented rules; every number made on paper."""
+"""Tests the formats of TVM's former profiler by its documented rules; every number was computed on paper."""
 
 import json
 
@@ -20,7 +20,7 @@ def call(name, us, percent, shapes, device="cpu0", **more):
 
 
 def sample():
-    """Three calls on a processor; the wall time of all of it is 200 us, so that 100 us are 50 %."""
+    """Returns a report of three calls on a processor. The wall time is 200 us, so that 100 us are 50 %."""
     a = "float32[8, 4], float32[4]"
     return Report(
         calls=[
@@ -66,13 +66,13 @@ Number of threads: 2"""
 def test_table():
     table = sample().table()
     assert stripped(table) == AGGREGATED
-    # Padded to the width, and two spaces more, in every column of every line.
+    # Every cell of every line is padded to the width of its column, and has two spaces more.
     width = (10 + 13 + 7 + 6 + 5 + 25 + 9 + 11) + 8 * 2
     assert {len(line) for line in table.splitlines()[:6]} == {width}
     assert str(sample()) == table
 
 
-# In the order of the calls, nothing added up. "matmul" and "Total" are shorter than "Name  " is: the
+# The rows are in the order of the calls, and nothing is added up. The column of names is narrower: the
 # longest name has six letters.
 PLAIN = """\
 Name    Duration (us)  Percent  Device  Count            Argument Shapes  Imbalance  page-faults
@@ -95,7 +95,7 @@ def test_aggregation_is_by_hash_or_name_with_shapes_and_device():
     report = Report(
         calls=[
             call("f", 1.0, 1.0, "s", Hash=Text("1")),
-            call("g", 2.0, 2.0, "s", Hash=Text("1")),  # The same op under another name.
+            call("g", 2.0, 2.0, "s", Hash=Text("1")),  # This is the same op under another name.
             call("f", 4.0, 4.0, "s", Hash=Text("2")),
             call("f", 8.0, 8.0, "s", device="cuda0", Hash=Text("1")),
             call("f", 16.0, 16.0, "t", Hash=Text("1")),
@@ -103,7 +103,7 @@ def test_aggregation_is_by_hash_or_name_with_shapes_and_device():
     )
     merged = _table.merged(report.calls)
     assert [(r["Name"].string, r["Duration (us)"].microseconds) for r in merged] == [
-        ("", 3.0),  # Names differ, so there is none.
+        ("", 3.0),  # The names differ, so the row has none.
         ("f", 4.0),
         ("f", 8.0),
         ("f", 16.0),
@@ -123,7 +123,7 @@ def test_a_missing_value_is_a_dash_and_makes_its_sum_missing():
 
 
 def test_csv():
-    # Columns in the order of their bytes: capitals first. No totals. A missing value is empty.
+    # The columns are in the order of their bytes: capitals first. There are no totals. A missing value is empty.
     assert sample().csv() == (
         "Argument Shapes,Count,Device,Duration (us),Imbalance,Name,Percent,page-faults\n"
         '"float32[8, 4], float32[4]",1,"cpu0",10.0,1.0,"add",5.0,1\n'
@@ -159,7 +159,7 @@ def test_json():
     assert Report.from_json(report.json()) == report
 
 
-# As TVM wrote it: 17 decimals, any order of keys, a line feed in a string, what we do not know.
+# A report as TVM wrote it: 17 decimals, any order of keys, a line feed in a string, and unknown keys.
 OLD = """{"device_metrics": {"cpu0": {"Count": {"count": 1}, "Device": {"string": "cpu0"},
 "Duration (us)": {"microseconds": 119.50000000000000000}, "Name": {"string": "Total"}}},
 "version": 7, "calls": [{"Percent": {"percent": 10.29288702928870314}, "Hash": {"string": "0a1f"},

@@ -1,4 +1,4 @@
-"""Reports of sessions with a budget, in which only some calls were timed (docs/sampling.md)."""
+"""Tests reports of sessions with a budget, in which only some calls were timed (docs/sampling.md)."""
 
 from counterpoint import _ops
 from counterpoint.report import Count, Duration
@@ -31,7 +31,7 @@ def test_rows_are_timed_calls_with_weights():
         "losses": [],
     }
     report = _ops.report(document, lambda process, name: True, {}, fold=True)
-    # What a run does outside of its ops is not known, and has no row.
+    # Nobody knows what a run does outside of its ops, so there is no row for it.
     assert [row["Name"].string for row in report.calls] == ["matmul", "matmul"]
     assert [row["Weight"] for row in report.calls] == [Count(1), Count(8)]
     assert [row["Duration (us)"] for row in report.calls] == [Duration(2.0), Duration(3.0)]

@@ -1,4 +1,4 @@
-"""Names in texts that Python shows: what a terminal would obey, hide or reorder is replaced."""
+"""Tests names in texts that Python shows: characters that a terminal would obey, hide or reorder are replaced."""
 
 import json
 import warnings
@@ -17,7 +17,7 @@ ESCAPED = r"a\x1b[31m\x9b31m\u202e\u200b\n\r\U000e0041\xadz"
 
 
 def test_every_character_is_shown_or_replaced():
-    """That the table is the program's rule is a test of the program (crates/cli/src/terminal.rs)."""
+    """A test of the program compares the table with the program's rule (crates/cli/src/terminal.rs)."""
     hidden = set(range(0xD800, 0xE000))
     for part in _visible.HIDDEN.split():
         first, _, last = part.partition("-")

@@ -1,4 +1,4 @@
-"""What the Python tests need: the package of the built `dist`, and two threads for TVM's pool."""
+"""Prepares the Python tests: the package of the built `dist`, and two threads for TVM's pool."""
 
 import os
 import sys
@@ -8,9 +8,9 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 DIST = Path(os.environ.get("COUNTERPOINT_DIST") or ROOT / "dist")
 
-# As people have it who copied dist/ and set PYTHONPATH.
+# This is what people do who copied dist/ and set PYTHONPATH.
 sys.path.insert(0, str(DIST / "lib/python"))
-# Before TVM is imported: on small machines it would take one.
+# This must be set before TVM is imported. On small machines, TVM would use one thread.
 os.environ["TVM_NUM_THREADS"] = "2"
-# Numbers in tables as the C locale writes them, whatever the machine's is.
+# Tables have numbers as the C locale writes them, whatever the machine's locale is.
 os.environ["LC_ALL"] = "C"

@@ -1,7 +1,7 @@
-"""PyTorch for the tests, as people have it who installed the package: in processes of their own.
+"""Runs PyTorch for the tests, as people do who installed the package: in separate processes.
 
-The tests may run in any Python. They start the one of COUNTERPOINT_VENV_TORCH, with a folder in front
-that has what `pip install` would put there.
+The tests may run in any Python. They start the Python of COUNTERPOINT_VENV_TORCH, with a folder in
+front that has what `pip install` would put there.
 """
 
 import compileall
@@ -18,13 +18,13 @@ import places
 import pytest
 
 SCRIPTS = Path(__file__).resolve().parent / "scripts"
-# Before the text of a program that imports PyTorch. See there.
+# This precedes the text of a program that imports PyTorch. See scripts/quick.py.
 QUICK = f"import sys\nsys.path.insert(0, {str(SCRIPTS)!r})\nimport quick\ndel sys.path[0]\n"
 PLUGINS = places.ROOT / "tests/programs/plugins"
 
 
 class Outcome:
-    """How a script ended. `found` is what it printed as JSON in its last line."""
+    """The result of a script. `found` is the JSON in the last line that it printed."""
 
     def __init__(self, done):
         self.code = done.returncode
@@ -52,7 +52,7 @@ class Torch:
         self.compiler = compiler
 
     def environment(self, **variables):
-        """The variables of a user's shell, with `variables`; a value of None removes one."""
+        """Returns the variables of a user's shell, with `variables`; a value of None removes one."""
         kept = {
             name: value
             for name, value in os.environ.items()
@@ -86,7 +86,7 @@ class Torch:
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """What `pip install` puts into an environment: the unpacked wheel."""
+    """Returns a folder with what `pip install` puts into an environment: the unpacked wheel."""
     if not (places.DIST / "bin/counterpoint").is_file():
         pytest.skip(f"no {places.DIST}/bin/counterpoint")
     folder = tmp_path_factory.mktemp("wheel")
@@ -101,7 +101,7 @@ def site(tmp_path_factory):
     made = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(next(folder.glob("*.whl"))) as wheel:
         wheel.extractall(made)
-    # As pip does: bytecode, and the rights of files, which zipfile does not restore.
+    # As pip does, this compiles bytecode and sets the rights of files, which zipfile does not restore.
     compileall.compile_dir(made, quiet=1)
     for program in ("bin", "libexec"):
         (made / f"counterpoint/_dist/{program}/counterpoint").chmod(0o755)
@@ -109,7 +109,7 @@ def site(tmp_path_factory):
 
 
 def kept(tmp_path_factory, name):
-    """A folder that stays for later runs and for the tests in Rust, if there is a place for it."""
+    """Returns a folder that stays for later runs and for the tests in Rust, if there is a place for it."""
     place = os.environ.get("COUNTERPOINT_TORCH_SHIMS")
     folder = Path(place) / name if place else tmp_path_factory.mktemp(name)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -119,13 +119,13 @@ def kept(tmp_path_factory, name):
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory):
-    """A cache that all tests share, so that the shim is compiled once for each version."""
+    """Returns a cache that all tests share, so that the shim is compiled once for each version."""
     return kept(tmp_path_factory, "cache")
 
 
 @pytest.fixture(scope="session")
 def compiler(tmp_path_factory):
-    """A folder with a `c++` that keeps what it has compiled (`compiler.py`), so that a test that needs a shim of its
+    """Returns a folder with a `c++` that keeps what it has compiled (`compiler.py`), so that a test with a shim of its
     own waits only for its first time. None if there is no compiler."""
     real = shutil.which("c++")
     if real is None:
@@ -141,7 +141,7 @@ def compiler(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def torch(site, cache, compiler):
-    """The newest PyTorch."""
+    """Returns the newest PyTorch."""
     venv = os.environ.get("COUNTERPOINT_VENV_TORCH")
     if not venv:
         pytest.skip("COUNTERPOINT_VENV_TORCH is not set")
@@ -150,7 +150,7 @@ def torch(site, cache, compiler):
 
 @pytest.fixture(scope="session", params=["COUNTERPOINT_VENV_TORCH", "COUNTERPOINT_VENV_TORCH_212"])
 def any_torch(request, site, cache, compiler):
-    """Each supported PyTorch. pytest runs all tests with one of them, of all modules, before those with the next. What
+    """Returns each supported PyTorch. pytest runs all tests with one of them, of all modules, before the next one. What
     a fixture with the scope of a module has made would end in between, and be made once more."""
     venv = os.environ.get(request.param)
     if not venv:
@@ -160,7 +160,7 @@ def any_torch(request, site, cache, compiler):
 
 @pytest.fixture(scope="session")
 def plugins(tmp_path_factory):
-    """A folder with a plugin, and the random name of its kernels."""
+    """Returns a folder with a plugin, and the random name of its kernels."""
     if shutil.which("cc") is None:
         pytest.skip("there is no C compiler")
     folder = tmp_path_factory.mktemp("plugins")

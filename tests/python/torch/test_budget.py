@@ -1,4 +1,4 @@
-"""Profiles with a budget: every op is counted, and only some are timed (docs/sampling.md)."""
+"""Tests profiles with a budget: every op is counted, and only some are timed (docs/sampling.md)."""
 
 import csv
 import io
@@ -30,5 +30,5 @@ def test_every_op_is_counted(torch, budget, tmp_path):
         return
     assert max(found["weights"]) > 1
     assert any("only some calls were timed" in note for note in found["notes"])
-    # The sum over all ops is not known.
+    # Nobody knows the sum over all ops.
     assert not found["total"]

@@ -1,4 +1,4 @@
-"""Compiling the shim and keeping it, with a stand-in for PyTorch that compiles in no time."""
+"""Tests compiling the shim and keeping it, with a stand-in for PyTorch that compiles fast."""
 
 import contextlib
 import ctypes
@@ -28,7 +28,7 @@ from counterpoint.torch import _build, _cache, _prepare  # noqa: E402
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):
-    """A PyTorch without anything inside, a shim of two files, and a compiler that counts its calls."""
+    """Makes a PyTorch without anything inside, a shim of two files, and a compiler that counts its calls."""
     folder = tmp_path / "torch"
     (folder / "include/kineto").mkdir(parents=True)
     (folder / "include/kineto/libkineto.h").write_text("")
@@ -60,7 +60,7 @@ def test_a_shim_is_compiled_once(fake, tmp_path):
     first = _build.shim(fake, said.append)
     assert first.temporary is None
     assert len(said) == 1
-    # Two files and the link.
+    # The compiler compiled two files and linked them.
     assert calls(tmp_path) == 3
     again = _build.shim(fake, said.append)
     assert (again, len(said), calls(tmp_path)) == (first, 1, 3)
@@ -100,7 +100,7 @@ def test_the_number_of_a_version():
 
 
 def asks(fake, tmp_path):
-    """A script that asks for the shim, says on stderr what is said, and prints the path or why there is none."""
+    """Makes a script that asks for the shim, prints its messages on stderr, and then the path or why there is none."""
     script = tmp_path / "one.py"
     script.write_text(
         "import json, sys\n"
@@ -115,14 +115,14 @@ def asks(fake, tmp_path):
 
 
 def started(fake, tmp_path, count):
-    """What processes print that ask for the shim at the same time."""
+    """Starts processes that ask for the shim at the same time. Returns what they print."""
     words, environment = asks(fake, tmp_path)
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) for _ in range(count)]
     return [process.communicate()[0] for process in running]
 
 
 def on_a_terminal(words, environment, columns):
-    """What a process shows whose stderr is a terminal of so many columns."""
+    """Runs a process whose stderr is a terminal with `columns` columns. Returns what it shows there."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=theirs, env={**environment, "TERM": "xterm"})
@@ -145,9 +145,9 @@ def test_compiling_shows_on_a_terminal_how_far_it_is(fake, tmp_path):
     assert said.startswith("compiling the bridge to PyTorch 2.15.0+cpu (once; ") and said.endswith("\n")
     assert len(lines) > 1
     for line in lines:
-        # In the width of the terminal, whose last column stays empty.
+        # The line fits into the terminal, whose last column stays empty.
         assert line.startswith("counterpoint: compiling the bridge to PyTorch 2.15.0+cpu: ") and len(line) <= 65
-    # Nothing is left of it.
+    # The line is erased in the end.
     assert left == ""
     # In a file there is no such line, and with the shim in the cache there is none at all.
     (_build.SHIM / "one.cpp").write_text('extern "C" int one() { return 1; }\n')
@@ -165,7 +165,7 @@ def test_who_waits_for_another_process_says_so(fake, tmp_path):
         fcntl.flock(other, fcntl.LOCK_EX)
         waits = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, text=True)
         first = waits.stderr.readline()
-    # It does so once, and goes on as soon as it can.
+    # The process says so once, and goes on as soon as it can.
     rest = waits.stderr.read()
     assert waits.wait() == 0
     assert "another process does that, and this one waits for it" in first
@@ -226,7 +226,7 @@ def test_a_parent_of_the_cache_that_others_can_write_is_not_good_either(fake, tm
     built = _build.shim(fake, lambda line: None)
     assert built.temporary is not None
     shutil.rmtree(built.temporary)
-    # With the sticky bit, as /tmp has it, others cannot replace what is ours.
+    # With the sticky bit, as /tmp has it, others cannot replace our files.
     open_folder.chmod(0o1777)
     assert _build.shim(fake, lambda line: None).temporary is None
 
@@ -312,7 +312,7 @@ def test_a_file_that_is_not_whole_or_not_ours_is_made_again(fake, tmp_path, harm
     assert len(again.read_bytes()) == len(content)
     assert calls(tmp_path) == 6
     assert _build.shim(fake, lambda line: None).path == again and calls(tmp_path) == 6
-    # Nobody is left with the bad one.
+    # The bad file is gone.
     assert [p.name for p in again.parent.glob("*.so")] == [again.name]
 
 
@@ -359,16 +359,16 @@ def test_a_failure_is_remembered_until_something_changes(fake, tmp_path, monkeyp
     tried = calls(tmp_path)
     with pytest.raises(_build.NoShim, match=r"two is broken.*remove .*\.failed to try again"):
         _build.shim(fake, said.append)
-    # Nothing was compiled, and nothing said that it is.
+    # Nothing was compiled, and no line said that it is.
     assert (calls(tmp_path), len(said)) == (tried, 1)
     (note,) = (tmp_path / "cache/counterpoint/torch").glob("*.failed")
-    # A changed compiler tries again.
+    # With a changed compiler, the shim is tried again.
     monkeypatch.setenv("CXX", os.environ["CXX"] + " -g")
     with pytest.raises(_build.NoShim, match="two is broken"):
         _build.shim(fake, said.append)
     assert (len(said), calls(tmp_path) > tried) == (2, True)
     monkeypatch.setenv("CXX", os.environ["CXX"].removesuffix(" -g"))
-    # So does a later hour, because headers may have been installed, and a note that others have written.
+    # It is also tried again after an hour, because headers may be installed by then, and if others can write the note.
     for harm in (lambda: os.utime(note, (0, note.stat().st_mtime - 2 * _cache.REMEMBERED_S)), lambda: note.chmod(0o722)):
         harm()
         before = calls(tmp_path)
@@ -382,12 +382,12 @@ def test_a_failure_is_remembered_until_something_changes(fake, tmp_path, monkeyp
 def test_processes_at_the_same_time_fail_once(fake, tmp_path):
     (_build.SHIM / "two.cpp").write_text("#error two is broken\n")
     assert all(b"two is broken" in text for text in started(fake, tmp_path, 4))
-    # Each of the two files once, and no link.
+    # Each of the two files was compiled once, and nothing was linked.
     assert calls(tmp_path) == 2
 
 
 def test_nothing_is_made_before_it_is_trusted(fake, tmp_path, monkeypatch):
-    """Root with the HOME of a user leaves nothing in it."""
+    """Root with the HOME of a user leaves nothing in that folder."""
     home = tmp_path / "home"
     home.mkdir()
     monkeypatch.delenv("XDG_CACHE_HOME")
@@ -446,7 +446,7 @@ def test_a_temporary_folder_that_others_can_replace_is_not_used(fake, tmp_path, 
 
 @pytest.fixture
 def packed(fake, tmp_path, monkeypatch):
-    """A shim that came with the package, for the stand-in. Another build of the same commit finds it, too."""
+    """Makes a shim that came with the package, for the stand-in. Other builds of the same commit find it, too."""
     monkeypatch.setattr(_build, "PREBUILT", tmp_path / "prebuilt")
     path = _build.prebuild(fake, tmp_path / "prebuilt")
     assert path.name.startswith("2.15.0-0123456789abcdef-")
@@ -462,7 +462,7 @@ def test_a_shim_that_came_with_the_package_is_unpacked_once(fake, packed, tmp_pa
     ctypes.CDLL(str(first.path))
     assert _build.shim(other, said.append) == first
     assert (said, calls(tmp_path)) == ([], 0)
-    # The shim cannot be loaded here: it is compiled.
+    # If the shim cannot be loaded here, it is compiled.
     compiled = _build.shim(fake, said.append, prebuilt=False)
     assert not compiled.prebuilt and compiled.path != first.path
     assert (len(said), calls(tmp_path)) == (1, 3)

@@ -1,4 +1,4 @@
-"""A program that forks while its ops are counted, between ops and inside of ranges."""
+"""Tests a program that forks while its ops are counted, between ops and inside of ranges."""
 
 import json
 import os
@@ -85,7 +85,7 @@ def test_a_fork_inside_of_a_profile(torch, tmp_path):
     done = torch.run(IN_A_PROFILE, tmp_path / "child.cpt")
     codes, counts, losses, process = done.found
     assert codes == [0, 0, 0, 0], done.errors
-    # Nothing that a child did is in its parent's report.
+    # The parent's report has none of the children's ops.
     assert counts == [[pages, f"uint8[{4096 * pages}]"] for pages in range(1024, 1029)]
     assert losses == {}
     assert all("compiling the bridge" in line for line in done.errors.splitlines()), done.errors

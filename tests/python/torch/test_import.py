@@ -1,4 +1,4 @@
-"""`import torch` works, whatever goes wrong in our part of it."""
+"""Tests that `import torch` works, whatever goes wrong in our part of it."""
 
 import os
 import shutil
@@ -83,7 +83,7 @@ print(json.dumps(sorted({e.name()[:7] for e in prof.profiler.kineto_results.even
 
 @pytest.fixture(scope="session")
 def used(torch, plugins):
-    """How USE ends with a plugin. The shim is in the cache of all tests afterwards."""
+    """Runs USE with a plugin, and returns the result. Afterwards, the shim is in the cache of all tests."""
     return torch.run(USE, KINETO_PLUGIN_LIB_DIR_PATH=plugins[0])
 
 
@@ -105,7 +105,7 @@ def test_one_line_says_why_there_are_no_plugins(torch, plugins, tmp_path, variab
     said = [text for text in done.lines if not text.startswith("compiling the bridge")]
     assert len(said) == 1, done.errors
     assert line in said[0]
-    # Nothing half made is left, except the lock and why it failed.
+    # The only files left are the lock and the reason for the failure.
     left = [path for path in cache.rglob("*") if path.is_file()]
     assert all(path.name == ".lock" or path.suffix == ".failed" and line in path.read_text() for path in left)
 
@@ -115,7 +115,7 @@ def test_a_cut_file_in_the_cache_does_not_kill_the_program(torch, plugins, used,
     assert "kernel_" in used.found
     cache = tmp_path / "cache"
     shutil.copytree(torch.cache, cache)
-    # The copy works as it is, without a compiler.
+    # The copy of the cache works as it is, without a compiler.
     variables.update(XDG_CACHE_HOME=cache, CXX="/nonexistent/c++")
     assert "kernel_" in torch.run(USE, **variables).found
     for path in cache.rglob("*.so"):

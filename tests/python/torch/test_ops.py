@@ -1,4 +1,4 @@
-"""Hardware counters per op of PyTorch. Expected values come from PyTorch's own profiler, or from the
+"""Tests hardware counters per op of PyTorch. Expected values come from PyTorch's own profiler, or from the
 number of fresh pages that an op writes to."""
 
 import csv
@@ -17,7 +17,7 @@ FAULTS = "page-faults:u"
 
 @pytest.fixture(scope="session")
 def counted():
-    """What counted.py finds with all models. Each outcome is that of one process, which several tests read."""
+    """Returns what counted.py finds with all models. Several tests read the outcome of the same process."""
     outcomes = {}
 
     def of(torch, threads):
@@ -55,7 +55,7 @@ def test_counts_are_arguments_of_torchs_own_events(torch, counted):
 
 def test_calls_of_the_backward_pass_know_their_forward_op(torch, counted):
     found = counted(torch, 1)["mlp"]
-    # The nodes that these ops make; see derivatives.yaml of PyTorch.
+    # These ops make these nodes; see derivatives.yaml of PyTorch.
     forward = dict(map(tuple, found["forward"]))
     assert forward["AddmmBackward0"] == "aten::addmm"
     assert forward["ReluBackward0"] == "aten::relu"
@@ -154,7 +154,7 @@ def test_the_formats_of_a_report_agree(torch):
     assert [row["Name"] for row in rows] == names
     for column in ("page-faults:u", "Total page-faults:u"):
         values = [row[column].value for row in report.calls]
-        # A range has no counts of its own without those of the ops in it, but the same in total.
+        # The table has the counts of a range itself, without the ops in it, and its total.
         assert [row[column] for row in rows] == ["" if value is None else str(value) for value in values]
     assert all(name in table for name in names)
     pytest.importorskip("pyarrow")
@@ -188,7 +188,7 @@ except CounterpointError as error:
 def test_hardware_counters_are_counted_or_the_error_names_them(torch):
     found = torch.run(HARDWARE).found
     if "refused" in found:
-        # Without the refused counters, the program can still count what there is.
+        # After refused counters, the program can still count with others.
         assert "cycles" in found["refused"] and found["calls"] == 1
     else:
         cycles, instructions, _ = found["counted"]
@@ -210,7 +210,7 @@ print(json.dumps([{loss.name: loss.count for loss in report.losses}, report.note
 
 
 def test_parallel_regions_that_cannot_be_watched_are_a_loss(torch):
-    # As with a PyTorch that was built without OpenMP.
+    # This behaves as a PyTorch that was built without OpenMP.
     losses, notes = torch.run(UNSEEN).found
     assert losses == {"parallel_unseen": 1}
     assert len([note for note in notes if "GOMP_parallel" in note]) == 1
@@ -327,7 +327,7 @@ print(json.dumps([cycles, names.count("aten::mm")]))
 def test_a_schedule_with_two_cycles(torch, tmp_path):
     cycles, ours = torch.run(f"import os; os.chdir({str(tmp_path)!r})\n" + SCHEDULE).found
     assert cycles == [[2, True], [2, True]]
-    # Ours does not follow the schedule of torch's profiler.
+    # Our profile does not follow the schedule of torch's profiler.
     assert ours == 9
 
 
@@ -457,7 +457,7 @@ def test_odd_programs(torch):
 
 
 def run(torch, tmp_path, script, *options, events=FAULTS, **variables):
-    """Runs a script under `counterpoint run`. Returns how it ended, and the document of its ops."""
+    """Runs a script under `counterpoint run`. Returns its result, and the document of its ops."""
     path = tmp_path / "script.py"
     path.write_text(QUICK + script)
     program = str(places.DIST / "bin/counterpoint")

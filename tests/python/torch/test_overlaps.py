@@ -1,4 +1,4 @@
-"""Profilers of PyTorch that overlap: the program does what it does without `run`, and what is valid is kept."""
+"""Tests profilers of PyTorch that overlap: the program does what it does without `run`, and valid results are kept."""
 
 import bisect
 import os
@@ -26,7 +26,7 @@ def check(torch, folder, what, invalid, whole=1, **variables):
     are valid."""
     recorded = Recorded(torch, folder, what, script=SCRIPT, **variables)
     output = recorded.done.stdout.decode()
-    # The program alone does not know the variables, which are about us.
+    # The variables concern only Counterpoint, so the program alone runs without them.
     if (torch.python, what) not in alone:
         words = [torch.python, str(SCRIPT), what, str(folder / "alone.json")]
         run = subprocess.run(words, capture_output=True, text=True, env=torch.environment(), timeout=300)
@@ -47,7 +47,7 @@ def test_what_is_valid_is_kept(any_torch, tmp_path, what, invalid):
     assert output.count("'aten::ones'") == sum(n for key, n in theirs.items() if key[2] == "aten::ones")
 
 
-# PyTorch 2.12 dies of these alone.
+# These make PyTorch 2.12 crash even without Counterpoint.
 @pytest.mark.parametrize("what, invalid", [("inside", 1), ("crossed", 2)])
 def test_what_is_valid_is_kept_with_threads(torch, tmp_path, what, invalid):
     recorded, _ = check(torch, tmp_path, what, invalid)
@@ -69,7 +69,7 @@ def test_a_trace_is_exported_once_as_without_us(any_torch, tmp_path, variables):
 
 
 class Profiler:
-    """Stands in for PyTorch's, and for its result."""
+    """Stands in for PyTorch's profiler, and for its result."""
 
     def __init__(self, began=1):
         self.began = began
@@ -87,7 +87,7 @@ def test_a_result_is_whole_if_nothing_came_between():
     kinds = (_whole.PREPARE, _whole.START, _whole.STOP)
 
     def whole(*calls):
-        """Whether the last call of profiler 0 has left a whole result."""
+        """Returns whether the last call of profiler 0 has left a whole result."""
         both = Profiler(), Profiler()
         for which, kind in calls:
             last = both[which].make(kinds[kind])
@@ -95,12 +95,12 @@ def test_a_result_is_whole_if_nothing_came_between():
 
     assert whole((0, 0), (0, 1), (0, 2))
     assert whole((1, 0), (1, 1), (0, 0), (0, 1), (0, 2))
-    # A second cycle.
+    # A second cycle is whole, too.
     assert whole((0, 0), (0, 1), (0, 2), (0, 0), (0, 1), (0, 2))
     for kind in range(3):
         assert not whole((0, 0), (1, kind), (0, 1), (0, 2))
         assert not whole((0, 0), (0, 1), (1, kind), (0, 2))
-    # Without its prepare or its start, or twice.
+    # A call is missing or occurs twice.
     assert not whole((0, 1), (0, 2))
     assert not whole((0, 0), (0, 2))
     assert not whole((0, 0), (0, 1), (0, 2), (0, 2))
@@ -122,7 +122,7 @@ def test_calls_that_are_still_running_count(monkeypatch):
     with _whole.call(one, _whole.STOP) as stop:
         other.make(_whole.PREPARE)
     assert not stop.alone
-    # A call that fails has ended.
+    # A call that raises has ended.
     with pytest.raises(KeyError), _whole.call(other, _whole.START):
         raise KeyError
     assert [one.make(kind) for kind in (_whole.PREPARE, _whole.START, _whole.STOP)][-1].alone

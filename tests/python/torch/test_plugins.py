@@ -1,4 +1,4 @@
-"""Plugins inside PyTorch's own results, in unchanged scripts."""
+"""Tests the events of plugins inside PyTorch's own results, in unchanged scripts."""
 
 import collections
 import json
@@ -23,7 +23,7 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
     names = {e["name"] for e in ops.values()}
     assert {"aten::matmul", "aten::mm", "aten::relu", "aten::sum"} <= names
 
-    # kineto_results.events(), before any export: one kernel and one launch for each op.
+    # Before any export, kineto_results.events() has one kernel and one launch for each op.
     kernels = [e for e in found["native"] if e["name"] == kernel]
     launches = [e for e in found["native"] if e["name"] == "launch"]
     assert sorted(e["linked"] for e in kernels) == sorted(ops)
@@ -31,12 +31,12 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
     for e in kernels:
         assert (e["device"], e["resource"]) == (60 + e["linked"] % 2, 7)
         assert e["duration_ns"] == 4100
-        # On the same clock, but for the error with which torch converts its own.
+        # Both are on the same clock, except for the error with which torch converts its own.
         op = ops[e["linked"]]
         assert op["start_ns"] - 1e6 < e["start_ns"] < op["start_ns"] + op["duration_ns"] + 1e6
     assert all(e["resource"] == ops[e["linked"]]["resource"] for e in launches)
 
-    # FunctionEvent.kernels, of the op that launched it and of no other event.
+    # FunctionEvent.kernels has the kernel for the op that launched it and for no other event.
     assert kernel in found["averages"]
     assert found["averages"][kernel] == len(ops)
     for e in found["events"]:
@@ -44,7 +44,7 @@ def test_an_unchanged_script_has_the_plugins_events_in_torchs_results(any_torch,
             assert [k[0] for k in e["kernels"]] == [kernel], e
             assert e["kernels"][0][2] == pytest.approx(4.1)
 
-    # The exported trace.
+    # The exported trace has the same events.
     events = traced(tmp_path / "out.json")
     by_kind = collections.defaultdict(list)
     for e in events:
@@ -129,7 +129,7 @@ def test_odd_texts_do_not_break_the_trace(any_torch, plugins, tmp_path):
 
 
 def log(path):
-    """The calls that a plugin got, without the marks of ranges: [(process, call, detail)]."""
+    """Returns the calls that a plugin got, without the marks of ranges: [(process, call, detail)]."""
     lines = [line.split(" ", 2) for line in path.read_text().splitlines()]
     return [(int(p), call, *rest) for p, call, *rest in lines if not call.endswith("_user")]
 
@@ -226,7 +226,7 @@ def test_a_plugin_that_fails_in_each_call_changes_nothing_else(torch, plugins, t
     done = torch.run(FAILING, tmp_path / "out.json", *names, "none", **variables)
     for call, (found, kernels) in zip([*names, "none"], done.found):
         assert set(own) <= set(found), call
-        # Whatever fails later, what it hands over is kept.
+        # If a later call fails, the events that the plugin hands over are kept.
         assert (kernels > 0) == (call != "create"), call
     for function in names.values():
         assert len([line for line in done.lines if f"launches.so: {function} returned 7" in line]) == 1, function
@@ -245,13 +245,13 @@ def test_a_plugin_that_fails_at_its_start_is_left_out(torch, plugins, tmp_path):
 
 @pytest.fixture(params=["REGISTER_HANGS", "REGISTER_LINGERS"])
 def never_loaded(request, plugins, tmp_path):
-    """As `hanging`, also with a plugin whose thread never ends after it was loaded."""
+    """As `hanging`, and once more with a plugin whose thread never ends after it was loaded."""
     return with_mistake(request.param, plugins, tmp_path)
 
 
 @pytest.fixture
 def hanging(plugins, tmp_path):
-    """A folder with a plugin that hangs while it is loaded, and one that does not."""
+    """Returns a folder with a plugin that hangs while it is loaded, and one that does not."""
     return with_mistake("REGISTER_HANGS", plugins, tmp_path)
 
 
@@ -274,12 +274,12 @@ def test_a_plugin_that_hangs_while_it_is_loaded_is_left_out(torch, plugins, neve
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_program_whose_plugin_hangs_while_it_is_loaded(torch, hanging, number):
-    # The shim is in the cache, so that only the plugin can be what is waited for.
+    # This puts the shim into the cache, so that the program below waits only for the plugin.
     torch.run("\nimport torch\n", KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="1")
     variables = torch.environment(KINETO_PLUGIN_LIB_DIR_PATH=hanging, COUNTERPOINT_PLUGIN_TIMEOUT="3600")
     command = [torch.python, "-c", "import torch; print('imported')"]
     pipe = subprocess.PIPE
-    # A shell's background jobs, and what they start, ignore SIGINT.
+    # A shell's background jobs, and the programs that they start, ignore SIGINT.
     heeds = lambda: signal.signal(number, signal.SIG_DFL)
     with subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe, preexec_fn=heeds) as process:
         try:

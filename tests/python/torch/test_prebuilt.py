@@ -1,4 +1,4 @@
-"""A bridge that came with the package, in a process of PyTorch that has no compiler.
+"""Tests a bridge that came with the package, in a process of PyTorch that has no compiler.
 
 The bridge that the other tests compile is packed as a release packs it, so nothing is compiled for these.
 """
@@ -31,7 +31,7 @@ print(float((x @ x).sum()))
 
 
 def linked(source, target):
-    """As `shutil.copy2`, without a copy where that is possible: the programs of a build are large."""
+    """Copies as `shutil.copy2`, or links where that is possible: the programs of a build are large."""
     try:
         os.link(source, target)
     except OSError:
@@ -57,7 +57,7 @@ class Release:
         self.script.write_text(QUICK + PROGRAM)
 
     def run(self, bridge, compiler):
-        """Runs the program, whose release has this bridge. Returns the names of the recorded ops, and what was said."""
+        """Runs the program, whose release has this bridge. Returns the names of the recorded ops, and its messages."""
         self.packed.unlink(missing_ok=True)
         self.packed.write_bytes(lzma.compress(bridge, preset=0))
         program, profile = str(self.dist / "bin/counterpoint"), self.script.with_suffix(".cpt")
@@ -74,7 +74,7 @@ class Release:
 
 @pytest.fixture(scope="session")
 def bridge(any_torch):
-    """The name of the bridge of a PyTorch in a release, and what is in it."""
+    """Returns the name of the bridge of a PyTorch in a release, and its content."""
     if any_torch.compiler is None:
         pytest.skip("there is no C++ compiler")
     name, compiled = any_torch.run(COMPILED).found
@@ -94,7 +94,7 @@ def test_without_a_compiler(release):
 
 
 def test_where_the_libraries_are_too_old(release):
-    """The bridge asks for a version of libstdc++ that nobody has."""
+    """The bridge needs a version of libstdc++ that does not exist."""
     assert b"GLIBCXX_3.4" in release.bridge
     too_new = release.bridge.replace(b"GLIBCXX_3.4", b"GLIBCXX_9.4")
     names, said = release.run(too_new, compiler=False)

@@ -1,4 +1,4 @@
-"""Recordings of torch.profiler in unchanged scripts under `counterpoint run`."""
+"""Tests recordings of torch.profiler in unchanged scripts under `counterpoint run`."""
 
 import collections
 import json
@@ -18,7 +18,7 @@ class Recorded:
 
     def __init__(self, torch, folder, what, code=0, script=SCRIPT, **variables):
         self.torch, self.profile, self.trace = torch, folder / "run.cpt", folder / "torch.json"
-        # As people have it who copied dist/, and have installed nothing.
+        # This is the environment of people who copied dist/ and installed nothing.
         self.environment = torch.environment(**{"PYTHONPATH": None, **variables})
         words = [PROGRAM, "run", "-o", self.profile, "--", torch.python, script, what, self.trace, self.profile]
         self.done = subprocess.run(
@@ -50,14 +50,14 @@ class Recorded:
         return json.loads(self.program("report", profile or self.profile, "--format", "json", *words))
 
     def exported(self):
-        """The events of recordings in the run's profile. Ops that are recorded with their counters are in other
+        """Returns the events of recordings in the run's profile. Ops that are recorded with their counters are in other
         processes of the export."""
         path = self.profile.parent / "exported.json"
         self.program("trace", "export", self.profile, "-o", path)
         return [e for e in json.loads(path.read_text())["traceEvents"] if e["pid"] >= 7_000_000]
 
     def traced(self, suffix=""):
-        """The events of the trace that the script exported."""
+        """Returns the events of the trace that the script exported."""
         return json.loads((self.trace.parent / (self.trace.name + suffix)).read_text())["traceEvents"]
 
     def recordings(self):
@@ -67,7 +67,7 @@ class Recorded:
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory):
-    """A recording with everything, of one process, which several tests read and none changes."""
+    """Returns a recording with everything, of one process. Several tests read it, and none changes it."""
     kept = {}
 
     def of(torch):
@@ -79,7 +79,7 @@ def everything(tmp_path_factory):
 
 
 def as_multiset(events):
-    """Slices and moments without their processes, whose numbers differ, and without the names of Kineto's own rows."""
+    """Counts slices and moments, without their processes (numbers differ) and the names of Kineto's rows."""
     kept = collections.Counter()
     for e in events:
         if e["ph"] == "X" or (e["ph"] == "i" and e["s"] == "t" and e.get("cat")):
@@ -91,14 +91,14 @@ def as_multiset(events):
 
 
 def relative_times(events):
-    """Begins of slices in ns since the first one, by what identifies a slice in a recording."""
+    """Returns the begins of slices in ns since the first one, by torch's number of each slice."""
     slices = [e for e in events if e["ph"] == "X" and e.get("cat") != "Trace"]
     first = min(round(e["ts"] * 1000) for e in slices)
     return sorted((e["args"].get("Ev Idx", -1), round(e["ts"] * 1000) - first) for e in slices)
 
 
 def arrows(events):
-    """The pairs of what arrows connect: names of the innermost slices that begin there."""
+    """Returns the pairs that arrows connect: names of the innermost slices that begin there."""
     at = collections.defaultdict(list)
     for e in events:
         if e["ph"] == "X":
@@ -111,7 +111,7 @@ def arrows(events):
 
 
 def compare(recorded):
-    """What was streamed, or taken over as a file, and what the script exported are the same."""
+    """Checks that the events that were streamed, or taken over as a file, are those that the script exported."""
     ours, theirs = recorded.exported(), recorded.traced()
     assert as_multiset(ours) == as_multiset(theirs)
     for (index, our_ns), (their_index, their_ns) in zip(relative_times(ours), relative_times(theirs)):
@@ -163,7 +163,7 @@ def test_a_recording_is_the_same_as_torchs_trace(any_torch, everything):
     ours = {(tid, name) for tid, name in threads(recorded.exported()) if tid}
     # Torch names a thread several times, and the last name counts.
     assert ours and ours <= named and {tid for tid, _ in ours} == {tid for tid, _ in named}
-    # What torch says about the whole recording.
+    # These are torch's facts about the whole recording.
     theirs = json.loads(recorded.trace.read_text())
     (ours,) = recorded.recordings()
     for key in ("trace_id", "with_stack", "record_shapes", "profile_memory", "host_name", "schemaVersion"):
@@ -190,7 +190,7 @@ def test_the_report_is_that_of_the_imported_trace(torch, everything, tmp_path):
             # The clock of the run has its own ticks, to which each begin and end is rounded.
             assert ours[(name, library)][1] == pytest.approx(total, abs=2 * calls, rel=1e-3), name
         else:
-            # Ours are also the calls outside of the profiled block.
+            # Our calls include those outside of the profiled block.
             assert calls <= ours[(name, "torch")][0] <= 2 * calls + 40, name
     for by in ("module", "shape"):
         table = lambda profile: recorded.report(profile, "--by", by)["rows"]
@@ -238,7 +238,7 @@ def test_sums_by_op_and_by_shape_are_torchs(any_torch, tmp_path):
         # Both count the outermost calls, and so do both totals.
         inner = sum(row[0] for (name, _), row in left_out.items() if name == op)
         assert (by_op[op][0], by_op[op][3]) == (calls, inner), op
-        # Torch adds up fractions of µs, and the profile whole ticks of its clock.
+        # Torch adds up fractions of µs, and the profile adds up whole ticks of its clock.
         assert by_op[op][1] == pytest.approx(total_us * 1000, abs=3 * calls, rel=1e-3), op
         assert by_op[op][2] == pytest.approx(self_us * 1000, abs=9 * calls, rel=1e-3), op
 
@@ -268,10 +268,10 @@ def test_modules_have_their_forward_and_backward_ops(torch, everything):
     # A block calls relu and add itself; its modules call the rest. Each step has one backward op of each.
     backward = {name: row["backward_ops"] for name, row in rows.items()}
     assert all(backward[name] > 0 and rows[name]["ops"] > 0 for name in [*blocks, *linears])
-    # Everything that is inside of a module is in its time.
+    # The time of a module contains everything inside of it.
     of = lambda name: sum(row["self_ns"] for module, row in rows.items() if module and module.startswith(name))
     assert of("Sequential_0") == rows["Sequential_0"]["total_ns"]
-    # Each op's self time is in one row.
+    # The self time of each op is in exactly one row.
     ops = [e for e in recorded.traced() if e["ph"] == "X" and e["cat"] in ("cpu_op", "user_annotation")]
     assert sum(row["ops"] + row["backward_ops"] for row in rows.values()) == len(ops)
     assert sum(row["ops_ns"] + row["backward_ns"] for row in rows.values()) == report["ops_ns"]
@@ -326,7 +326,7 @@ def test_lines_and_steps_and_flops_are_torchs(any_torch, tmp_path):
         assert {op: count for op, count in flops.items() if count} == found["flops"]
         assert {"aten::conv2d", "aten::addmm", "aten::bmm", "aten::mul", "aten::add"} <= found["flops"].keys()
 
-        # Metrics of these rows. PyTorch has no rates, but what they are made of.
+        # PyTorch has no rates, but it has the numbers of which these metrics are made.
         metrics = ("--metric", "rate = flops / duration in G/s", "--metric", "each = flops / calls")
         report = recorded.report(profile, "--by", "shape", *metrics)
         assert [metric["name"] for metric in report["metrics"]] == ["rate", "each"]

@@ -1,4 +1,4 @@
-"""The work of ops of PyTorch, compared with PyTorch's own FlopCounterMode."""
+"""Compares the work of ops of PyTorch with PyTorch's own FlopCounterMode."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Every Python example of the pages about PyTorch runs."""
+"""Runs every Python example of the pages about PyTorch."""
 
 import re
 
@@ -11,7 +11,7 @@ BLOCKS = [
     for page in PAGES
     for n, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.S | re.M))
 ]
-# What examples take for granted.
+# The examples assume that these names exist.
 GIVEN = """
 import torch
 
@@ -26,7 +26,7 @@ def test_there_are_examples():
 
 @pytest.mark.parametrize("page, n, code", BLOCKS, ids=[f"{p}-{n}" for p, n, _ in BLOCKS])
 def test_every_example_runs(torch, tmp_path, page, n, code):
-    # In a folder of its own, because examples write files there.
+    # Each example runs in a folder of its own, because examples write files.
     done = torch.run(f"import os\nos.chdir({str(tmp_path)!r})\n{GIVEN}{code}", quick=False)
     assert done.code == 0, done.errors
     assert "aten::addmm" in done.output, done.output

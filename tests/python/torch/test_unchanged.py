@@ -1,4 +1,4 @@
-"""What Counterpoint must not change: PyTorch's own events, and programs that do not ask for anything."""
+"""Tests what Counterpoint must not change: PyTorch's own events, and programs that do not ask for anything."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ MODELS = ["mlp", "conv", "transformer"]
 
 @pytest.fixture(scope="session")
 def alone(torch):
-    """How models.py ends without us."""
+    """Returns the result of models.py without Counterpoint."""
     return torch.run("models.py", *MODELS, COUNTERPOINT_TORCH="0")
 
 
@@ -73,7 +73,7 @@ gc.unfreeze()
 
 
 def test_a_collector_that_runs_all_the_time_changes_nothing(torch, alone):
-    """The other programs run without collector and without most of what Python does when it exits (`quick.py`)."""
+    """The other programs run without Python's collector and without most of its work at the exit (`quick.py`)."""
     models = places.ROOT / "tests/python/torch/scripts/models.py"
     script = COLLECTED.replace("MODELS", repr(str(models)))
     done = torch.run(script, *MODELS, quick=False)
@@ -91,7 +91,7 @@ print(json.dumps([sorted(m for m in sys.modules if m.startswith("counterpoint"))
 """
 
 
-# What `import torch` loads: the entry point, and what it says if something fails.
+# `import torch` loads the entry point, and the module that writes lines if something fails.
 LEAST = ["counterpoint", "counterpoint.torch", "counterpoint.torch._complaints", "counterpoint.torch._entry"]
 
 
@@ -146,7 +146,7 @@ def test_workers_of_data_loaders(torch, plugins, tmp_path):
     script.write_text(PARTS)
     calls = tmp_path / "calls"
     done = torch.run(str(script), KINETO_PLUGIN_LIB_DIR_PATH=plugins[0], LAUNCHES_LOG=calls)
-    # The sum of 1 to 64, four times.
+    # Each sum is four times that of 1 to 64.
     sums, process = done.found
     assert sums == [8320.0, True, 8320.0, True]
     assert "Traceback" not in done.errors

@@ -1,6 +1,6 @@
-"""Small models of the kinds that people profile, made anew without torch, for every TVM we support.
+"""Makes small models of the kinds that people profile, without torch, for every TVM that we support.
 
-Each builder gives the module, its entry function, and its arguments in order.
+Each builder returns the module, its entry function, and its arguments in order.
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ from tvm.relax.frontend import nn
 from tvm.relax.frontend.nn import op
 from tvm.script import tirx as T
 
-# Renamed behind 0.25.
+# The name changed after 0.25.
 TENSOR = getattr(relax, "TensorStructInfo", None) or relax.TensorType
 RESULT = "sinfo_args" if hasattr(relax, "TensorStructInfo") else "ty_args"
 
@@ -81,7 +81,7 @@ class Transformer(nn.Module):
 
 
 def exported(model, shape):
-    """Module, entry and arguments, of random numbers that are the same every time."""
+    """Returns module, entry and arguments. The arguments are random numbers that are the same every time."""
     spec = {"forward": {"x": nn.spec.Tensor(shape, "float32")}}
     mod, named = model.export_tvm(spec=spec)
     rng = np.random.default_rng(0)
@@ -102,7 +102,7 @@ MODELS = {
 
 
 def calls(*names, shape=(2, 2), mode="float32"):
-    """A module whose `main(x)` calls packed functions, each with what the one before gave."""
+    """Returns a module whose `main(x)` calls packed functions, each with the result of the one before."""
     info = TENSOR(shape, mode)
     builder = relax.BlockBuilder()
     x = relax.Var("x", info)
@@ -115,7 +115,7 @@ def calls(*names, shape=(2, 2), mode="float32"):
 
 
 def touching(pages):
-    """A module whose `main(x)` has two tasks of a parallel launch write `pages` pages of `x` each."""
+    """Returns a module whose `main(x)` has two parallel tasks, which write `pages` pages of `x` each."""
     size = pages * 4096
 
     @T.prim_func

@@ -1,4 +1,4 @@
-"""What the tests of TVM share."""
+"""Functions that the tests of TVM share."""
 
 import mmap
 import os
@@ -13,18 +13,18 @@ import tvm
 
 HERE = Path(__file__).resolve().parent
 PROGRAM = str(places.DIST / "bin/counterpoint")
-# Rows that are no calls.
+# The names of rows that are no calls.
 AROUND = ("(between ops)", "(entry function)")
 
 
 def shapes(arguments):
-    """Tensor arguments, as a report has them; from TVM's own types."""
+    """Returns the tensor arguments as a report has them, from TVM's own types."""
     tensors = [a for a in arguments if isinstance(a, tvm.runtime.Tensor)]
     return ", ".join(f"{t.dtype}[{', '.join(str(int(n)) for n in t.shape)}]" for t in tensors)
 
 
 def independent(vm, entry, args):
-    """One run, seen by an instrument in Python: the ops, and what the run returned."""
+    """Runs the entry function with an instrument in Python. Returns the ops that it saw, and the run's result."""
     seen = []
 
     def instrument(function, name, before, result, *arguments):
@@ -39,31 +39,31 @@ def independent(vm, entry, args):
 
 
 def ops(report):
-    """The report's op calls."""
+    """Returns the report's op calls."""
     return [row for row in report.calls if row["Name"].string not in AROUND]
 
 
 def counted(report):
-    """Names and shapes of the report's op calls, with how often they are there."""
+    """Counts the names and shapes of the report's op calls."""
     return Counter((r["Name"].string, r["Argument Shapes"].string) for r in ops(report))
 
 
 def flat(result):
-    """The bytes of a result."""
+    """Returns the bytes of a result."""
     if isinstance(result, tvm.runtime.Tensor):
         return [result.numpy().tobytes()]
     return [part for item in result for part in flat(item)]
 
 
 def fresh(size):
-    """Memory that has never been touched, in pages of 4 KiB, as a tensor."""
+    """Returns a tensor of memory that has never been touched, in pages of 4 KiB."""
     memory = mmap.mmap(-1, size)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     return tvm.runtime.from_dlpack(np.frombuffer(memory, dtype="uint8"))
 
 
 def touch(pages):
-    """Writes to so many pages that this process has not touched before."""
+    """Writes to `pages` pages that this process has not touched before."""
     memory = mmap.mmap(-1, pages * 4096)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     for page in range(pages):
@@ -76,7 +76,7 @@ def microseconds(row):
 
 
 def assert_sums_to_the_wall_time(report):
-    """Rows are the run, cut into pieces: nothing is left but the rounding of a sum of doubles."""
+    """Checks that the rows add up to the run, except for the rounding of a sum of doubles."""
     wall = microseconds(report.device_metrics["cpu0"])
     assert np.isclose(sum(map(microseconds, report.calls)), wall, rtol=1e-9, atol=1e-3)
     assert np.isclose(sum(row["Percent"].percent for row in report.calls), 100.0, rtol=1e-9)
@@ -84,13 +84,13 @@ def assert_sums_to_the_wall_time(report):
 
 
 def python(code, *words, **variables):
-    """Runs a program in a Python of its own, with the package as `dist` has it."""
+    """Runs a program in another Python process, with the package of `dist`."""
     path = os.pathsep.join([str(places.DIST / "lib/python"), str(HERE), str(places.HERE)])
     return run([sys.executable, "-c", code, *map(str, words)], PYTHONPATH=path, **variables)
 
 
 def run(words, good=0, **variables):
-    """Runs a command; what it printed on stdout."""
+    """Runs a command. Returns what it printed on stdout."""
     environment = {**os.environ, **variables}
     done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == good, f"{words}\n{done.stdout}\n{done.stderr}"

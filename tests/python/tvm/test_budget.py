@@ -1,4 +1,4 @@
-"""Profiles with a budget: every op is counted, and only some are timed (docs/sampling.md)."""
+"""Tests profiles with a budget: every op is counted, and only some are timed (docs/sampling.md)."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ RUNS = 400
 
 
 def counts(profile):
-    """The exact number of calls of each op, by its name."""
+    """Returns the exact number of calls of each op, by its name."""
     text = support.run([support.PROGRAM, "export", "--what", "counts", "--format", "csv", str(profile)])
     found = Counter()
     for row in csv.DictReader(io.StringIO(text)):

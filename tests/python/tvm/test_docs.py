@@ -1,5 +1,5 @@
-"""Every Python example of every page runs, and the worked example of docs/tvm.md is what its code
-prints, as far as it does not depend on time.
+"""Runs every Python example of every page, and checks that the worked example of docs/tvm.md is what its
+code prints, as far as the output does not depend on time.
 
 Examples are blocks that begin with ```python; the program that runs command lines is
 crates/cli/tests/it/documented.rs, which also says how a block is marked.
@@ -37,7 +37,7 @@ STABLE = ("Name", "Device", "Count", "Argument Shapes", "Bytes Allocated")
 
 
 def worked():
-    """The code of the worked example."""
+    """Returns the code of the worked example."""
     section = TEXT.split("## A worked example")[1]
     return re.search(r"```python\n(.*?)```", section, re.S).group(1)
 
@@ -56,7 +56,7 @@ def test_every_example_runs(page, n, code):
     if "Pool" in code:
         header, *rows = printed.splitlines()
         assert "allocations" in header and "page-faults" in header
-        # Each op asked for the number twice, and the pool grows by 3 with each question.
+        # The collector reads the pool twice for each op, and each reading adds 3 to it.
         assert any(re.search(r"\bmatmul\b.*\b3\b", row) for row in rows), printed
 
 
@@ -66,7 +66,7 @@ def test_no_example_is_overlooked():
 
 
 def cells(table):
-    """Rows of the stable columns, by the header's places: columns but the first end where their
+    """Returns the rows of the stable columns, by the header's places: all columns but the first end where their
     header ends."""
     lines = table.strip().splitlines()
     header, rows = lines[0], lines[1 : lines.index("")]

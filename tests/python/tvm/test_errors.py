@@ -1,4 +1,4 @@
-"""Wrong uses of every public function: the errors are the library's own, in the words of Python."""
+"""Tests wrong uses of every public function: the errors are the library's own, in the words of Python."""
 
 import re
 
@@ -33,7 +33,7 @@ def begun(*given, **named):
     cp.profile(*given, **named).__enter__()
 
 
-# What is done, and what is said.
+# Each wrong use, and the error's text.
 PROFILES = {
     "a number": (lambda vm, ex: cp.profile(3), "relax.VirtualMachine, several .*, not 3$"),
     "nothing": (lambda vm, ex: cp.profile(None), "not None$"),
@@ -113,11 +113,11 @@ def test_a_wrong_use_is_told_in_our_words(made, name):
     with pytest.raises(cp.CounterpointError, match=said) as caught:
         use(vm, executable)
     text = str(caught.value)
-    # Options of the command line belong to commands that are there to be typed.
+    # Only commands that the user should type may have options of the command line.
     prose = re.sub(r"`[^`]*`", "", text)
     assert not re.search(r"(?<![\w-])--?[a-z]", prose), text
     assert "\n" not in text or "\nhint: " in text
-    # Whatever is wrong with an argument is what Python's own functions would raise, too.
+    # An error about an argument has the types that Python's own functions would raise.
     if isinstance(caught.value, cp.ArgumentError):
         assert isinstance(caught.value, TypeError) and isinstance(caught.value, ValueError)
 
@@ -134,7 +134,7 @@ def test_a_function_of_an_executable_is_measured(made):
     for one in (executable, vm, vm.module):
         metrics = cp.profile_function(one, tvm.cpu(), [], ENTRY, warmup_iters=1)(*args)
         assert list(metrics) == ["Duration (us)"]
-        # An error of the model's own passes.
+        # An error of the model reaches the caller unchanged.
         with pytest.raises(Exception, match="7 arguments") as caught:
             cp.profile_function(one, tvm.cpu(), [], ENTRY, 0)(1)
         assert not isinstance(caught.value, cp.CounterpointError)

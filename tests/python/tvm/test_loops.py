@@ -1,4 +1,4 @@
-"""Loops of modules that TVM compiled: instrumented text handed back to TVM's own LLVM."""
+"""Tests loops of modules that TVM compiled: instrumented text is handed back to TVM's own LLVM."""
 
 import json
 import os
@@ -21,7 +21,7 @@ I, J, K = 20, 70, 300
 
 
 def nest():
-    """Three loops in one another, whose hits can be computed by hand."""
+    """Compiles three nested loops, whose hits can be computed by hand."""
 
     @T.prim_func
     def nest(a: T.Buffer((I, K), "float32"), b: T.Buffer((K, J), "float32"), c: T.Buffer((I, J), "float32")):
@@ -50,7 +50,7 @@ def run_nest(executable, times=1):
 
 
 def in_session(instrumented, call, **options):
-    """What a session of this process records of the loops of `call()`. Some machine must be there."""
+    """Returns the loops that a session records during `call()`. A profile needs some machine, so there is one."""
     vm = models.machine(models.calls("counterpoint.test.nothing"))
     with cp.profile(vm, counters=[], loops=True, **options) as prof:
         result = call(instrumented)
@@ -68,7 +68,7 @@ def test_hits_are_trip_counts_and_results_are_the_same(mode):
     expected = run_nest(plain)
     instrumented = cp.instrument_module(plain, mode=mode, min_height=0)
     assert type(instrumented) is type(plain) and instrumented is not plain
-    # Without anything that records.
+    # Nothing records here.
     assert run_nest(instrumented).tobytes() == expected.tobytes()
     loops, found = in_session(instrumented, lambda ex: run_nest(ex, times=3))
     assert found.tobytes() == expected.tobytes()
@@ -95,7 +95,7 @@ def test_hits_are_trip_counts_and_results_are_the_same(mode):
     assert not any(row.hits for row in again)
 
 
-# Each mode, each model, and both modes of execution; not all with all, which takes minutes.
+# Each mode, each model and both modes of execution occur, but not all combinations, which would take minutes.
 WHOLE = [
     *(("cnn", mode, "bytecode") for mode in MODES),
     ("mlp", "sampled", "compiled"),
@@ -199,12 +199,12 @@ def test_loops_are_below_their_ops_in_the_tree_of_a_report(tmp_path):
     assert above["k"]["name"] == "i1", rows
     for row in rows:
         if row["parent"] is not None:
-            # Both measure their own times.
+            # Ops and loops measure their times separately.
             assert row["total_ns"] <= 1.05 * rows[row["parent"]]["total_ns"], row
 
 
 def test_the_code_of_a_jit_is_kept(tmp_path):
-    """Its memory is gone with the process; the profile has a copy. A region has as many machine loops
+    """The memory of the code is gone with the process; the profile has a copy. A region has as many machine loops
     as it has loops."""
     instrumented = cp.instrument_module(nest(), mode="timed", min_height=0)
     vm = models.machine(models.calls("counterpoint.test.nothing"))

@@ -1,4 +1,4 @@
-"""What a profile does beside its report, with the TVM that the package is made for."""
+"""Tests everything of a profile except its report's numbers, with the TVM for which the package is made."""
 
 import gc
 import json
@@ -18,7 +18,7 @@ from tvm import relax
 
 
 class Told(cp.Collector):
-    """Every kind of metric, with values that are known."""
+    """A collector with every kind of metric, whose values are known."""
 
     metrics = {
         "n": cp.Count,
@@ -92,7 +92,7 @@ def test_a_collector_that_fails_is_a_loss_and_no_error(mlp):
 
 
 class Interrupted(cp.Collector):
-    """Has `raised` happen in its function `where` of the third op."""
+    """A collector whose function `where` calls `raised` at the third op."""
 
     metrics = {"n": cp.Count}
 
@@ -121,13 +121,13 @@ class Beside(Interrupted):
 
 
 def ctrl_c():
-    """As it comes: while an op runs, to be noticed by whatever Python runs next."""
+    """Sends SIGINT while an op runs. Whatever Python code runs next notices it."""
     signal.raise_signal(signal.SIGINT)
 
 
 @pytest.fixture
 def interruptible():
-    """Python's handler of Ctrl-C, which it does not set itself where the signal is ignored: in what a
+    """Sets Python's handler of Ctrl-C. Python does not set it where the signal is ignored: in programs that a
     shell started in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -144,12 +144,12 @@ def test_what_ends_a_program_passes_a_collector(mlp, where, raised, error):
         with cp.profile(vm, counters=[], collectors=[collector, beside]) as prof:
             vm[entry](*args)
     assert error is not SystemExit or caught.value.code == 7
-    # The model stopped there, before the third op or behind it, and what was recorded is there.
+    # The model stopped before the third op or after it, and the calls until then are recorded.
     assert collector.started == 3
     report = prof.report(all=True)
     ops = support.ops(report)
     assert [row.get("n") for row in ops] == [cp.Count(1)] * 2 + [None] * (where == "stop")
-    # The machine and the next profile are as good as new.
+    # The machine and the next profile work as if nothing had happened.
     with cp.profile(vm, counters=[], collectors=[Interrupted("", None)]) as prof:
         vm[entry](*args)
     report = prof.report(all=True)
@@ -202,7 +202,7 @@ def test_functions_taken_before_are_measured_without_runs(mlp):
 
 
 def machine_with(middle):
-    """A machine whose op `middle` does that; and its argument."""
+    """Returns a machine whose second op calls `middle`, and its argument."""
     tvm.register_global_func("test.around", lambda x: x, override=True)
     tvm.register_global_func("test.middle", middle, override=True)
     vm = models.machine(models.calls("test.around", "test.middle", "test.around"))
@@ -210,7 +210,7 @@ def machine_with(middle):
 
 
 def test_a_profile_may_begin_and_end_inside_of_an_op():
-    """TVM calls its instrument again behind the op, whatever was done to it meanwhile."""
+    """TVM calls its instrument again after the op, even if the op has replaced it."""
     todo, open_now = [], []
 
     def middle(x):
@@ -232,7 +232,7 @@ def test_a_profile_may_begin_and_end_inside_of_an_op():
     report = open_now[-1].report()
     names = [row["Name"].string for row in support.ops(report) if row["Name"].string != "vm.builtin.*"]
     assert names.count("test.middle") == 0 and sum(r["Count"].value for r in support.ops(report) if r["Name"].string == "test.around") == 2
-    # The run and the op in which it ended.
+    # The losses are the run and the op in which the profile ended.
     assert [(loss.name, loss.count) for loss in report.losses] == [("call_cut_short", 2)]
     # Our instrument is gone with the next call, and everything is as before.
     vm["main"](x)
@@ -290,7 +290,7 @@ def test_other_ways_to_call(mlp):
         vm.invoke_stateful(entry)
         vm.get_outputs(entry)
     assert prof.report().device_metrics["cpu0"]["Count"] == cp.Count(2)
-    # What was taken inside is nothing but the function afterwards.
+    # A function that was taken inside of a profile is an ordinary one afterwards.
     with cp.profile(vm, counters=[]) as prof:
         inside = vm[entry]
     assert support.flat(inside(*args)) == support.flat(vm[entry](*args))
@@ -305,7 +305,7 @@ def test_two_profiles_at_once(mlp):
         vm[entry](*args)
         with cp.profile(vm, counters=["page-faults"]) as inner:
             vm[entry](*args)
-        # The session goes on: what was recorded so far is read while it is.
+        # The session goes on while the calls so far are read.
         assert support.counted(inner.report(all=True)) == once
         with pytest.raises(cp.ConflictError, match="page-faults.*task-clock"):
             cp.profile(vm, counters=["task-clock"]).__enter__()
@@ -334,7 +334,7 @@ def test_a_counter_that_cannot_be_had_is_an_error(mlp):
 
 
 def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch):
-    # A process is warned once, and another test may have been.
+    # There is one warning per process, and another test may have caused it.
     monkeypatch.setattr(sys.modules["counterpoint._session"], "_told", set())
     vm, entry, args = mlp
     names = {tvm.cpu(): ["page-faults"], tvm.cuda(): ["cuda:::event:elapsed_cycles_sm:device=0"]}
@@ -344,7 +344,7 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch
                 vm[entry](*args)
     about = [w for w in told if "cuda" in str(w.message)]
     assert len(about) == 1 and "NVreg_RestrictProfilingToAdminUsers" in str(about[0].message)
-    # It is told of the line that asked.
+    # The warning names the line that opened the profile.
     assert about[0].filename == __file__
     rows = [row for row in support.ops(prof.report()) if not row["Name"].string.startswith("vm.builtin.")]
     assert rows and all("page-faults" in row for row in rows)
@@ -504,9 +504,9 @@ def test_a_profile_inside_of_a_run_is_part_of_it(tmp_path):
     where, ops = support.run(words, PYTHONPATH=path).split()
     assert where == profile
     document = json.loads(support.run([support.PROGRAM, "ops", profile, "--format", "json", "--all"]))
-    # Three runs: one before, and one in each profile.
+    # There are three runs: one before, and one in each profile.
     assert len(document["runs"]) == 3 and len(document["ops"]) == 3 * int(ops)
-    # The programs that the package starts are no children that got lost.
+    # The programs that the package starts do not count as lost children.
     assert document["losses"] == []
 
 
@@ -559,7 +559,7 @@ def test_a_report_has_the_calls_of_its_own_machines_whatever_they_are_called_lat
         vm[entry](*args)
     assert support.counted(prof.report(all=True)) == expected
     assert support.counted(later.report(all=True)) == expected
-    # Two machines of one name, in one session.
+    # Two machines have the same name in one session.
     theirs, _ = support.independent(other, other_entry, other_args)
     with cp.profile({"model": vm}, counters=[]) as outer:
         with cp.profile({"model": other}, counters=[]) as inner:
@@ -572,7 +572,7 @@ def test_a_report_has_the_calls_of_its_own_machines_whatever_they_are_called_lat
     assert support.counted(inner.report(all=True)) == theirs
     assert support.counted(nameless.report(all=True)) == theirs
     assert not any("nothing ran" in note for prof in (outer, inner, nameless) for note in prof.report().notes)
-    # In the files they are told apart, too.
+    # The files have different names for them.
     document = json.loads(support.run([support.PROGRAM, "ops", outer.path, "--format", "json", "--all"]))
     assert [vm["name"] for vm in document["vms"]] == ["model", "model (2)"]
 

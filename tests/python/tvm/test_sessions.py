@@ -1,4 +1,4 @@
-"""What profiles cost and leave behind: directories, pools, mappings, and the first call."""
+"""Tests what profiles cost and leave behind: directories, pools, mappings, and the first call."""
 
 import gc
 import json
@@ -72,7 +72,7 @@ def test_directories_of_others_are_left_alone(tmp_path, monkeypatch):
 
 
 def test_a_leftover_that_names_a_directory_of_others(tmp_path, monkeypatch):
-    """A manifest is anybody's: what it calls its pool is not believed."""
+    """Anybody may have written a manifest, so the pool that it names is not trusted."""
     from counterpoint import _places
 
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
@@ -89,7 +89,7 @@ def test_a_leftover_that_names_a_directory_of_others(tmp_path, monkeypatch):
 
 
 def subprocess_that_ended():
-    """The number of a process that is gone."""
+    """Returns the number of a process that has ended."""
     child = subprocess.Popen(["true"])
     child.wait()
     return child.pid
@@ -113,7 +113,7 @@ def test_sessions_leave_no_more_mappings(mlp):
     before = mappings()
     for i in range(12):
         assert once([["page-faults"], [], ["page-faults", "task-clock"]][i % 3]) == expected
-    # The program's own heap may have grown meanwhile, but not by one for each.
+    # The program's own heap may have grown, but not by one mapping for each session.
     assert mappings() - before < 6
 
 
@@ -148,7 +148,7 @@ def test_the_first_call_is_as_whole_as_the_others():
     with cp.profile(vm, counters=["page-faults:u"]) as prof:
         (part,) = (Path(prof._session.path) / "processes").iterdir()
         names = part / "meta.cps"
-        # What both know of an op: its name, its arguments, that it has regions.
+        # Both profiles know the op's name, its arguments, and that it has regions.
         assert names.read_bytes().count(b"touch") == 3
         vm["main"](argument)
         # Threads that TVM starts for regions add what an empty call costs on them, and no names.

@@ -1,4 +1,4 @@
-"""`with loops():` instruments what TVM compiles, and the report names loops as the schedule does.
+"""Tests `with loops():`, which instruments what TVM compiles. The report names loops as the schedule does.
 
 Expected hits are products of extents: a loop is entered once in each iteration of the loops around it.
 """
@@ -54,7 +54,7 @@ def tiled():
 
 
 def guarded():
-    """A parallel loop inside of a serial one, and loops under conditions."""
+    """Makes a parallel loop inside of a serial one, and loops under conditions."""
 
     @T.prim_func
     def guarded(a: T.Buffer((4 * LAUNCHES, K), "float32"), b: T.Buffer((K, J), "float32"), c: T.Buffer((4 * LAUNCHES, J), "float32")):
@@ -90,7 +90,7 @@ def call(executable, name, times=1):
 
 
 def recorded(run):
-    """What a session of this process records of the loops of `run()`. Some machine must be there."""
+    """Returns the loops that a session records during `run()`. A profile needs some machine, so there is one."""
     vm = models.machine(models.calls("counterpoint.test.identity"))
     with cp.profile(vm, counters=[], loops=True) as prof:
         result = run()
@@ -98,7 +98,7 @@ def recorded(run):
 
 
 def scheduled(loops):
-    """The loops of the schedule, each with the sum of the hits of its ids, or None if it has none."""
+    """Returns the loops of the schedule, each with the sum of the hits of its ids, or None if it has no ids."""
     found = []
     for module in loops.document["modules"]:
         hits = {row["id"]: row["hits"] for row in module["rows"]}
@@ -129,7 +129,7 @@ def test_a_tiled_matmul():
         assert (one["hits"], one["extent"], one["depth"]) == (hits, extent, depth), name
         assert (one["kind"], one["state"]) == ("serial", "instrumented")
     assert found["k"]["parent"] is not None
-    # TVM unrolled it, so it has no hits; that is not the same as 0.
+    # TVM unrolled this loop, so its hits are unknown, and not 0.
     assert (found["ii"]["state"], found["ii"]["ids"], found["ii"]["hits"]) == ("unrolled", [], None)
     assert "unrolled by TVM: tiled:ii (unrolled 4)" in " ".join(str(loops).split())
     row = loops.find("tiled_compute_", "k")
@@ -138,7 +138,7 @@ def test_a_tiled_matmul():
 
 @pytest.mark.parametrize("mode", ["sampled", "timed", "count", "log"])
 def test_trip_counts_of_a_products_shape(mode):
-    """A product as models have it, of TVM's own schedule: its loops run I, J and K times, each in one another."""
+    """TVM's own schedule of a product, as models have it, has nested loops that run I, J and K times."""
 
     class Product(nn.Module):
         def forward(self, x, y):
@@ -348,7 +348,7 @@ def test_exported_libraries_in_another_process(tmp_path):
 
 
 def test_no_agent_in_the_process(tmp_path):
-    """A library that a process without our package loads."""
+    """A process without our package loads an instrumented library."""
     with cp.loops(**ALL):
         instrumented = tvm.compile(tiled(), target="llvm")
     library = tmp_path / "tiled.so"
@@ -422,7 +422,7 @@ MATMUL = """func.func @mm(%lhs: tensor<64x64xf32>, %rhs: tensor<64x64xf32>) -> t
 
 
 def of_iree(folder):
-    """Hits of the two loops in IREE's executable, from the seed's own table of the report."""
+    """Returns the hits of the two loops in IREE's executable, from the report of `counterpoint loops`."""
     tools = os.path.join(os.environ["COUNTERPOINT_VENV"], "bin")
     model, module, profile = folder / "mm.mlir", folder / "mm.vmfb", folder / "iree.cpt"
     model.write_text(MATMUL)

@@ -1,4 +1,4 @@
-"""What must hold with every TVM that is supported; run in an environment of each."""
+"""Tests what must hold with every supported TVM. The tests run in an environment of each."""
 
 import csv
 import io
@@ -29,7 +29,7 @@ def test_report_of_a_model(name, fused):
     assert support.counted(report) == expected
     support.assert_sums_to_the_wall_time(report)
     assert not report.losses
-    # Folded: the same time in fewer rows, with the same number of calls.
+    # The folded report has the same time in fewer rows, with the same number of calls.
     folded = prof.report()
     support.assert_sums_to_the_wall_time(folded)
     assert sum(r["Count"].value for r in folded.calls) == sum(r["Count"].value for r in report.calls)
@@ -45,16 +45,16 @@ def test_report_of_a_model(name, fused):
     for rows in (report.calls, folded.calls):
         book_keeping = [r for r in rows if r["Name"].string.startswith("vm.builtin.")]
         assert book_keeping and not any("page-faults" in r or "task-clock" in r for r in book_keeping)
-    # What the storages were asked for is known.
+    # The report has the sizes of the allocated storages.
     assert sum(r["Bytes Allocated"].value for r in report.calls if "Bytes Allocated" in r) > 0
-    # Behind the profile nothing is left of it.
+    # After the profile, nothing is left of it.
     again, result_again = support.independent(vm, entry, args)
     assert again == expected and result_again == result
 
 
 @pytest.mark.parametrize("bookkeeping", [False, True])
 def test_book_keeping_is_counted_where_it_is_asked_for(bookkeeping):
-    """Fresh pages that a book-keeping op touches, and those of an op, in the row where they belong."""
+    """A book-keeping op and another op touch fresh pages, which are counted in the rows where they belong."""
     pages = {"vm.builtin.counterpoint_test": 30, "counterpoint.test.touch": 20}
 
     def touching(count):
@@ -75,7 +75,7 @@ def test_book_keeping_is_counted_where_it_is_asked_for(bookkeeping):
     rows = {row["Name"].string: row for row in report.calls}
     found = {name: rows[name].get("page-faults:u") for name in [*pages, "(entry function)"]}
     own = found["(entry function)"].value
-    # A few pages are Python's own, for calling a function of its.
+    # Python itself touches a few pages to call one of its functions.
     assert pages["counterpoint.test.touch"] <= found["counterpoint.test.touch"].value < 30
     if bookkeeping:
         assert 30 <= found["vm.builtin.counterpoint_test"].value < 40 and own < 10
@@ -83,7 +83,7 @@ def test_book_keeping_is_counted_where_it_is_asked_for(bookkeeping):
         assert found["vm.builtin.counterpoint_test"] is None and 30 <= own < 50
     total = report.device_metrics["cpu0"]["page-faults:u"].value
     assert total == sum(row["page-faults:u"].value for row in report.calls if "page-faults:u" in row)
-    # Absent, not 0, everywhere.
+    # In every format, the value is absent and not 0.
     (line,) = [row for row in csv.DictReader(io.StringIO(report.csv())) if "counterpoint_test" in row["Name"]]
     assert line["page-faults:u"] == (str(found["vm.builtin.counterpoint_test"]) if bookkeeping else "")
     document = json.loads(support.run([support.PROGRAM, "ops", prof.path, "--format", "json", "--all"]))
@@ -132,7 +132,7 @@ def test_users_instrument_is_called_and_stays():
     seen.clear()
     vm[entry](*args)
     assert seen == alone
-    # Set while the profile is open: inside ours, and it stays.
+    # An instrument that is set while the profile is open is called inside ours, and stays.
     vm.set_instrument(None)
     seen.clear()
     with cp.profile(vm, counters=[]) as prof:
@@ -192,7 +192,7 @@ def test_an_op_that_throws():
     assert report.notes == ["1 of 1 runs ended with an error: counterpoint.test.fail threw"]
     words = [support.PROGRAM, "ops", prof.path]
     assert "1 failed (counterpoint.test.fail threw)" in support.run(words)
-    # The next profile is as if nothing had been.
+    # The next profile works as if nothing had happened.
     broken.clear()
     with cp.profile(vm, counters=[]) as prof:
         vm["main"](x)

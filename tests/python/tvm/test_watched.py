@@ -1,4 +1,4 @@
-"""Runs that are not watched, in a profile with a budget: their ops are counted, because all runs of the
+"""Tests runs that are not watched, in a profile with a budget: their ops are counted, because all runs of the
 function make the same calls (docs/sampling.md)."""
 
 import os
@@ -28,13 +28,13 @@ SAME = "testing.echo"
 
 
 def many_small_ops():
-    """A model of ops that do nothing, so that watching a run costs much more than the run itself."""
+    """Makes a model of ops that do nothing, so that watching a run costs much more than the run itself."""
     vm = models.machine(models.calls(*[SAME] * OPS))
     return vm, models.tensors([np.ones((2, 2), "float32")])
 
 
 def branching():
-    """A function that calls its op once or twice, as its argument says."""
+    """Makes a function that calls its op once or twice, as its argument says."""
     info = models.TENSOR((2, 2), "float32")
     builder = relax.BlockBuilder()
     x, twice = relax.Var("x", info), relax.Var("twice", models.TENSOR((), "bool"))
@@ -58,7 +58,7 @@ def losses(prof):
 def test_which_functions_make_the_same_calls_in_each_run():
     assert _fixed.functions(models.executable(models.calls(SAME, SAME))) == {"main"}
     assert _fixed.functions(models.executable(branching())) == frozenset()
-    # A shape that is only known at run time.
+    # This shape is only known at run time.
     n = tvm.tirx.Var("n", "int64")
     info = models.TENSOR((n, 2), "float32")
     builder = relax.BlockBuilder()
@@ -67,7 +67,7 @@ def test_which_functions_make_the_same_calls_in_each_run():
         sum = builder.emit(relax.op.add(x, x))
         builder.emit_func_output(sum)
     assert _fixed.functions(models.executable(builder.finalize())) == frozenset()
-    # What calls a function with a branch has one itself.
+    # A function that calls one with a branch has a branch itself.
     text = "@a:\n  call  b  in: %0  dst: %1\n  ret   %1\n\n@b:\n  if %0 1 2\n  ret %0\n\n@c:\n  call  k  in: %0  dst: %1\n  ret   %1\n\n@k packed_func;\n"
     assert _fixed._of_text(text) == {"c"}
     assert _fixed._of_text("something else") == frozenset()

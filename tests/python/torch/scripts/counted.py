@@ -63,8 +63,8 @@ def paths_of_ours(ops):
 
 
 def without_repeats(ops):
-    """The names that key_averages counts: torch leaves out an op that is the only one inside an op with
-    the same name (EventList._remove_dup_nodes)."""
+    """Returns the names that key_averages counts: torch leaves out an op that is the only one inside an op
+    with the same name (EventList._remove_dup_nodes)."""
     inside = collections.Counter(op["parent"] for op in ops)
     by_number = {op["op"]: op for op in ops}
     for op in ops:
@@ -74,7 +74,7 @@ def without_repeats(ops):
 
 
 def sums(ops):
-    """The ops whose counts and times are not those of the ops inside it and its own, added up."""
+    """Returns the ops whose counts and times differ from the sum of their own and those of the ops inside."""
     inside = collections.defaultdict(lambda: [0, 0.0])
     for op in ops:
         inside[op["parent"]][0] += op["counters"][FAULTS]
@@ -88,7 +88,7 @@ def sums(ops):
 
 
 def slices(prof):
-    """Counts by name and kind, from the arguments of torch's exported events."""
+    """Returns counts by name and kind, from the arguments of torch's exported events."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         prof.export_chrome_trace(path)

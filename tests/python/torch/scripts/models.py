@@ -46,7 +46,7 @@ def nested(name):
     step()
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True, profile_memory=True) as prof:
         step()
-    # As torch.profiler nests them, and as their times say.
+    # The first is how torch.profiler nests them, the second how their times do.
     return [sorted(shown(prof), key=str), sorted(raw(prof))]
 
 

@@ -54,7 +54,7 @@ elif what == "inside":
         on_thread(lambda: whole(3))
     print("outer", names(outer))
 elif what == "crossed":
-    # The one that stops first takes the recording of the other one.
+    # The profiler that stops first takes the recording of the other one.
     first, second = new(), new()
     first.__enter__()
     began, stop = threading.Event(), threading.Event()
@@ -75,7 +75,7 @@ elif what == "crossed":
     print("first", names(first), "second", names(second))
     whole(1)
 elif what == "elsewhere":
-    # A thread stops what another one has started.
+    # A thread stops a profiler that another one has started.
     recorded = new()
     recorded.__enter__()
     torch.ones(3)
@@ -83,7 +83,7 @@ elif what == "elsewhere":
     print("elsewhere", names(recorded))
     whole(4)
 elif what == "prepared":
-    # Prepared and never started: no result, and the next one is whole.
+    # This profiler is prepared and never started. It has no result, and the next one is whole.
     new().prepare_trace()
     whole(2)
 elif what == "one after the other":

@@ -13,7 +13,7 @@ with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as prof:
         y = (x @ x).relu()
     y.sum()
 
-# Before anything is exported.
+# These events are read before anything is exported.
 native = [
     {
         "name": e.name(),

@@ -9,7 +9,7 @@ import threading
 import time
 
 if sys.argv[1].startswith("unknown "):
-    # A version that nobody knows, from the begin of `import torch` on.
+    # From the begin of `import torch` on, PyTorch has a version that nobody knows.
     import types
 
     (folder,) = [path for path in sys.path if os.path.exists(f"{path}/torch/version.py")]
@@ -146,7 +146,7 @@ elif what == "killed":
     recorded.export_chrome_trace(path)
     os.kill(os.getpid(), signal.SIGKILL)
 elif what == "cut":
-    # As if the process had been killed while it handed over its recording.
+    # This is what a process leaves that was killed while it handed over its recording.
     import glob
 
     with profile(activities=CPU) as recorded:

@@ -38,7 +38,7 @@ def main():
     if mode == "count":
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
             train()
-        # Its table (`key_averages`) takes ten times as long, and leaves out ops in ops of the same name.
+        # The profiler's table (`key_averages`) takes ten times as long, and leaves out ops in ops of the same name.
         calls.update(event.name() for event in profiler.profiler.kineto_results.events())
     elif mode == "inference":
         infer()
