@@ -122,7 +122,7 @@ impl Plan {
         self.ns_per_tick
     }
 
-    /// Whether groups are read without the kernel where that is possible.
+    /// Returns whether groups are read without the kernel where that is possible.
     pub(crate) fn user_reads(&self) -> bool {
         !self.kernel_reads_only
     }

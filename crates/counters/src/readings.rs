@@ -175,7 +175,7 @@ pub enum Coverage {
 mod tests {
     use super::*;
 
-    /// Two groups: counters 0 and 1, then counter 2.
+    /// Makes two groups: counters 0 and 1, then counter 2.
     fn two_groups() -> Readings {
         let mut r = Readings { starts: 0b101, missing: !0b111, words: [0; WORDS] };
         r.words[..7].copy_from_slice(&[2, 100, 90, 7, 1001, 8, 1002]);

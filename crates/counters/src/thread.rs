@@ -485,7 +485,7 @@ impl<'plan> ThreadCounters<'plan> {
         ReadStatus::DescriptorLost
     }
 
-    /// Whether counter `i` has a descriptor that still refers to the event that was opened.
+    /// Returns whether counter `i` has a descriptor that still refers to the event that was opened.
     fn is_ours(&self, i: usize) -> bool {
         let (Some(&fd), Some(&id)) = (self.fds.get(i), self.ids.get(i)) else { return false };
         fd >= 0 && sys::perf_event_id(fd) == Ok(id)

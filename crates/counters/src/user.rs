@@ -228,7 +228,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Number of bytes that are mapped for a counter.
+    /// Returns the number of bytes that are mapped for a counter.
     fn mapped(self) -> usize {
         match self {
             Self::Processors => MAPPED,

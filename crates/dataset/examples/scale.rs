@@ -111,7 +111,7 @@ fn measure_across(from: &Path) {
     );
 }
 
-/// The largest memory so far, which may have been that of making the profile.
+/// Returns the largest memory so far, which may have been that of making the profile.
 fn most_memory() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default().to_owned()

@@ -43,7 +43,7 @@ impl Gap {
         matches!(self, Self::Broken { .. } | Self::Unreadable { .. })
     }
 
-    /// The run that the gap is about, if that is known.
+    /// Returns the run that the gap is about, if that is known.
     pub fn run(&self) -> Option<&str> {
         match self {
             Self::NoPart { run, .. } | Self::Several { run, .. } | Self::Broken { run, .. } => {

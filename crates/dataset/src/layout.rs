@@ -124,7 +124,7 @@ pub struct File {
     pub rows: u64,
 }
 
-/// The content of `dataset.json`.
+/// Returns the content of `dataset.json`.
 pub fn dataset_json() -> Vec<u8> {
     #[derive(Serialize)]
     struct Out {

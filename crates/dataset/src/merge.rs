@@ -348,7 +348,7 @@ fn ids<'a>(batch: &'a RecordBatch) -> impl Fn(usize) -> (&'a str, i64, &'a str) 
     move |row| (run.value(row), i64::from(rank.value(row)), part.value(row))
 }
 
-/// The run, the rank and the part of a member.
+/// Returns the run, the rank and the part of a member.
 fn of(member: &Member) -> (&str, i64, &str) {
     (&member.run, member.rank.into(), &member.part)
 }

@@ -89,7 +89,7 @@ impl Dataset {
         Ok(found)
     }
 
-    /// The members of all parts, sorted.
+    /// Returns the members of all parts, sorted.
     pub fn members(&self) -> Vec<&Member> {
         let mut all: Vec<&Member> = self.parts.iter().flat_map(|part| &part.members).collect();
         all.sort();

@@ -189,7 +189,7 @@ pub(crate) struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// The rows of the summary with their ops, in the order of their keys.
+    /// Returns the rows of the summary with their ops, in the order of their keys.
     fn rows(&self) -> Vec<(usize, &OpName, &Row)> {
         let rows = self.summary.rows.iter();
         let mut rows: Vec<_> = rows
@@ -395,7 +395,7 @@ impl Made<'_> {
     }
 }
 
-/// The losses that belong to no process.
+/// Returns the losses that belong to no process.
 fn analysis_losses(summary: &Summary, profile: &Profile) -> Vec<LossCount> {
     let mut own = profile.losses.clone();
     if !summary.violations.is_empty() {

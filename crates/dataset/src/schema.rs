@@ -56,7 +56,7 @@ pub struct Column {
 }
 
 impl Kind {
-    /// The name of the type in `dataset.json`.
+    /// Returns the name of the type in `dataset.json`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -190,7 +190,7 @@ impl Table {
         Self::Calls,
     ];
 
-    /// The table's name, which is also the name of its directory.
+    /// Returns the table's name, which is also the name of its directory.
     pub fn name(self) -> &'static str {
         match self {
             Self::Stats => "stats",
@@ -223,7 +223,7 @@ impl Table {
     }
 
     #[cfg(feature = "write")]
-    /// The table's schema, with these counters in `calls`.
+    /// Returns the table's schema, with these counters in `calls`.
     pub fn schema(self, counters: &[String]) -> SchemaRef {
         let own = self.columns().map(|c| Field::new(c.name, c.kind.data_type(), c.nullable));
         let counters = counters.iter().filter(|_| self == Self::Calls);

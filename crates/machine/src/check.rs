@@ -480,8 +480,8 @@ fn is_always_zero(counter: &Counter) -> bool {
     in_kernel_only(counter) && matches!(&counter.source, Source::Perf(attr) if attr.exclude_kernel)
 }
 
-/// The counter with `:u` added. `None` if it already has a modifier about modes, or could count
-/// nothing in user mode.
+/// Returns the counter with `:u` added. `None` if it already has a modifier about modes, or could
+/// count nothing in user mode.
 pub fn user_only(counter: &Counter) -> Option<Counter> {
     if in_kernel_only(counter) {
         return None;

@@ -67,9 +67,9 @@ pub struct Slot {
 
 /// A type that reads values of its own around each op.
 pub trait Collector: Send + Sync + 'static {
-    /// The collector's slots, which must always be the same. There must be at least one, and all collectors
-    /// together can have sixteen. Resolve and open what the collector needs before it is
-    /// registered.
+    /// Returns the collector's slots, which must always be the same. There must be at least one,
+    /// and all collectors together can have sixteen. Resolve and open what the collector needs
+    /// before it is registered.
     fn slots(&self) -> &[Slot];
 
     /// Begins to measure an op. The device is that of the op's last tensor argument, or the first

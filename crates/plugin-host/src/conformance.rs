@@ -43,7 +43,7 @@ impl Level {
     /// All levels, the worst one first.
     pub const ALL: [Self; 3] = [Self::Violation, Self::Fragile, Self::Style];
 
-    /// The name of the level.
+    /// Returns the name of the level.
     pub fn name(self) -> &'static str {
         match self {
             Self::Violation => "violation",

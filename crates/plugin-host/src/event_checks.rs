@@ -366,7 +366,7 @@ unsafe extern "C" fn add_resource(handle: *mut c_void, info: *const ProfileResou
     })
 }
 
-/// The function `addCounter` of the extension.
+/// Implements the function `addCounter` of the extension.
 pub(crate) unsafe extern "C" fn add_counter(
     handle: *mut c_void,
     counter: *const RawCounter,
@@ -394,7 +394,7 @@ pub(crate) unsafe extern "C" fn add_counter(
     })
 }
 
-/// The function `setThreadName` of the extension.
+/// Implements the function `setThreadName` of the extension.
 pub(crate) unsafe extern "C" fn set_thread_name(
     handle: *mut c_void,
     process: i32,
@@ -409,7 +409,7 @@ pub(crate) unsafe extern "C" fn set_thread_name(
     })
 }
 
-/// The function `addMissing` of the extension.
+/// Implements the function `addMissing` of the extension.
 pub(crate) unsafe extern "C" fn add_missing(handle: *mut c_void, what: u32, count: u64) -> c_int {
     const CALL: &str = "addMissing";
     enter(handle, CALL, |_, state| {

@@ -69,7 +69,7 @@ impl Metadata {
         })
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no metadata.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -277,7 +277,7 @@ unsafe extern "C" fn toggle<P: Profiler>(arguments: *const ToggleParams) -> c_in
     run("toggle", || session.toggle(arguments.enabled != 0))
 }
 
-/// The body of `KinetoPlugin_register`.
+/// Implements the body of `KinetoPlugin_register`.
 ///
 /// # Safety
 /// `registry` must be null or a host's registry.
@@ -306,7 +306,7 @@ pub unsafe fn register<P: Profiler>(registry: *const Registry) -> c_int {
 /// Held while a host extends the plugin. A host calls this once, but two hosts may load one file.
 static EXTENDING: Mutex<()> = Mutex::new(());
 
-/// The body of `CounterpointPlugin_extend`.
+/// Implements the body of `CounterpointPlugin_extend`.
 ///
 /// # Safety
 /// Both pointers must be null or a host's; the host must live as long as the process.

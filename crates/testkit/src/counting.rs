@@ -60,7 +60,7 @@ pub fn can_count() -> bool {
     }
 }
 
-/// Whether this process runs as root.
+/// Returns whether this process runs as root.
 pub fn is_root() -> bool {
     // SAFETY: `geteuid` has no preconditions.
     unsafe { libc::geteuid() == 0 }

@@ -17,7 +17,7 @@ pub const TVM: u8 = 1;
 /// The number of PyTorch in scripts.
 pub const TORCH: u8 = 2;
 
-/// The descriptions by number.
+/// Returns the descriptions by number.
 pub(crate) fn known() -> [(u8, Host); 3] {
     [(IREE, iree::HOST), (TVM, tvm::HOST), (TORCH, torch::HOST)]
 }

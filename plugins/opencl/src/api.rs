@@ -92,7 +92,7 @@ macro_rules! table {
             /// The number of functions.
             pub const LENGTH: usize = [$(stringify!($name),)*].len();
 
-            /// Every name with its offset in bytes.
+            /// Returns every name with its offset in bytes.
             #[cfg(test)]
             pub fn offsets() -> Vec<(&'static str, usize)> {
                 vec![$((stringify!($name), std::mem::offset_of!(Dispatch, $name)),)*]

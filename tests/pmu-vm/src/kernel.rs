@@ -11,8 +11,8 @@ pub struct Group {
     pub values: Vec<u64>,
 }
 
-/// Number of words of a group of `n`: the number of counters, two times, and the value and the id
-/// of each counter.
+/// Returns the number of words of a group of `n`: the number of counters, two times, and the value
+/// and the id of each counter.
 fn words(n: usize) -> usize {
     3 + 2 * n
 }

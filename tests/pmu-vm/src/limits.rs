@@ -19,9 +19,9 @@ tests![
     a_machine_of_six_and_one,
 ];
 
-/// Twelve counters of instructions by their number in the Arm manual (INST_RETIRED, 0x08): a raw
-/// counter never uses the cycle counter's own register. They have different names, so that messages
-/// can refer to each.
+/// Returns twelve counters of instructions by their number in the Arm manual (INST_RETIRED, 0x08):
+/// a raw counter never uses the cycle counter's own register. They have different names, so that
+/// messages can refer to each.
 fn twelve() -> Vec<String> {
     (0..12).map(|i| format!("armv8_pmuv3/config=0x8,name=i{i}/u")).collect()
 }

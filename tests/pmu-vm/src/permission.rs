@@ -43,8 +43,8 @@ fn refusal(name: &str) -> Option<OpenErrorKind> {
     }
 }
 
-/// Not inlined: all calls measure one copy of the code between the readings. Two copies differed by 47
-/// instructions.
+/// This function is not inlined, so that all calls measure one copy of the code between the
+/// readings. Two copies differed by 47 instructions.
 #[inline(never)]
 fn spin(counters: &mut ThreadCounters<'_>, trips: u64) -> u64 {
     let [begin, end] = set::measure(counters, || loops::spin(trips));

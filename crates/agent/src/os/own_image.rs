@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// A page was made read-only or unreadable.
+    /// Memory is left alone if a page of it was made read-only or unreadable.
     #[test]
     fn what_may_not_be_used_is_left_alone() {
         let at = sys::map_zeros(PAGE).expect("a page") as usize;

@@ -78,7 +78,8 @@ fn is_counted(attr: &PerfAttr) -> bool {
     attr.kind == 1 && COUNTED.contains(&attr.config) && !attr.pinned && !attr.exclusive
 }
 
-/// Number of bytes of a mapping: the page that the kernel shares, and the smallest ring buffer.
+/// Returns the number of bytes of a mapping: the page that the kernel shares, and the smallest ring
+/// buffer.
 pub(crate) fn mapped() -> usize {
     2 * sys::page_size()
 }
@@ -88,7 +89,7 @@ pub(crate) fn is_ring(page: &Page) -> bool {
     page.data_size.load(Ordering::Relaxed) != 0
 }
 
-/// Number of events that the kernel has written to the buffer.
+/// Returns the number of events that the kernel has written to the buffer.
 #[inline(always)]
 fn written(page: &Page) -> u64 {
     page.data_head.load(Ordering::Relaxed) / SAMPLE

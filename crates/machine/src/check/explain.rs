@@ -118,7 +118,7 @@ fn is_uprobe(counter: &Counter) -> bool {
     matches!(&counter.source, Source::Perf(attr) if attr.path.is_some())
 }
 
-/// The soft `RLIMIT_NOFILE`.
+/// Returns the soft `RLIMIT_NOFILE`.
 fn descriptor_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: getrlimit writes to `limit`, which outlives the call.

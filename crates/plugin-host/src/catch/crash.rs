@@ -61,7 +61,7 @@ impl Caught {
         Self(())
     }
 
-    /// The last signal that was caught.
+    /// Returns the last signal that was caught.
     pub fn last() -> Option<c_int> {
         Some(LAST.load(Ordering::Relaxed)).filter(|signal| *signal != 0)
     }

@@ -570,7 +570,7 @@ unsafe extern "C" fn keep(handle: *mut c_void, interface: *const ProfilerInterfa
     0
 }
 
-/// A function of the builder that declines at random.
+/// A function of the builder, which declines at random.
 unsafe extern "C" fn any_event(handle: *mut c_void, event: *const ProfileEvent) -> c_int {
     // SAFETY: the plugin passes a struct that is valid during the call.
     assert!(unsafe { (*event).size } >= 48);

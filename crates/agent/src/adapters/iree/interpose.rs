@@ -93,8 +93,8 @@ const BASE_VERSION: &CStr = c"GLIBC_2.2.5";
 #[cfg(not(target_arch = "x86_64"))]
 const BASE_VERSION: &CStr = c"GLIBC_2.17";
 
-/// `dlsym` for all callers. Jumps to the function that [`route`] returns, with the caller's return
-/// address and arguments unchanged.
+/// Replaces `dlsym` for all callers. Jumps to the function that [`route`] returns, with the
+/// caller's return address and arguments unchanged.
 ///
 /// # Safety
 /// The requirements of `dlsym(3)` apply.
@@ -174,7 +174,8 @@ fn glibcs_dlsym() -> *mut c_void {
     found
 }
 
-/// `dlsym` for the query function's name: returns the next definition's answer, wrapped.
+/// Does what `dlsym` does for the query function's name: returns the next definition's answer,
+/// wrapped.
 unsafe extern "C" fn query_symbol(handle: *mut c_void, name: *const c_char) -> *mut c_void {
     let next = next_dlsym();
     if next.is_null() {
@@ -276,7 +277,7 @@ pub unsafe extern "C" fn mmap(
     unsafe { mmap_by(&MMAP, (address, bytes, protection, flags, fd, offset)) }
 }
 
-/// Same as `mmap`, under the name that programs with 64-bit file offsets use.
+/// Does what `mmap` does, under the name that programs with 64-bit file offsets use.
 ///
 /// # Safety
 /// The requirements of `mmap(2)` apply.

@@ -115,7 +115,7 @@ impl Vm {
         vm
     }
 
-    /// A machine that is in no list.
+    /// Makes a machine that is in no list.
     fn new(number: u32, library: u32, name: String, host: &'static Described) -> Self {
         Self {
             number,

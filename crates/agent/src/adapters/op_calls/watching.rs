@@ -192,7 +192,7 @@ impl Watching {
 }
 
 impl Function {
-    /// The export of the function's runs.
+    /// Returns the export of the function's runs.
     pub fn export(&self) -> u32 {
         self.export
     }

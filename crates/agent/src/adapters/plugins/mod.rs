@@ -183,7 +183,7 @@ pub fn load_apart(file: PathBuf, patience: Duration) -> Option<Vec<&'static Load
     }
 }
 
-/// The name of this program's file, without its directory.
+/// Returns the name of this program's file, without its directory.
 fn program_name() -> String {
     let path = sys::read_link(c"/proc/self/exe").unwrap_or_default();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();

@@ -79,7 +79,7 @@ const fn table(inverse: bool) -> [f64; PIECES] {
     table
 }
 
-/// Natural logarithm for numbers from 1/64 to 64.
+/// Returns the natural logarithm for numbers from 1/64 to 64.
 const fn ln(x: f64) -> f64 {
     // ln x = 2 artanh s = 2 (s + s³/3 + s⁵/5 + …), s = (x − 1) / (x + 1)
     let s = (x - 1.0) / (x + 1.0);
@@ -128,9 +128,9 @@ mod tests {
         }
     }
 
-    /// The chi-squared statistic of `gaps` against a geometric distribution, in `cells` cells of gaps
-    /// that would be equally likely if gaps were not whole numbers, and the rest in the last one.
-    /// Returns the statistic and the number of cells.
+    /// Computes the chi-squared statistic of `gaps` against a geometric distribution, in `cells`
+    /// cells of gaps that would be equally likely if gaps were not whole numbers, and the rest in
+    /// the last one. Returns the statistic and the number of cells.
     fn chi_squared(gaps: &[u64], period: u32, cells: usize) -> (f64, usize) {
         let q = 1.0 - 1.0 / f64::from(period);
         // Bounds of cells: gaps up to `bound` have the probability 1 − q^bound.
@@ -152,7 +152,7 @@ mod tests {
         (statistic, counts.len())
     }
 
-    /// `scipy.stats.chi2.isf(1e-6, degrees)` for 1 to 19 degrees of freedom.
+    /// Returns `scipy.stats.chi2.isf(1e-6, degrees)` for 1 to 19 degrees of freedom.
     fn critical(degrees: usize) -> f64 {
         const VALUES: [f64; 19] = [
             23.9281, 27.6310, 30.6648, 33.3768, 35.8882, 38.2583, 40.5218, 42.7009, 44.8109,

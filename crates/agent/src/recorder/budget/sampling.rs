@@ -212,12 +212,12 @@ impl Draws {
         Ok(())
     }
 
-    /// The addresses that the thread has reserved.
+    /// Returns the addresses that the thread has reserved.
     pub(crate) fn base(&self) -> *mut u8 {
         self.table.base()
     }
 
-    /// Whether the run has a budget.
+    /// Returns whether the run has a budget.
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
         self.is_on

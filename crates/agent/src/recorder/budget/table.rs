@@ -48,7 +48,7 @@ impl Table {
         Self { base, first: 0, pages: 0 }
     }
 
-    /// The reserved addresses.
+    /// Returns the reserved addresses.
     pub fn base(&self) -> *mut u8 {
         self.base
     }

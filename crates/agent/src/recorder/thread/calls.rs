@@ -75,7 +75,7 @@ impl State {
         Self(self.0 & !less.0)
     }
 
-    /// The bits that stay when the call has ended.
+    /// Returns the bits that stay when the call has ended.
     #[inline(always)]
     pub(crate) const fn after_end(self) -> Self {
         Self(self.0 & Self::WORKERS.0)
@@ -148,19 +148,19 @@ impl Thread {
         self.innermost(|call| call.state.has(State::SPLIT) && call.export == export)
     }
 
-    /// The state of call `at`, which is open.
+    /// Returns the state of call `at`, which is open.
     #[inline(always)]
     pub(crate) fn state_of(&self, at: usize) -> State {
         self.calls[at % DEEPEST].state
     }
 
-    /// Whether counters are read for call `at`, which is open, if the thread has any.
+    /// Returns whether counters are read for call `at`, which is open, if the thread has any.
     #[inline(always)]
     pub(crate) fn reads_call(&self, at: usize) -> bool {
         !self.state_of(at).has(State::UNCOUNTED)
     }
 
-    /// Whether call `at` was drawn, in a run with a budget.
+    /// Returns whether call `at` was drawn, in a run with a budget.
     #[inline(always)]
     pub(crate) fn is_drawn(&self, at: usize) -> bool {
         self.state_of(at).has(State::DRAWN)
