@@ -1,4 +1,4 @@
-//! What instrumented loops and their runtime share: `include/counterpoint/loops.h`, in Rust.
+//! The interface of instrumented loops and their runtime: `include/counterpoint/loops.h`, in Rust.
 
 use core::ffi::CStr;
 use core::mem::offset_of;

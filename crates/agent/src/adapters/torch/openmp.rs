@@ -179,7 +179,7 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         };
         let bracket = bracket::begin_region(thread, &mut what, frame)?;
         let how = what.how;
-        // Part by part: the whole of it would be on the stack first.
+        // The launch is written part by part: the whole struct would be on the stack first.
         // SAFETY: `launch` is memory that the caller has taken and nobody else uses. The numbers in
         // it may be zeros.
         unsafe {

@@ -119,8 +119,8 @@ fn added() -> u64 {
     added
 }
 
-/// Replaces the slots of all loaded libraries. The linker holds its lock meanwhile, so none of them
-/// is unloaded.
+/// Replaces the slots of all loaded libraries. The linker holds its lock during this call, so none
+/// of them is unloaded.
 fn scan() {
     unsafe extern "C" fn each(
         info: *mut libc::dl_phdr_info,

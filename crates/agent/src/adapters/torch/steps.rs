@@ -247,7 +247,7 @@ impl State {
         }
         let more = ASSUMED_NS * draws.calls_of_step() as f64;
         let assumed = |more: f64| wanted(more, (seen - more).max(seen / 4.0));
-        // Where the assumed cost may be too low, some steps are away, to measure it.
+        // If the assumed cost may be too low, some steps are away, so that the cost is measured.
         if assumed(UNSURE * more) == 1 { 1 } else { assumed(more).max(2) }
     }
 }
