@@ -2,7 +2,7 @@
 
 use core::ffi::CStr;
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 /// The first eight bytes of a descriptor.
 pub const MAGIC: [u8; 8] = *b"CPLOOPS1";
@@ -142,9 +142,9 @@ pub struct Module {
     /// An `extern "C" fn(*mut Entry, u32, u32)`, or null.
     pub log: AtomicPtr<()>,
     /// Sampled mode: number of hits that are timed before the random ones.
-    pub first: u32,
+    pub first: AtomicU32,
     /// Sampled mode: the distance to the next timed hit is 1 + (random & mask).
-    pub gap_mask: u32,
+    pub gap_mask: AtomicU32,
     /// A word that only the runtime uses; 0 until the module is registered.
     pub handle: AtomicU64,
     /// An `extern "C" fn(*mut Module)`, which the module's destructor calls, or null.

@@ -154,17 +154,25 @@ struct Errand<F, T> {
 pub fn run<T, F: FnOnce() -> T>(body: F) -> Result<T, i32> {
     let mut errand = Errand { body: Some(body), result: None };
     let data = (&raw mut errand).cast::<c_void>();
-    switch(data, runner::<T, F>)?;
+    // SAFETY: `data` points to the errand for which this runner is made, and the runner does not
+    // unwind.
+    unsafe { switch(data, runner::<T, F>) }?;
     errand.result.ok_or(libc::EIO)
 }
 
 /// Does what [`run`] does, for an errand of any type.
+///
+/// # Safety
+/// `function` may be called with `data`, once, and must not unwind.
 #[inline(never)]
-fn switch(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) -> Result<(), i32> {
+unsafe fn switch(
+    data: *mut c_void,
+    function: unsafe extern "C" fn(*mut c_void),
+) -> Result<(), i32> {
     if is_ours(here()) {
         // Not called directly: its frame would become a part of this one's.
-        // SAFETY: with 0 for a stack, the function is called on the current one. `function` is the
-        // runner of the errand that `data` points to, and does not unwind.
+        // SAFETY: with 0 for a stack, the function is called on the current one. By contract,
+        // `function` may be called with `data` and does not unwind.
         unsafe { cp_own_stack(data, function, 0) };
         return Ok(());
     }
@@ -174,8 +182,8 @@ fn switch(data: *mut c_void, function: unsafe extern "C" fn(*mut c_void)) -> Res
         place.compare_exchange(0, stack, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     });
     annotate(&BEFORE);
-    // SAFETY: the stack is mapped, and is only this thread's until it is given back. `function` is
-    // the runner of the errand that `data` points to, and does not unwind.
+    // SAFETY: the stack is mapped, and is only this thread's until it is given back. By contract,
+    // `function` may be called with `data` and does not unwind.
     unsafe { cp_own_stack(data, function, stack + BYTES) };
     annotate(&AFTER);
     if let Some(place) = place {

@@ -84,7 +84,7 @@ pub use processes::{
     thread_exists, thread_id, thread_name,
 };
 pub use signals::SignalsBlocked;
-pub use untrusted::{copy_memory, read_c_string, read_value};
+pub use untrusted::{AnyBytes, copy_memory, read_c_string, read_value};
 
 /// Writes `line` to stderr unchanged. Meant for problems that cannot be reported in any other way.
 pub fn complain(line: &str) {

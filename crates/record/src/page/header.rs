@@ -260,20 +260,24 @@ pub fn seal(header: &PageHeader, mut page: Vec<u8>) -> Vec<u8> {
 ///
 /// # Safety
 /// `page` must be [`PAGE_BYTES`] of writable memory, aligned to 8, for as long as the result is
-/// used, and no other thread may write to it meanwhile.
+/// used, and nobody may write to it meanwhile.
 pub unsafe fn seal_in_place<'a>(page: *mut u8) -> Option<(PageHeader, &'a [u8])> {
-    // SAFETY: by contract, `page` is PAGE_BYTES of memory to which no other thread writes
-    // meanwhile.
-    let bytes = unsafe { std::slice::from_raw_parts(page, PAGE_BYTES) };
-    let header = PageHeader::parse(bytes).ok()?;
-    let bytes = bytes.get(..header.file_bytes())?;
-    let flags = FLAG_FLUSHED | if header.last { FLAG_LAST } else { 0 };
-    let sum = checksum_with(bytes, flags);
+    let (header, length, flags, sum) = {
+        // SAFETY: by contract, `page` is PAGE_BYTES of memory to which no other thread writes
+        // meanwhile. This thread writes to it after the slice was last used.
+        let bytes = unsafe { std::slice::from_raw_parts(page, PAGE_BYTES) };
+        let header = PageHeader::parse(bytes).ok()?;
+        let bytes = bytes.get(..header.file_bytes())?;
+        let flags = FLAG_FLUSHED | if header.last { FLAG_LAST } else { 0 };
+        (header, bytes.len(), flags, checksum_with(bytes, flags))
+    };
     // SAFETY: the header is at the start of the page, which by contract is writable.
     unsafe {
         (&raw mut (*page.cast::<RawHeader>()).checksum).write(sum);
         compiler_fence(Ordering::SeqCst);
         (&raw mut (*page.cast::<RawHeader>()).flags).write(flags);
     }
-    Some((header, bytes))
+    // SAFETY: `length` is at most PAGE_BYTES, and from here on nobody writes to the page for as
+    // long as the result is used, by contract.
+    Some((header, unsafe { std::slice::from_raw_parts(page, length) }))
 }

@@ -9,7 +9,7 @@ use abi::iree::{
 };
 use record::meta::{Export, LONGEST_NAME, Library};
 
-use crate::os::sys::{copy_memory, read_c_string, read_value};
+use crate::os::sys::{AnyBytes, copy_memory, read_c_string, read_value};
 
 /// More exports than any compiled module has. A larger count means that the table is garbage.
 const MOST_EXPORTS: u32 = 65_536;
@@ -23,6 +23,21 @@ pub struct Found {
     /// Number of names and paths that were cut off.
     pub truncated: u64,
 }
+
+// SAFETY: a C struct of integers and raw pointers.
+unsafe impl AnyBytes for Header {}
+// SAFETY: a C struct of integers and raw pointers.
+unsafe impl AnyBytes for LibraryHead {}
+// SAFETY: a C struct of integers and raw pointers.
+unsafe impl AnyBytes for ExportTableV6 {}
+// SAFETY: a C struct of integers and raw pointers.
+unsafe impl AnyBytes for ExportTableV5 {}
+// SAFETY: a C struct of integers and raw pointers.
+unsafe impl AnyBytes for AttributesV6 {}
+// SAFETY: a C struct of integers and raw pointers.
+unsafe impl AnyBytes for AttributesV5 {}
+// SAFETY: a C struct of integers and raw pointers.
+unsafe impl AnyBytes for SourceLocation {}
 
 /// Reads the library at `head`. Returns `None` for an unknown version or tables that cannot be
 /// read.

@@ -72,13 +72,13 @@ unsafe fn make(module: *mut Module) -> Option<*mut Entry> {
 pub unsafe fn announce(at: *mut Module, run: &'static Run) -> Option<(&'static Known, Process)> {
     let options = run.loops?;
     let process = Process::current(run)?;
-    // SAFETY: by contract, `at` is a descriptor. The two numbers are the same for every thread of a
-    // run; code that reads them during the store gets the old or the new ones.
-    let module = unsafe {
-        (&raw mut (*at).first).write_volatile(options.first);
-        (&raw mut (*at).gap_mask).write_volatile(options.gap_mask);
-        &*at
-    };
+    // SAFETY: by contract, `at` is a descriptor. Fields that change after its registration are
+    // atomic.
+    let module = unsafe { &*at };
+    // The two numbers are the same for every thread of a run. Code that reads them meanwhile gets
+    // the old or the new ones.
+    module.first.store(options.first, Ordering::Relaxed);
+    module.gap_mask.store(options.gap_mask, Ordering::Relaxed);
     let known = modules::find(module.handle.load(Ordering::Acquire) as u32)?;
     let (begin, end) = match counters::count(run, known.mode) {
         0 => (std::ptr::null_mut(), std::ptr::null_mut()),

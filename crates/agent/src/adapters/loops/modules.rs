@@ -227,8 +227,8 @@ pub unsafe fn measure(at: *mut Module, mode: Mode) -> Option<Costs> {
     let time = |all: bool| {
         let next = entry.hits.load(Ordering::Relaxed).wrapping_add(1);
         entry.next.store(if all { next } else { 0 }, Ordering::Relaxed);
-        // SAFETY: by contract, no other thread uses the descriptor, and `rehearse` is not running.
-        unsafe { (*at).first = u32::MAX };
+        // SAFETY: by contract, `at` is a descriptor.
+        unsafe { &*at }.first.store(u32::MAX, Ordering::Relaxed);
     };
     // SAFETY: `rehearse` is the module's own function. Its contract wants the descriptor and an
     // entry, and `pointer` is an entry of ours.

@@ -25,8 +25,25 @@ fn copy_through_proc(from: usize, to: &mut [u8]) -> usize {
     count.map_or(0, |n| n as usize)
 }
 
-/// Reads a plain value from an untrusted address.
-pub fn read_value<T: Copy>(from: usize) -> Option<T> {
+/// Types of which all bytes are values, so that a value can be read from any memory.
+///
+/// # Safety
+/// The type must consist of integers, raw pointers, and functions that may be null.
+pub unsafe trait AnyBytes: Copy {}
+
+// SAFETY: all bytes are an integer.
+unsafe impl AnyBytes for u8 {}
+// SAFETY: all bytes are an integer.
+unsafe impl AnyBytes for u32 {}
+// SAFETY: all bytes are an integer.
+unsafe impl AnyBytes for u64 {}
+// SAFETY: all bytes are an integer.
+unsafe impl AnyBytes for usize {}
+// SAFETY: an array consists of its elements.
+unsafe impl<T: AnyBytes, const N: usize> AnyBytes for [T; N] {}
+
+/// Reads a value from an untrusted address.
+pub fn read_value<T: AnyBytes>(from: usize) -> Option<T> {
     let mut value = std::mem::MaybeUninit::<T>::uninit();
     // SAFETY: the slice consists of the bytes of `value`, which were zeroed first.
     let bytes = unsafe {
@@ -36,8 +53,8 @@ pub fn read_value<T: Copy>(from: usize) -> Option<T> {
     if from == 0 || copy_memory(from, bytes) != bytes.len() {
         return None;
     }
-    // SAFETY: all bytes of `value` were written. Callers use `repr(C)` structs of integers and raw
-    // pointers, for which all bytes are values.
+    // SAFETY: all bytes of `value` were written, and by the contract of `AnyBytes` any bytes are a
+    // value.
     Some(unsafe { value.assume_init() })
 }
 
