@@ -23,6 +23,7 @@
 //!  taken of own = the call's own bracket + Σ over calls directly inside of (whole − in its duration)
 //!  taken        = taken of own + Σ over calls directly inside of their taken
 //! ```
+//!
 //! A bracket cannot have taken more time than there was. So at most the call's self time is
 //! subtracted. Then no value is negative, and no part is larger than its whole.
 

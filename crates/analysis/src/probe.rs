@@ -61,6 +61,7 @@ const ONLY_COUNTED_NS: Estimate = Estimate { value: 5.0, low: 2.0, high: 12.0 };
 /// threads. In a run with the budget 0, all calls were only counted. Calls with a set of counters that
 /// was not calibrated are left out, because the cost with and without counters differs by a factor of
 /// thirty.
+///
 /// The interval of each part contains the true cost, as far as the causes of its error are known.
 /// The causes are the same for all calls, so the ends of the parts' intervals are added.
 #[derive(Clone, Debug, PartialEq)]

@@ -20,10 +20,10 @@
 //! | `arguments` | bytes of all tensors together |
 //! | `elements` | number of elements of the result of an elementwise op: that of all tensors, stretched to one shape |
 //! | `last` | number of elements of the last tensor |
+//!
 //! Formulas are [metrics](model::metric) of these names. The first rule whose name and shapes fit
 //! decides. A rule such as `aten::* unknown` makes the work of its ops unknown, even if later rules
 //! fit. If no rule fits, the work is not known, which is not 0.
-//! what the work is; `aten::* unknown` keeps the rules after it from saying it. What no rule says is not known, which is not 0.
 
 mod builtin;
 mod shapes;

@@ -98,6 +98,7 @@ pub fn is_over(manifest: &Manifest) -> bool {
 
 /// Moves the remaining content of the pool into the profile in `dir`. `run` calls it after it has
 /// written the manifest with [`State::Finished`].
+///
 /// # Errors
 /// Fails if the manifest cannot be read, a file cannot be written, or the disk is full. Everything
 /// that was moved until then stays, and is not moved again by the next call.

@@ -3,7 +3,6 @@
 //! An export id belongs to one process. The same function in another process, or in a module that
 //! was loaded again, has another id but is the same op. Two exports are the same op if everything
 //! that the compiler recorded about them is equal: library name, export name, tag, source location,
-//! workgroup size, numbers of bindings and constants, and local memory. Functions with equal names
 //! workgroup size, numbers of bindings and constants, and local memory. So functions with equal
 //! names in two different models are different ops as soon as one of these differs. For a host that
 //! calls ops, two calls are of the same op if the op's name, arguments and device, the machine's

@@ -5,7 +5,7 @@ use std::time::Instant;
 use trace::chrome::event::{Event, Raw, args};
 use trace::chrome::read::{EventSink, read};
 
-/// Reads every field, as an import does.
+/// Sums over every field of the events, so that every field is read, as in an import.
 #[derive(Default)]
 struct Sums {
     duration_ns: i64,

@@ -1,12 +1,12 @@
-//! Findings about a trace file, each with the byte where it is.
+//! Collects findings about a trace file, each with the byte where it is.
 //!
-//! A finding is only something that every reader must fail on: damaged syntax, events without what
-//! their kind needs, and ends without begins. Anything that a producer may leave out is not a
-//! finding.
+//! A finding is only something that every reader must fail on: damaged syntax, events without the
+//! fields that their kind needs, and ends without begins. The absence of anything that a producer
+//! may leave out is not a finding.
 
 use std::collections::BTreeMap;
 
-/// One thing that is wrong.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The place, in bytes from the start of the uncompressed file.
@@ -25,12 +25,12 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// The number of findings of each kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// The contents of the file: the numbers of slices, counters and so on, by name.
+    /// The numbers of slices, counters and so on in the file, by name.
     pub contents: BTreeMap<&'static str, u64>,
 }
 
 impl Report {
-    /// Adds a finding. `kind` is its general kind, and `what` describes this one.
+    /// Adds a finding. `kind` is its general kind, and `what` describes this finding.
     pub fn find(&mut self, at: u64, kind: &'static str, what: impl Into<String>) {
         let count = self.counts.entry(kind).or_insert(0);
         *count += 1;
@@ -44,7 +44,7 @@ impl Report {
         *self.contents.entry(name).or_insert(0) += 1;
     }
 
-    /// The number of all findings.
+    /// Returns the number of all findings.
     pub fn wrong(&self) -> u64 {
         self.counts.values().sum()
     }

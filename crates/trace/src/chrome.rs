@@ -1,4 +1,5 @@
-//! Chrome's JSON trace format, as torch, Kineto, TensorFlow and Counterpoint write it.
+//! Reads, writes and checks Chrome's JSON trace format, as torch, Kineto, TensorFlow and
+//! Counterpoint write it.
 
 pub mod check;
 pub mod event;

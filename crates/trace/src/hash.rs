@@ -1,5 +1,5 @@
-//! Hash maps for lookups per call or event, where the standard library's hash costs as much as the
-//! rest of the work.
+//! Defines hash maps for lookups per call or event, for which the standard library's hash costs as
+//! much as the rest of the work.
 //!
 //! The keys come from files that strangers may have made. The hash (foldhash) has a seed that
 //! differs from process to process, so nobody can make a file in advance whose keys all collide.

@@ -2,7 +2,7 @@
 //!
 //! | module | input |
 //! |---|---|
-//! | `any` | finds out which format a file has |
+//! | `any` | recognises the format of a file |
 //! | [`trace`] | a trace of any program: its events become calls, tracks and activities |
 
 mod any;

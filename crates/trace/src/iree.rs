@@ -5,20 +5,20 @@
 //! |---|---|
 //! | `host_execution_event` | a slice on the row of its queue: a dispatch, or an operation of the queue |
 //! | `dispatch_event`, `queue_device_event` | a slice on the row of the device's queue, if its time is known |
-//! | `queue_event` | an asynchronous span: from the call of the host until the queue was ready for it |
+//! | `queue_event` | an asynchronous span: from the call of the host until the queue was ready for the operation |
 //! | `command_region_event` | an asynchronous span with the number of its workers |
 //! | `memory_event` | an instant, and the bytes of its pool as a counter |
 //! | `counter_sample` of a dispatch | values among the dispatch's arguments |
 //! | `clock_correlation` | relates the driver's clock to the host's |
 //! | `diagnostic` with `dropped_records` | a number of lost events |
-//! | all others | describe what those refer to |
+//! | all others | describe things to which those records refer |
 //!
-//! Times are nanoseconds of the monotonic clock of the host. A device's time stamps come on the driver's
-//! clock and are moved there with the first and the last correlation. That has only been tested with
-//! made-up records: IREE's CPU drivers have no such events.
+//! Times are nanoseconds of the monotonic clock of the host. A device's time stamps are on the
+//! driver's clock, and are converted to the host's clock with the first and the last correlation.
+//! That has only been tested with made-up records: IREE's CPU drivers have no such events.
 //!
-//! Everything is in memory: a queue's rows, and which dispatch of a profile is meant, are only known at
-//! the end.
+//! Everything is in memory: the rows of a queue, and the dispatch of a profile to which a record
+//! belongs, are only known at the end.
 
 mod emit;
 mod lanes;
@@ -34,7 +34,7 @@ use crate::kind::{self, FileKind};
 
 /// The longest line that is accepted.
 const MOST_LINE: u64 = 1 << 26;
-/// More slices than this are refused.
+/// The maximum number of slices. A file with more is refused.
 const MOST_SLICES: usize = 20_000_000;
 
 /// The row of a slice.
@@ -62,11 +62,11 @@ pub enum RowKind {
 pub struct Slice {
     /// The row that shows the slice.
     pub row: Row,
-    /// A dispatch's function, or the operation.
+    /// The function of a dispatch, or the operation.
     pub name: String,
-    /// When the slice began, in ns of the monotonic clock.
+    /// The start of the slice, in ns of the monotonic clock.
     pub begin_ns: i64,
-    /// How long the slice took.
+    /// The duration of the slice in ns.
     pub duration_ns: i64,
     /// The number of workgroups, if the slice is a dispatch.
     pub workgroups: Option<u64>,
@@ -75,7 +75,7 @@ pub struct Slice {
     pub args: Map<String, Value>,
     /// The number of the slice's row among rows with the same name.
     lane: usize,
-    /// Whether the slice is already in the profile that the bundle is added to, and so is no call.
+    /// Whether the slice is already in the profile to which the bundle is added, and so is no call.
     pub is_known: bool,
 }
 
@@ -97,7 +97,8 @@ struct Memory {
     name: String,
     at_ns: i64,
     args: Map<String, Value>,
-    /// The number of the pool that the event is about, and what the pool has reserved, committed and free.
+    /// The number of the event's pool, and the bytes that the pool has reserved, committed and
+    /// free.
     pool: Option<(u64, [u64; 3])>,
 }
 
@@ -112,10 +113,10 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Reads a bundle, plain or compressed with gzip.
+    /// Reads a bundle, uncompressed or compressed with gzip.
     ///
     /// # Errors
-    /// The file cannot be read, or is not such a file.
+    /// Fails if the file cannot be read, or is not such a file.
     pub fn read(source: &mut dyn Read) -> Result<Self, ReadError> {
         let error = |kind| ReadError { at: 0, kind };
         let (kind, mut source) = kind::open(source).map_err(|e| error(ReadErrorKind::Io(e)))?;
@@ -126,16 +127,16 @@ impl Bundle {
         }
     }
 
-    /// The dispatches, as places of [`Bundle::slices`].
+    /// Returns the dispatches, as indices into [`Bundle::slices`].
     pub fn dispatches(&self) -> impl Iterator<Item = usize> {
         let all = self.slices.iter().enumerate();
         all.filter(|(_, slice)| slice.workgroups.is_some()).map(|(at, _)| at)
     }
 
-    /// Hands out the events.
+    /// Passes the events to `sink`.
     ///
     /// # Errors
-    /// The sink refused something.
+    /// Fails if the sink refused something.
     pub fn emit(&self, sink: &mut dyn Sink) -> Result<u64, String> {
         emit::emit(self, sink)
     }
@@ -146,11 +147,11 @@ pub trait Sink {
     /// Receives one event. `is_known`: see [`Slice::is_known`].
     ///
     /// # Errors
-    /// Ends the reading.
+    /// An error ends the reading.
     fn event(&mut self, event: &Event<'_>, is_known: bool) -> Result<(), String>;
 }
 
-/// A bundle that is added to nothing.
+/// Passes the events of a bundle that is not added to a profile.
 struct Alone<'a>(&'a mut dyn EventSink);
 
 impl Sink for Alone<'_> {
@@ -162,7 +163,7 @@ impl Sink for Alone<'_> {
 /// Reads a bundle as the events of Chrome's format.
 ///
 /// # Errors
-/// As [`Bundle::read`].
+/// Same as for [`Bundle::read`].
 pub fn read(source: &mut dyn Read, sink: &mut dyn EventSink) -> Result<ReadSummary, ReadError> {
     let bundle = parse::bundle(source)?;
     let events = bundle

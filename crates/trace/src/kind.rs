@@ -24,11 +24,11 @@ pub enum FileKind {
 /// Number of bytes that are examined.
 const HEAD: usize = 1024;
 
-/// A file from its start, uncompressed.
+/// A file, read from its start and uncompressed.
 pub enum Source<R: Read> {
     /// The file itself.
     Plain(Chain<Cursor<Vec<u8>>, R>),
-    /// Decompressed with gzip.
+    /// The file, decompressed with gzip.
     Gzip(Box<Chain<Cursor<Vec<u8>>, Gunzip<R>>>),
 }
 
@@ -52,14 +52,14 @@ pub fn open<R: Read>(mut source: R) -> io::Result<(FileKind, Source<R>)> {
     let compressed = BufReader::with_capacity(1 << 16, Cursor::new(head).chain(source));
     let mut inside = MultiGzDecoder::new(compressed);
     let head = match start_of(&mut inside) {
-        // Truncated or damaged: use what can be decompressed.
+        // The compressed data is truncated or damaged. The part that can be decompressed is used.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Vec::new(),
         other => other?,
     };
     Ok((of(&head), Source::Gzip(Box::new(Cursor::new(head).chain(inside)))))
 }
 
-/// The bytes that are examined, or less if the source is shorter.
+/// Returns the bytes that are examined, or fewer if the source is shorter.
 fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = vec![0; HEAD];
     let mut length = 0;
@@ -68,7 +68,7 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
             Ok(0) => break,
             Ok(n) => length += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Compressed data that is damaged further on is used up to there.
+            // If compressed data is damaged later on, the bytes before the damage are used.
             Err(_) if length > 0 => break,
             Err(error) => return Err(error),
         }
@@ -77,7 +77,7 @@ fn start_of(source: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// The kind of a file with these first bytes.
+/// Returns the kind of a file with these first bytes.
 pub fn of(head: &[u8]) -> FileKind {
     const STARTS: [(&[u8], &str); 15] = [
         (b"\x7fELF", "a program or library (ELF)"),
@@ -130,14 +130,14 @@ pub fn of(head: &[u8]) -> FileKind {
     }
 }
 
-/// Whether the first line says that it is a bundle of IREE.
+/// Whether the first line is that of a bundle of IREE.
 fn is_of_iree(text: &[u8]) -> bool {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
     let has = |what: &[u8]| line.windows(what.len()).any(|part| part == what);
     has(b"\"record_type\":\"schema\"") && has(b"\"ireeperf-jsonl\"")
 }
 
-/// The contents of the first field if it has number 1, as far as `head` has them.
+/// Returns the contents of the first field if it has number 1, as far as `head` contains them.
 fn first_field(head: &[u8]) -> Option<&[u8]> {
     let rest = head.strip_prefix(&[0x0a])?;
     let (length, used) = varint(rest).ok()?;
@@ -186,7 +186,7 @@ mod tests {
     fn kind(bytes: &[u8]) -> FileKind {
         let (kind, mut source) = open(bytes).unwrap();
         let mut all = Vec::new();
-        // The examined bytes can be read again.
+        // The bytes that were examined can be read again.
         if source.read_to_end(&mut all).is_ok() && !bytes.starts_with(b"\x1f\x8b") {
             assert_eq!(all, bytes);
         }
@@ -205,12 +205,12 @@ mod tests {
             assert_eq!(kind(text), FileKind::Json, "{text:?}");
             assert_eq!(kind(&gz(text)), FileKind::Json, "{text:?}");
         }
-        // A packet of 123 bytes, whose length is the byte of a brace.
+        // The packet has 123 bytes, so its length is the byte of a brace.
         let mut packet = b"\x0a\x7b\x40\x05".to_vec();
         packet.resize(125, 0x08);
         assert_eq!(kind(&packet), FileKind::Perfetto);
         assert_eq!(kind(&gz(&packet)), FileKind::Perfetto);
-        // XSpace{planes{id: 1, name: "/host:CPU"}} and the same without an id.
+        // The file is XSpace{planes{id: 1, name: "/host:CPU"}}, or the same without an id.
         let named =
             |what: FileKind| matches!(what, FileKind::Other(what) if what.contains("xplane.pb"));
         assert!(named(kind(b"\x0a\x0d\x08\x01\x12\x09/host:CPU")));

@@ -14,7 +14,7 @@
 //! | [`import`] | profiles from traces of other programs |
 //! | [`merge`] | merges several traces into one, on one clock |
 //! | [`chrome`] | Chrome's JSON with Kineto's schema: reading, writing, checking |
-//! | [`iree`] | what IREE's own profiler recorded: reading |
+//! | [`iree`] | reads recordings of IREE's own profiler |
 //! | [`perfetto`] | Perfetto's protobuf format: reading, writing, checking |
 //! | [`stacks`] | stacks with values, for programs that show flame graphs: writing |
 //! | [`check`] | findings about a file, each with its byte |

@@ -26,20 +26,21 @@ use crate::timeline::{Id, ProcessRow, TimelineSink};
 
 /// The version of the object `counterpoint` of a merged trace.
 pub const MERGE_SCHEMA: &str = "counterpoint.trace-merge/1";
-/// This is added to the process numbers of the second file, twice this to those of the third, and
-/// so on.
+/// The number that is added to the process numbers of the second file; twice this number is added
+/// to those of the third file, and so on.
 pub const PROCESSES_APART: i64 = 100_000_000;
-/// What is added to the ids of arrows, in the same way.
+/// The number that is added to the ids of arrows, in the same way.
 const FLOWS_APART: i64 = 1 << 40;
-/// What is added to the order of rows, in the same way. Kineto's own numbers go up to 2²⁹.
+/// The number that is added to the order of rows, in the same way. Kineto's own numbers go up to
+/// 2²⁹.
 const SORTS_APART: i64 = 1 << 30;
 
-/// What a file says besides its events.
+/// The data of a file besides its events.
 #[derive(Clone, Debug, Default)]
 pub struct Look {
     /// The file's name.
     pub name: String,
-    /// The time from which its times count, in ns since 1970.
+    /// The moment from which the file's times count, in ns since 1970.
     pub base_ns: Option<i64>,
     /// The file's rank.
     pub rank: Option<u64>,
@@ -75,7 +76,7 @@ pub(crate) struct Process {
     pub(crate) sort_index: Option<i64>,
 }
 
-/// How the times of a file were aligned with those of the first one.
+/// The alignment of the times of a file with those of the first one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alignment {
     pub file: String,
@@ -83,10 +84,10 @@ pub struct Alignment {
     pub rank: Option<u64>,
     /// The file's machine, if the file contains one.
     pub host: Option<String>,
-    /// What was added to its times in ns, besides its base time.
+    /// The number of ns that was added to the file's times, besides its base time.
     pub shift_ns: i64,
-    /// How much the file's times can differ from those of the first file, in ns; `None` if the files do
-    /// not tell.
+    /// The largest difference between the file's times and those of the first file, in ns; `None`
+    /// if the files do not contain it.
     pub uncertainty_ns: Option<f64>,
     /// The basis of the alignment.
     pub by: By,
@@ -106,7 +107,7 @@ pub enum By {
     FirstEvent,
 }
 
-/// Reads what a file says besides its events.
+/// Reads the data of a file besides its events.
 pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     look.summary = read(source, &mut look)?;
@@ -114,12 +115,12 @@ pub fn look(name: &str, source: impl Read) -> Result<Look, ReadError> {
 }
 
 impl Look {
-    /// The file's first event, in ns since 1970.
+    /// Returns the time of the file's first event, in ns since 1970.
     pub(crate) fn start_ns(&self) -> i64 {
         self.base_ns.unwrap_or(0).saturating_add(self.first_ns.unwrap_or(0))
     }
 
-    /// Adds what an event says about its process.
+    /// Adds the metadata that an event has about its process.
     pub(crate) fn add(&mut self, pid: &Scalar<'_>, metadata: Option<(&str, &str)>) {
         let key = ProcessKey::of(pid);
         if !self.processes.contains_key(&key) {
@@ -232,8 +233,8 @@ impl ProcessKey {
     }
 }
 
-/// Labels for the rows of each file: its rank, or its machine, or its name, with the number of the
-/// file if labels would be equal.
+/// Returns labels for the rows of each file: its rank, or its machine, or its name, with the number
+/// of the file if labels would be equal.
 pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     let label = |file: &Look| match (file.rank, &file.host) {
         (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
@@ -249,7 +250,7 @@ pub(crate) fn labels(files: &[Look]) -> Vec<String> {
     all.iter().enumerate().map(numbered).collect()
 }
 
-/// The earliest moment of all files, in ns since 1970.
+/// Returns the earliest moment of all files, in ns since 1970.
 pub fn first_ns(files: &[Look], alignments: &[Alignment]) -> i64 {
     let start = |(file, alignment): (&Look, &Alignment)| {
         let first = file.base_ns.unwrap_or(0).saturating_add(file.first_ns.unwrap_or(0));
@@ -289,7 +290,7 @@ pub(crate) fn write_rows<W: Write>(
 /// Writes the rows of all files, then the events of each file, which `open` opens again.
 ///
 /// # Errors
-/// Writing failed, or a file cannot be read again.
+/// Fails if writing failed, or if a file cannot be read again.
 pub fn write<W: Write, R: Read>(
     files: &[Look],
     alignments: &[Alignment],
@@ -317,7 +318,7 @@ pub fn write<W: Write, R: Read>(
     Ok(writer)
 }
 
-/// The object `counterpoint` of a merged trace.
+/// Returns the object `counterpoint` of a merged trace.
 pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
     let files = files.iter().zip(alignments).enumerate().map(|(i, (file, alignment))| {
         json!({
@@ -330,19 +331,19 @@ pub fn facts(files: &[Look], alignments: &[Alignment]) -> Value {
     json!({ "schema": MERGE_SCHEMA, "files": files.collect::<Vec<_>>() })
 }
 
-/// Whether the rows of the merged trace already contain what this metadata event says.
+/// Whether the rows of the merged trace already contain the data of this metadata event.
 pub(crate) fn names_process(metadata: &str) -> bool {
     ["process_name", "process_sort_index"].contains(&metadata)
 }
 
-/// The time of an event in the merged trace. The time of a metadata event has no meaning, but
-/// readers drop the event if it is negative.
+/// Returns the time of an event in the merged trace. The time of a metadata event has no meaning,
+/// but readers drop the event if its time is negative.
 pub(crate) fn moved_ns(ns: i64, shift_ns: i64, phase: u8) -> i64 {
     let moved = ns.saturating_add(shift_ns);
     if phase == b'M' { moved.max(0) } else { moved }
 }
 
-/// Where the ids of one file are moved.
+/// The values by which the ids of one file are moved.
 #[derive(Clone, Copy)]
 pub(crate) struct Moved<'a> {
     pub(crate) index: i64,
@@ -393,7 +394,7 @@ struct Again<'a, W: Write> {
     moved: Moved<'a>,
     shift_ns: i64,
     error: Option<io::Error>,
-    /// Process, thread, id, binding and scope as JSON. The buffers are reused.
+    /// The process, thread, id, binding and scope as JSON. The buffers are reused.
     texts: [Vec<u8>; 5],
 }
 
@@ -450,7 +451,7 @@ impl<W: Write> EventSink for Again<'_, W> {
     }
 }
 
-/// A time that is more precise than nanoseconds, moved by `by_ns`. What is not a time is not
+/// Moves a time that is more precise than nanoseconds by `by_ns`. A text that is not a time is not
 /// changed.
 pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     match by_ns {
@@ -459,7 +460,7 @@ pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     }
 }
 
-/// JSON that this crate has just written.
+/// Returns JSON that this crate has just written as text.
 fn utf8(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or("null")
 }

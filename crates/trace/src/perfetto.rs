@@ -1,4 +1,4 @@
-//! Perfetto's protobuf trace format.
+//! Reads, writes and checks Perfetto's protobuf trace format.
 
 pub mod check;
 pub(crate) mod decode;

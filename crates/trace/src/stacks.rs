@@ -1,4 +1,4 @@
-//! Stacks with values, in the formats of programs that show flame graphs.
+//! Writes stacks with values, in the formats of programs that show flame graphs.
 //!
 //! ```text
 //!            ┌─ pprof        gzip and protobuf: `go tool pprof`, Pyroscope
@@ -6,7 +6,8 @@
 //!            └─ speedscope   JSON of speedscope.app
 //! ```
 //!
-//! All three have the same stacks with the same values. Only [`folded`] has one kind of value.
+//! All three outputs have the same stacks with the same values, but [`folded`] has only one kind of
+//! value.
 
 pub mod folded;
 pub mod pprof;
@@ -19,12 +20,12 @@ pub enum StackUnit {
     Count,
     Nanoseconds,
     Bytes,
-    /// Anything else, by its name.
+    /// Any other unit, by its name.
     Other(&'static str),
 }
 
 impl StackUnit {
-    /// The unit's name in pprof.
+    /// Returns the unit's name in pprof.
     fn name(self) -> &'static str {
         match self {
             Self::Count => "count",
@@ -45,16 +46,16 @@ pub struct StackFrame {
     pub line: u32,
 }
 
-/// A node of the tree, and the values that belong to it alone.
+/// A node of the tree, and the values that belong to the node alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StackNode {
     /// Index of the node above, which comes before this one.
     pub parent: Option<usize>,
     /// Index in the frames.
     pub frame: usize,
-    /// Numbers that the node and those below it have: thread and process, for example.
+    /// Numbers that the node and the nodes below it have: thread and process, for example.
     pub numbers: Vec<(&'static str, u64)>,
-    /// One for each kind of value.
+    /// One value for each kind of value.
     pub values: Vec<u64>,
 }
 
@@ -72,20 +73,21 @@ pub struct Stacks {
     pub title: String,
     /// Notes for a reader.
     pub comments: Vec<String>,
-    /// When the recording began, in ns since 1970; 0 if it is not known.
+    /// The start of the recording, in ns since 1970; 0 if it is not known.
     pub begin_unix_ns: u64,
     /// Name and version of the program that writes.
     pub exporter: String,
 }
 
 impl Stacks {
-    /// The nodes that have a value of this kind, each with all nodes above it: the outermost first.
+    /// Returns the nodes that have a value of this kind, each with all nodes above it: the
+    /// outermost first.
     fn with(&self, kind: usize) -> impl Iterator<Item = (Vec<&StackNode>, u64)> {
         let has = move |node: &&StackNode| node.values.get(kind).is_some_and(|value| *value > 0);
         self.nodes.iter().filter(has).map(move |node| (self.path(node), node.values[kind]))
     }
 
-    /// A node with all nodes above it, the outermost first.
+    /// Returns a node with all nodes above it, the outermost first.
     fn path<'a>(&'a self, node: &'a StackNode) -> Vec<&'a StackNode> {
         let mut path = vec![node];
         let mut at = node.parent;
@@ -106,7 +108,7 @@ impl Stacks {
 mod tests {
     use super::*;
 
-    /// a(b) and a;b, which would be the same in folded lines.
+    /// Returns stacks with the names a(b) and a;b, which would be the same in folded lines.
     pub(super) fn example() -> Stacks {
         let frame =
             |name: &str, line| StackFrame { name: name.to_owned(), file: "m.py".into(), line };

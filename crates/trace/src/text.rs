@@ -1,7 +1,7 @@
 //! Appends JSON's strings and numbers to bytes.
 
-/// How a byte is escaped inside a string: 0 means not at all, `u` means as `\u` with four digits, and
-/// any other value is the letter after the backslash.
+/// The form of each byte inside a string: 0 means that it is not escaped, `u` means `\u` with four
+/// digits, and any other value is the letter after the backslash.
 const ESCAPE: [u8; 256] = {
     let mut table = [0; 256];
     let mut i = 0;
@@ -25,11 +25,12 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let bytes = text.as_bytes();
     let mut from = 0;
-    // Nearly all texts have nothing to escape, which is checked for eight bytes at a time.
+    // Nearly all texts have no byte that must be escaped, so eight bytes at a time are checked for
+    // that.
     let words = bytes.chunks_exact(8);
     let rest = words.remainder();
     let plain = |word: &[u8]| word.try_into().is_ok_and(|word| is_plain(u64::from_le_bytes(word)));
-    // For a longer text, the last eight bytes are checked together; some of them are checked twice.
+    // In a longer text, the last eight bytes are checked together; some of them are checked twice.
     let rest_is_plain = match bytes.last_chunk::<8>() {
         Some(last) => is_plain(u64::from_le_bytes(*last)),
         None => rest.iter().all(|byte| ESCAPE[usize::from(*byte)] == 0),
@@ -59,8 +60,8 @@ pub fn string(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Whether none of eight bytes needs an escape. The answer is exact: the lowest byte that needs an
-/// escape is always found. A borrow can only cause a wrong report for the bytes above it, which does
-/// not change the answer.
+/// escape is always found. A borrow can only cause a wrong report for the bytes above it, which
+/// does not change the answer.
 #[inline]
 fn is_plain(word: u64) -> bool {
     const ONES: u64 = u64::MAX / 255;
@@ -73,8 +74,8 @@ fn is_plain(word: u64) -> bool {
     (below(0x20) | equal(b'"') | equal(b'\\') | equal(0x7f)) & HIGH == 0
 }
 
-/// Whether two texts are equal. They are usually short: comparing them in place takes a third of
-/// the time of the function call that `==` makes.
+/// Whether two texts are equal. The texts are usually short: comparing them in place takes a third
+/// of the time of the function call that `==` makes.
 #[inline]
 pub fn same(a: &[u8], b: &[u8]) -> bool {
     fn ends<const N: usize>(a: &[u8], b: &[u8]) -> bool {
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(with(|out| string(out, "a\"b\\c\n\u{1}é")), r#""a\"b\\c\n\u0001é""#);
     }
 
-    /// Every byte at every position of a word, alone and next to others.
+    /// Tests every byte at every position of a word, alone and next to others.
     #[test]
     fn every_byte_is_found_at_every_position() {
         for byte in 0..=0x7fu8 {
@@ -165,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Every length, with a difference at every position.
+    /// Tests every length, with a difference at every position.
     #[test]
     fn texts_are_equal_or_not() {
         for length in 0..70 {
@@ -194,7 +195,7 @@ mod tests {
             assert_eq!(with(|out| uint(out, n)), text);
         }
         assert_eq!(with(|out| int(out, i64::MIN)), i64::MIN.to_string());
-        // Every number of four digits, as each part of a longer number.
+        // Every number of four digits occurs as each part of a longer number.
         for n in 0..10_000u64 {
             for n in [n, n * 10_000 + 42, n * 100_000_000 + n, n * 1_000_000_000_000 + 7] {
                 assert_eq!(with(|out| uint(out, n)), n.to_string());

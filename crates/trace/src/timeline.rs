@@ -1,5 +1,5 @@
-//! The parts of a timeline, and the trait that receives one. All moments are nanoseconds since
-//! 1970-01-01 UTC. All names are those of their producer.
+//! Defines the parts of a timeline, and the trait that receives one. All moments are nanoseconds
+//! since 1970-01-01 UTC. All names are those of their producer.
 
 use std::io;
 
@@ -10,16 +10,16 @@ use model::activity::{FlowKind, Value};
 pub enum Id<'a> {
     /// A process or thread id, or a device's number.
     Number(i64),
-    /// A made-up row.
+    /// The text of a made-up row.
     Text(&'a str),
 }
 
 /// A row of the timeline, in which viewers draw slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Row<'a> {
-    /// The process, or what represents a device.
+    /// The process, or the number or text that represents a device.
     pub process: Id<'a>,
-    /// The thread in the row, or what represents a stream.
+    /// The thread in the row, or the number or text that represents a stream.
     pub thread: Id<'a>,
 }
 
@@ -30,11 +30,11 @@ pub struct ProcessRow<'a> {
     pub id: Id<'a>,
     /// The process's name in viewers.
     pub name: &'a str,
-    /// More about the row: `CPU`, or the device.
+    /// More text about the row: `CPU`, or the device.
     pub labels: &'a str,
-    /// Viewers sort by this, smallest first.
+    /// The number by which viewers sort, smallest first.
     pub sort_index: i64,
-    /// The time from which this holds.
+    /// The moment from which the name holds.
     pub at_ns: i64,
 }
 
@@ -44,9 +44,9 @@ pub struct ThreadRow<'a> {
     pub row: Row<'a>,
     /// The thread's name in viewers.
     pub name: &'a str,
-    /// Viewers sort by this, smallest first.
+    /// The number by which viewers sort, smallest first.
     pub sort_index: i64,
-    /// The time from which this holds.
+    /// The moment from which the name holds.
     pub at_ns: i64,
 }
 
@@ -67,17 +67,17 @@ pub enum ArgValue<'a> {
 }
 
 impl<'a> Arg<'a> {
-    /// An argument with an unsigned number.
+    /// Creates an argument with an unsigned number.
     pub fn uint(key: &'a str, value: u64) -> Self {
         Self { key, value: ArgValue::Plain(Value::Uint(value)) }
     }
 
-    /// An argument with a text.
+    /// Creates an argument with a text.
     pub fn text(key: &'a str, value: &'a str) -> Self {
         Self { key, value: ArgValue::Plain(Value::Text(value)) }
     }
 
-    /// An argument with x, y and z.
+    /// Creates an argument with x, y and z.
     pub fn triple(key: &'a str, value: [u32; 3]) -> Self {
         Self { key, value: ArgValue::Triple(value) }
     }
@@ -94,16 +94,16 @@ impl KeysId {
 }
 
 /// Identifies a text, or a list of texts, of a row: while a timeline is written, the same number in
-/// the same row means the same texts. Writers that number texts themselves then need not look them
-/// up.
+/// the same row means the same texts. Writers that number texts themselves then need not search for
+/// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextId(pub u32);
 
 impl TextId {
-    /// Higher numbers are ignored.
+    /// The limit of the numbers that are used; higher numbers are ignored.
     pub const MOST: u32 = 1 << 12;
 
-    /// The number as an index; `None` if it is too high.
+    /// Returns the number as an index; `None` if it is too high.
     pub(crate) fn index(self) -> Option<usize> {
         (self.0 < Self::MOST).then_some(self.0 as usize)
     }
@@ -116,32 +116,32 @@ pub struct Slice<'a> {
     /// The kind of activity, in the vocabulary of the output.
     pub category: &'a str,
     pub name: &'a str,
-    /// Begin.
+    /// The start of the slice.
     pub start_ns: i64,
     pub duration_ns: u64,
     /// The slice's arguments.
     pub args: &'a [Arg<'a>],
-    /// Identifies the keys of its arguments, for writers that remember them.
+    /// Identifies the keys of the slice's arguments, for writers that remember them.
     pub shape: Option<KeysId>,
     /// Identifies the slice's category and name among the slices of its row.
     pub label: Option<TextId>,
     /// The arrows that begin or end at the slice's start.
     pub flows: &'a [Flow<'a>],
-    /// Points of time series at its start, in its row. A point may have no series.
+    /// Points of time series at the slice's start, in its row. A point may have no series.
     pub counters: &'a [SeriesPoint<'a>],
 }
 
 /// An end of an arrow.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'a> {
-    /// What the arrow means.
+    /// The meaning of the arrow.
     pub kind: &'a FlowKind,
     /// Both ends of an arrow have the same id.
     pub id: u64,
     pub end: FlowEnd,
 }
 
-/// Which end of an arrow a [`Flow`] is.
+/// The end of an arrow that a [`Flow`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEnd {
     /// The arrow starts here.
@@ -179,11 +179,11 @@ pub struct SeriesPoint<'a> {
     pub series: &'a [Arg<'a>],
     /// Identifies the counter's name and its series' names among the counters of its row.
     pub label: Option<TextId>,
-    /// The unit of each series, by the series' name. It is left out or empty if it is unknown.
+    /// The unit of each series, by the series' name. A unit that is unknown is left out or empty.
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// Receives a timeline. Rows are named before anything happens in them. Activities of one row come
+/// Receives a timeline. Rows are named before the first event in them. Activities of one row come
 /// in the order of their starts if their source has that order.
 pub trait TimelineSink {
     /// Names a process or device.

@@ -1,5 +1,5 @@
-//! Traces of a few megabytes that somebody made to take minutes of time or gigabytes of memory and
-//! disk. Where a test has no limit of its own, it takes minutes if the code is wrong.
+//! Tests traces of a few megabytes that were made to take minutes of time or gigabytes of memory
+//! and disk. A test without a limit of its own takes minutes if the code is wrong.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,7 +9,7 @@ use trace::chrome::read::{EventSink, ReadSummary};
 use trace::perfetto::write::{PerfettoHead, Writer};
 use trace::timeline::{Arg, ArgValue, Id, Row, SeriesPoint, TimelineSink};
 
-/// What an import would keep of the events.
+/// The data of events that an import would keep.
 #[derive(Default)]
 struct Kept {
     events: usize,
@@ -50,13 +50,13 @@ fn bytes(field: u32, bytes: &[u8]) -> Vec<u8> {
     [varint(u64::from(field << 3 | 2)), varint(bytes.len() as u64), bytes.to_vec()].concat()
 }
 
-/// A packet of the sequence 1, with these flags.
+/// Returns a packet of the sequence 1, with these flags.
 fn packet(flags: u64, fields: &[Vec<u8>]) -> Vec<u8> {
     let fields = fields.concat();
     bytes(1, &[number(10, 1), number(13, flags), fields].concat())
 }
 
-/// An event of this type, at this time and on this track.
+/// Returns an event of this type, at this time and on this track.
 fn event(kind: u64, at: u64, track: u64, fields: &[Vec<u8>]) -> Vec<u8> {
     let event = [number(9, kind), number(11, track), fields.concat()].concat();
     packet(2, &[number(8, at), bytes(11, &event)])
@@ -71,7 +71,7 @@ fn read(trace: &[u8]) -> (Kept, ReadSummary) {
 const INSTANT: u64 = 3;
 const BEGIN: u64 = 1;
 
-/// A text of the table of texts, with the number 1.
+/// Returns a text of the table of texts, with the number 1.
 fn interned(table: u32, text: &[u8]) -> Vec<u8> {
     bytes(12, &bytes(table, &[number(1, 1), bytes(2, text)].concat()))
 }
@@ -98,7 +98,7 @@ fn texts_that_events_name_by_number() {
     }
 }
 
-/// The name of each event would be compared with the one before it.
+/// A reader must not compare the long name of each event with the one before it.
 #[test]
 fn a_long_name_that_events_name_by_number() {
     let mut trace = packet(1, &[interned(2, &vec![b'a'; 1 << 20])]);
@@ -116,8 +116,8 @@ fn a_process_is_named_once() {
     assert!(read(&trace).0.args < 2 * trace.len());
 }
 
-/// More open slices than `MOST_WAITING`, each in its own row. A bad reader would search all rows again for each
-/// further slice.
+/// There are more open slices than `MOST_WAITING`, each in its own row. A reader must not search
+/// all rows again for each further slice.
 #[test]
 fn open_slices_of_many_rows() {
     let mut trace = packet(1, &[]);
@@ -133,7 +133,7 @@ fn open_slices_in_the_wrong_order() {
     assert_eq!(read(&trace).0.events, 200_000);
 }
 
-/// Each series of a counter would be looked for among all others.
+/// A reader must not search for each series of a counter among all others.
 #[test]
 fn a_counter_with_many_series() {
     let mut writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();

@@ -9,12 +9,12 @@ mod support;
 use support as fuzz;
 use testkit::Random;
 
-/// The number in an environment variable.
+/// Returns the number in an environment variable.
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Calls `round` with random numbers, in as many threads as there are processors, until it has made
+/// Calls `round` with random numbers, in as many threads as there are processors, until there were
 /// `inputs` inputs (or the number in the variable), `each` at a time.
 fn rounds(seed: u64, inputs: u64, each: u64, round: impl Fn(&mut Random) + Sync) {
     let inputs = variable("COUNTERPOINT_MUTANTS").unwrap_or(inputs);
@@ -49,7 +49,7 @@ const WHOLE: &str = r#"{"schemaVersion":1,"baseTimeNanoseconds":1700000000000000
 "args":{"name":"p"}},{"ph":"s","id":18446744073709551615,"bp":"e","s":"t","ts":"-3"},{"ph":"C",
 "name":5,"ts":1e3,"args":{"x":-0.0}},{"ph":"E","pid":1.5,"tid":null,"cat":true},{}],"z":{"q":"\n"}}"#;
 
-/// Pieces of text with which readers have to deal.
+/// Pieces of text that readers must be able to read or refuse.
 const PIECES: [&str; 18] = [
     "\"",
     "\\",
@@ -111,7 +111,7 @@ fn any_bytes_as_a_trace() {
     });
 }
 
-/// A field of a message.
+/// Returns a field of a message.
 fn field(number: u32, r: &mut Random) -> Vec<u8> {
     let varint = |mut n: u64| {
         let mut bytes = Vec::new();
@@ -134,7 +134,7 @@ fn field(number: u32, r: &mut Random) -> Vec<u8> {
     }
 }
 
-/// A message with fields that readers know. Some of them are messages.
+/// Returns a message with fields that readers know. Some of these fields are messages.
 fn message(r: &mut Random, depth: usize) -> Vec<u8> {
     const KNOWN: [u32; 29] = [
         1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 17, 22, 23, 30, 31, 41, 42, 43, 44, 45, 47, 48, 50,
@@ -207,7 +207,7 @@ fn any_events_in_perfettos_format() {
     rounds(0xfeed_beef_1234_5678, 3_000, 1, |r| fuzz::perfetto(&bytes(r, 900)));
 }
 
-/// A field with bytes.
+/// Returns a field with bytes.
 fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
     let varint = |mut n: u64| {
         let mut out = Vec::new();
@@ -222,7 +222,7 @@ fn field_of(number: u32, bytes: &[u8]) -> Vec<u8> {
     [&tag[..], &length, bytes].concat()
 }
 
-/// Compressed packets inside of a compressed packet: a few kilobytes that would become 60 GiB. They
+/// A few kilobytes of compressed packets inside of a compressed packet would become 60 GiB. They
 /// are reported as damaged and not decompressed; otherwise this test would take hours.
 #[test]
 fn packets_that_are_compressed_twice() {
@@ -233,7 +233,7 @@ fn packets_that_are_compressed_twice() {
         encoder.finish().unwrap()
     };
     let compressed = |bytes: &[u8]| field_of(1, &field_of(50, &zlib(bytes)));
-    // Packets that only have a timestamp.
+    // These packets only have a timestamp.
     let many = [0x0a, 0x02, 0x40, 0x01].repeat(1 << 21);
     let bomb = compressed(&compressed(&many).repeat(8_000));
     assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
@@ -243,13 +243,14 @@ fn packets_that_are_compressed_twice() {
     fuzz::packets(&bomb);
 }
 
-/// Chrome's events in Perfetto's format have a number as their phase. It is read as in Chrome's
-/// format, where a phase is an ASCII character, whatever its value is. (Found by `any_packets`:
-/// 186.)
+/// Chrome's events in Perfetto's format have a number as their phase. The number is read as in
+/// Chrome's format, where a phase is an ASCII character; any other number is no phase. (Found by
+/// `any_packets`: 186.)
 #[test]
 fn phases_that_are_not_ascii_characters() {
     for phase in 0..=255u8 {
-        // TrackEvent{legacy_event(6){phase(2): int32}}, with a timestamp and a sequence.
+        // The event is TrackEvent{legacy_event(6){phase(2): int32}}, with a timestamp and a
+        // sequence.
         let number = if phase < 0x80 { vec![phase] } else { vec![phase, 1] };
         let event = field_of(11, &field_of(6, &[&[0x10u8][..], &number].concat()));
         let packet = [&[0x40u8, 0x05, 0x50, 0x01][..], &event].concat();
@@ -257,8 +258,8 @@ fn phases_that_are_not_ascii_characters() {
     }
 }
 
-/// Arguments that only our own writer puts into a packet. White space around the JSON would not
-/// survive the export as Chrome JSON, so it is not read. (Found by `any_packets`.)
+/// These are arguments that only our own writer puts into a packet. White space around the JSON
+/// would not survive the export as Chrome JSON, so it is not read. (Found by `any_packets`.)
 #[test]
 fn space_around_arguments_is_not_read() {
     let fact = field_of(2041, &field_of(2, b"\r 1\n"));

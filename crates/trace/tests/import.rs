@@ -1,4 +1,4 @@
-//! Imports traces and compares the profiles with what serde_json reads in the text.
+//! Imports traces and compares the profiles with the data that serde_json reads in the text.
 
 #![allow(clippy::unwrap_used)]
 
@@ -25,7 +25,7 @@ fn import(dir: &Path, texts: &[&[u8]], shifts: &[i64]) -> Imported {
     all.finish().unwrap()
 }
 
-/// Number of calls and sum of durations by process, thread, library and name.
+/// Returns the number of calls and the sum of durations by process, thread, library and name.
 fn sums(profile: &Profile) -> BTreeMap<(u32, u32, String, String), (u64, u64)> {
     let add = |sums: &mut BTreeMap<_, (u64, u64)>, columns: &profile::Columns| {
         let process = &profile.processes[columns.process];
@@ -42,7 +42,7 @@ fn sums(profile: &Profile) -> BTreeMap<(u32, u32, String, String), (u64, u64)> {
     states.into_iter().next().unwrap()
 }
 
-/// The events as JSON, from the profile.
+/// Returns the events of the profile as JSON.
 fn events(activities: &Activities) -> Vec<Value> {
     let mut all = Vec::new();
     let mut stream = activities.events().unwrap();
@@ -147,8 +147,8 @@ fn slices_become_calls_and_nothing_else_is_lost() {
     assert_eq!(all[0].document, rest);
 }
 
-/// Many threads and names, and more calls than pages hold, out of order: the sums must equal
-/// serde_json's.
+/// There are many threads and names, and more calls than pages hold, out of order: the sums must
+/// equal serde_json's.
 #[test]
 fn many_events() {
     let scratch = Scratch::new();
@@ -200,7 +200,7 @@ fn several_files_share_one_time() {
     assert_eq!(ns, [1_000, -3_000]);
 }
 
-/// A call that ends after all times of a profile is a loss, and does not become a shorter one.
+/// A call that ends after all times of a profile is a loss, and does not become a shorter call.
 #[test]
 fn calls_beyond_all_times_are_lost_and_counted() {
     let scratch = Scratch::new();
@@ -223,7 +223,7 @@ fn calls_beyond_all_times_are_lost_and_counted() {
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]).len(), 4);
 }
 
-/// What a killed import left behind, cut at every byte, is read up to there.
+/// The files that a killed import left behind, cut at every byte, are read up to the cut.
 #[test]
 fn activities_can_be_cut_at_any_byte() {
     let scratch = Scratch::new();

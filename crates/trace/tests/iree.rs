@@ -1,4 +1,4 @@
-//! Damaged bundles of IREE: whatever is in the file, reading ends with a result or an error.
+//! Tests damaged bundles of IREE: reading any file ends with a result or an error.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -30,7 +30,8 @@ impl EventSink for Count {
 fn damaged_lines() {
     let mut sink = Count::default();
     let whole = read(&mut WHOLE.as_bytes(), &mut sink).unwrap();
-    // 14 slices, 4 regions and 10 waits with two ends each, 17 moments of memory with their bytes.
+    // The bundle has 14 slices, 4 regions and 10 waits with two ends each, and 17 moments of memory
+    // with their bytes.
     assert_eq!((whole.events, sink.0), (14 + 2 * 4 + 2 * 10 + 2 * 17, 76));
     assert_eq!((whole.damaged, whole.skipped, whole.truncated), (0, 0, false));
     let mut r = Random(0x1eee_0f11_e0f1_1ee1);

@@ -1,6 +1,6 @@
-//! Perfetto's format has begins and ends, and its readers pair them. They sort by time, and by the
-//! order of the file at equal times, and pair each end with the last open begin of its track. The
-//! resulting slices must be those that were written, whatever their order was.
+//! Tests the begins and ends in Perfetto's format, from which its readers make slices. They sort by
+//! time, and by the order of the file at equal times, and each end belongs to the last open begin
+//! of its track. The resulting slices must be those that were written, whatever their order was.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -58,7 +58,8 @@ fn messages(bytes: &[u8], wanted: u64) -> Vec<&[u8]> {
     wanted.collect()
 }
 
-/// Begins and ends in the order of the file. The field numbers are those of Perfetto's definitions.
+/// Returns begins and ends in the order of the file. The field numbers are those of Perfetto's
+/// definitions.
 fn events(trace: &[u8]) -> Vec<Event> {
     let (mut sequences, mut events) = (HashMap::<u64, Sequence>::new(), Vec::new());
     for packet in messages(trace, 1) {
@@ -97,7 +98,7 @@ fn events(trace: &[u8]) -> Vec<Event> {
     events
 }
 
-/// The slices that a reader makes from a trace, sorted, and the number of their tracks.
+/// Returns the slices that a reader makes from a trace, sorted, and the number of their tracks.
 fn paired(trace: &[u8]) -> (Vec<One>, usize) {
     let mut events = events(trace);
     events.sort_by_key(|event| event.at); // a stable sort
@@ -147,7 +148,7 @@ impl<S: TimelineSink> TimelineSink for Both<S> {
     }
 }
 
-/// A call and what happened in it: the idle time before it, its own time at its end, whether an
+/// A call and the calls in it: the idle time before the call, its own time at its end, whether an
 /// exception left it so that it is not recorded, and whether its page was full afterwards.
 #[derive(Clone, Debug)]
 struct Tree {
@@ -182,7 +183,7 @@ fn tree(shortest: u64) -> impl Strategy<Value = Tree> {
     })
 }
 
-/// Calls in the order in which a recorder writes them: each when it ends.
+/// Records calls in the order in which a recorder writes them: each when it ends.
 fn record(
     tree: &Tree,
     now: &mut u64,
@@ -205,7 +206,7 @@ fn record(
     }
 }
 
-/// The trace of a profile, and the slices that it must contain.
+/// Returns the trace of a profile, and the slices that it must contain.
 fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     let (_scratch, profile) = script.opened();
     let writer = Writer::new(Vec::new(), &PerfettoHead::default()).unwrap();
@@ -217,8 +218,8 @@ fn export(script: &ProfileScript) -> (Vec<u8>, Vec<One>) {
     (both.sink.finish([]).unwrap(), both.slices)
 }
 
-/// The trace of threads of ops with unique names; the slices that the writer received; and the
-/// slices that were recorded.
+/// Returns the trace of threads of ops with unique names; the slices that the writer received; and
+/// the slices that were recorded.
 fn export_ops(threads: &[Vec<Tree>]) -> (Vec<u8>, Vec<One>, Vec<One>) {
     let mut script = ProfileScript::monotonic();
     let process = script.process(100);
@@ -252,7 +253,7 @@ const REALTIME: i64 = 1_700_000_000_000_000_000;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Ops of a virtual machine on two threads, each with a unique name.
+    /// Ops of a virtual machine run on two threads, each with a unique name.
     #[test]
     fn ops_within_ops(threads in prop::collection::vec(prop::collection::vec(tree(0), 1..12), 1..3)) {
         let (trace, given, expected) = export_ops(&threads);
@@ -260,7 +261,8 @@ proptest! {
         prop_assert_eq!(paired(&trace).0, expected);
     }
 
-    /// Without equal times, one track is enough, on however many pages the calls inside a call are.
+    /// If no two times are equal, one track is enough, on however many pages the calls inside a
+    /// call are.
     #[test]
     fn one_track_for_a_thread(trees in prop::collection::vec(tree(1), 1..12)) {
         let (trace, _, expected) = export_ops(&[trees]);
@@ -268,7 +270,7 @@ proptest! {
         prop_assert_eq!(paired(&trace), (expected, tracks));
     }
 
-    /// Exports of IREE that are called within one another, with dispatches of two workgroups.
+    /// Exports of IREE are called within one another, with dispatches of two workgroups.
     #[test]
     fn dispatches_within_dispatches(
         threads in prop::collection::vec(prop::collection::vec(tree(0), 1..8), 1..3),
@@ -292,7 +294,7 @@ proptest! {
         prop_assert_eq!(paired(&trace).0, given);
     }
 
-    /// Slices that overlap in any way, in any order, with other items between them.
+    /// Slices overlap in any way, in any order, with other items between them.
     #[test]
     fn any_slices(
         slices in prop::collection::vec((0..30i64, 0..12u64, 0..8u8), 0..60),
@@ -333,7 +335,7 @@ proptest! {
 }
 
 /// A program that replaced itself, and threads that had the same number one after another, share a
-/// row. The names of calls still mean the right thing for each of them.
+/// row. The names of calls are still right for each of them.
 #[test]
 fn rows_that_several_threads_share() {
     let mut script = ProfileScript::monotonic();
@@ -352,7 +354,7 @@ fn rows_that_several_threads_share() {
     let (trace, given) = export(&script);
     assert_eq!(paired(&trace).0, given);
     let of = |name| given.iter().filter(|(given, ..)| given == name).count();
-    // Two calls and two dispatches each.
+    // There are two calls and two dispatches of each.
     assert_eq!((of("before"), of("after")), (4, 4));
     let tracks = messages(&trace, 1).into_iter().filter_map(|packet| message(packet, 60));
     let names = tracks.filter_map(|track| message(track, 2));

@@ -4,7 +4,6 @@
 //! module is known. An end belongs to the innermost start of the same id that is still open; hits
 //! that began after that start and have not ended were left by an exception or `longjmp`. An end
 //! without a recorded start is counted and otherwise left out.
-//! written down) is counted and otherwise left out.
 
 use std::collections::HashMap;
 

@@ -137,7 +137,6 @@ impl Profile {
 
     /// Returns the ticks in a second. If the loops have the clock of the profile, the profile's
     /// rate is used, because it is more exact.
-    /// is more exact.
     fn loop_rate(&self, moments: &[(u64, u64)]) -> f64 {
         if self.manifest.clock == Clock::Tsc && self.timeline.calibrated {
             return 1e9 / self.timeline.ns_per_tick();

@@ -7,11 +7,11 @@ use super::event::{Event, Raw, Scalar, args};
 use super::read::{EventSink, ReadError, read};
 use crate::check::Report;
 
-/// Reads the whole file and reports what is wrong. Memory grows with the number of rows, and with
-/// the number of arrows and starts whose other end is still missing.
+/// Reads the whole file and returns the findings about it. Memory grows with the number of rows,
+/// and with the number of arrows and starts whose other end is still missing.
 ///
 /// # Errors
-/// The file cannot be read any further. The error says where and why.
+/// Fails if the file cannot be read any further. The error contains the place and the reason.
 pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     let mut check = Check::default();
     match read(source, &mut check) {
@@ -34,7 +34,7 @@ pub fn check(source: impl Read) -> Result<Report, (Report, ReadError)> {
     }
 }
 
-/// A row, identified well enough to tell it from others.
+/// Identifies a row: process and thread, in a form that distinguishes texts from numbers.
 type RowKey = (String, String);
 
 #[derive(Default)]
@@ -200,7 +200,7 @@ impl EventSink for Check {
                 self.need(at, phase, event.name.is_some(), "name");
             }
             0 => self.report.find(at, "a key is missing", "an event without ph"),
-            // Chrome's own asynchronous, object, memory, mark and context events.
+            // These are Chrome's own asynchronous, object, memory, mark and context events.
             b'b' | b'e' | b'n' | b'S' | b'T' | b'F' | b'p' | b'N' | b'O' | b'D' | b'V' | b'v'
             | b'c' | b'P' | b'(' | b')' => self.report.count("other events"),
             other => {
@@ -314,7 +314,7 @@ mod tests {
         let (report, error) = check(&br#"[{"ph":"E","pid":1,"ts":1} {"ph":"M"}]"#[..]).unwrap_err();
         assert_eq!(report.wrong(), 1);
         assert_eq!(error.at, 27, "{error}");
-        // The damaged event is followed by others that can be read.
+        // After the damaged event come others that can be read.
         let report = check(&br#"[{"ph" 5},{"ph":"E","pid":1,"ts":1},{"ph":tru}]"#[..])
             .expect("the document can be read");
         let places: Vec<u64> = report.findings.iter().map(|f| f.at).collect();

@@ -1,4 +1,4 @@
-//! One event of a trace, exactly as in the file, borrowed from the reader's window.
+//! Defines one event of a trace, exactly as in the file, borrowed from the reader's window.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,8 +27,8 @@ pub struct Event<'a> {
     pub time_ns: Option<i64>,
     /// `dur` in nanoseconds.
     pub duration_ns: Option<i64>,
-    /// The text of `ts`, if `time_ns` does not express all of it: it is more precise than
-    /// nanoseconds, or cannot be a time.
+    /// The text of `ts`, if `time_ns` does not express all of it: the time is more precise than
+    /// nanoseconds, or the value cannot be a time.
     pub exact_time: Option<Raw<'a>>,
     /// The text of `dur`, under the same condition.
     pub exact_duration: Option<Raw<'a>>,
@@ -40,11 +40,11 @@ pub struct Event<'a> {
     pub scope: Option<Cow<'a, str>>,
     /// `args`, as text; see [`args`].
     pub args: Option<Raw<'a>>,
-    /// All other keys. Also a key above whose value has an impossible type, such as a list for a
-    /// `name`.
+    /// All other keys. A key above whose value has an impossible type, such as a list for a `name`,
+    /// is also here.
     pub other: Vec<(Cow<'a, str>, Raw<'a>)>,
-    /// Number of values that cannot be read as what their keys mean, or not at all (`NaN`). These
-    /// fields are `None`.
+    /// Number of values that cannot be read as the values of their keys, or cannot be read at all
+    /// (`NaN`). These fields are `None`.
     pub lost: u32,
     /// A key that appears more than once; empty if it has escapes.
     pub twice: Option<&'a str>,
@@ -55,8 +55,8 @@ pub struct Event<'a> {
 pub struct Raw<'a>(&'a str);
 
 impl<'a> Raw<'a> {
-    /// Wraps a text that is known to be exactly one value. If it is not, what is written of it is not
-    /// valid JSON.
+    /// Wraps a text that is known to be exactly one value. If it is not one value, an output that
+    /// contains it is not valid JSON.
     pub fn of(text: &'a str) -> Self {
         Self(text)
     }
@@ -68,14 +68,14 @@ impl<'a> Raw<'a> {
     /// Parses the value.
     ///
     /// # Errors
-    /// The value has another type.
+    /// Fails if the value has another type.
     pub fn parse<T: Deserialize<'a>>(self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.0)
     }
 }
 
 impl<'de> Deserialize<'de> for Raw<'de> {
-    /// Only for serde_json.
+    /// Reads a value. This works with serde_json only.
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         <&RawValue>::deserialize(d).map(|raw| Self(raw.get()))
     }
@@ -97,7 +97,7 @@ pub enum Scalar<'a> {
     Int(i64),
     /// An integer above `i64::MAX`.
     Big(u64),
-    /// Any other number, as text, because it may have more digits than a double.
+    /// Any other number. It is kept as text, because it may have more digits than a double.
     Float(Cow<'a, str>),
     /// A string.
     Text(Cow<'a, str>),
@@ -300,7 +300,8 @@ impl<'a> Event<'a> {
             self.other.push((key, raw));
             return Ok(());
         }
-        // A text that cannot be decoded can be mended: it contains half of a surrogate pair.
+        // If a text cannot be decoded because it contains half of a surrogate pair, it can be
+        // mended.
         if raw.get().starts_with('"') {
             return Err(E::custom(error));
         }
@@ -310,13 +311,13 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The first byte of a `ph`.
+/// Returns the first byte of a `ph`.
 pub(crate) fn phase(text: &str) -> u8 {
     text.bytes().next().filter(u8::is_ascii).unwrap_or(0)
 }
 
-/// Times are numbers, or strings that contain numbers. Returns the nanoseconds, the text if they do
-/// not express all of it, and whether the value cannot be a time.
+/// Reads a time: a number, or a string that contains a number. Returns the nanoseconds, the text if
+/// the nanoseconds do not express all of it, and whether the value cannot be a time.
 fn time(raw: Raw<'_>) -> (Option<i64>, Option<Raw<'_>>, bool) {
     let text = raw.get();
     if text == "null" {

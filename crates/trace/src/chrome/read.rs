@@ -17,8 +17,8 @@
 //!                  │ still not an event, and another one follows: left out, counted
 //! ```
 //!
-//! Which of the three reads an event affects only the speed: the first two decline whatever they
-//! would not read exactly like serde_json.
+//! All three ways give the same result and differ only in speed: the first two decline all events
+//! that they would not read exactly as serde_json does.
 //!
 //! Every error names the byte of the (uncompressed) document where it is.
 
@@ -50,19 +50,20 @@ pub trait EventSink {
     /// Receives one event, which starts at byte `at`.
     ///
     /// # Errors
-    /// Ends the reading. The reader adds the place to the text and returns it.
+    /// An error ends the reading. The reader adds the place to the text and returns it.
     fn event(&mut self, at: u64, event: &Event<'_>) -> Result<(), String>;
 
     /// Receives a key of the document other than `traceEvents`, with its value.
     ///
     /// # Errors
-    /// As [`EventSink::event`].
+    /// Same as for [`EventSink::event`].
     fn top(&mut self, at: u64, key: &str, value: Raw<'_>) -> Result<(), String>;
 
     /// Receives the place of each key of the document, including `traceEvents`.
     fn key(&mut self, _at: u64, _key: &str) {}
 
-    /// An event that cannot be read was left out; `error` says why and where.
+    /// Is called after an event was left out because it cannot be read; `error` contains the reason
+    /// and the place.
     fn damaged(&mut self, _error: &ReadError) {}
 }
 
@@ -70,7 +71,7 @@ pub trait EventSink {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReadSummary {
     pub events: u64,
-    /// Bytes of the document, uncompressed.
+    /// Size of the document in bytes, uncompressed.
     pub bytes: u64,
     /// Number of mended values: they were not UTF-8, had control characters in strings, or had a
     /// comma after their last element. Impossible bytes became U+FFFD, and control characters
@@ -79,26 +80,27 @@ pub struct ReadSummary {
     /// Number of values that do not fit their key (a time of 10³⁰⁰ µs) or are not JSON (`NaN`).
     /// They count as missing.
     pub lost: u64,
-    /// Number of events that were left out because they could not be read.
+    /// Number of events that were left out because they cannot be read.
     pub damaged: u64,
     /// Number of packets of Perfetto's format, or of records of IREE's, that do not describe events.
     pub skipped: u64,
-    /// Number of events that the program that wrote the trace says it has dropped.
+    /// Number of events that the program dropped, according to the trace that it wrote.
     pub dropped: u64,
     /// If something follows the end of the document, the byte where it begins. It was not read.
     pub rest: Option<u64>,
-    /// Whether the document stops before its end, because its writer was killed. What was complete
-    /// was handed out. An array without its closing bracket is legal and does not count.
+    /// Whether the document stops before its end, because its writer was killed. The complete
+    /// events before that were passed to the sink. An array without its closing bracket is legal
+    /// and does not count.
     pub truncated: bool,
 }
 
-/// Why a document could not be read.
+/// The reason why a document could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{kind}", place(*at, kind))]
 pub struct ReadError {
     /// The place, in bytes from the start.
     pub at: u64,
-    /// What is wrong.
+    /// The kind of problem.
     #[source]
     pub kind: ReadErrorKind,
 }
@@ -127,7 +129,8 @@ pub enum ReadErrorKind {
     Refused(String),
 }
 
-/// The place before the words. What is wrong with a file as a whole has none.
+/// Returns the text for the place, which comes before the words. A problem with a file as a whole
+/// has no place.
 fn place(at: u64, kind: &ReadErrorKind) -> String {
     match kind {
         ReadErrorKind::Other(_) => String::new(),
@@ -135,16 +138,16 @@ fn place(at: u64, kind: &ReadErrorKind) -> String {
     }
 }
 
-/// Reads a whole document, plain or compressed with gzip.
+/// Reads a whole document, uncompressed or compressed with gzip.
 ///
 /// # Errors
-/// [`ReadError`]; everything before it was handed out.
+/// Returns a [`ReadError`] for the first problem; everything before it was passed to the sink.
 pub fn read(
     source: impl Read,
     sink: &mut (impl EventSink + ?Sized),
 ) -> Result<ReadSummary, ReadError> {
     let (mut source, mut start) = (source, Vec::new());
-    // A pipe may return one byte at a time.
+    // Both bytes are requested, because a pipe may return one byte at a time.
     let head = source.by_ref().take(2).read_to_end(&mut start);
     head.map_err(|e| ReadError { at: 0, kind: ReadErrorKind::Io(e) })?;
     let compressed = start == [0x1f, 0x8b];
@@ -177,7 +180,8 @@ fn document<R: Read>(
         Err(Stop::Truncated) => reader.summary.truncated = true,
         Err(Stop::Error(error)) => return Err(error),
     }
-    // Damage in some events is tolerated, but not a document without a single complete event.
+    // Damage in some events is tolerated, but a document without a single complete event is an
+    // error.
     if let Some(error) = reader.first.filter(|_| reader.summary.events == 0) {
         return Err(error);
     }
@@ -185,7 +189,7 @@ fn document<R: Read>(
     Ok(reader.summary)
 }
 
-/// Why reading stops before the end of a value.
+/// The reason why reading stops before the end of a value.
 enum Stop {
     /// The document ends.
     Truncated,
@@ -230,7 +234,7 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// `{"key": value, …}`
+    /// Reads `{"key": value, …}`.
     fn object(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         self.window.advance(1);
         let mut has_events = false;
@@ -317,12 +321,12 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Hands out events as long as they are complete in the window and a comma follows. Stops after
-    /// a comma. It may hand out no event; then [`Reader::event`], which can read more, must read
-    /// the next one.
+    /// Passes events to the sink as long as they are complete in the window and a comma follows.
+    /// Stops after a comma. This function may pass no event at all; then [`Reader::event`], which
+    /// can read more into the window, must read the next one.
     fn whole_events(&mut self, sink: &mut (impl EventSink + ?Sized)) -> Result<(), Stop> {
         let (base, bytes) = (self.window.at(), self.window.bytes());
-        // If the window is not valid UTF-8, use the part before the first wrong byte. Only this
+        // If the window is not valid UTF-8, the part before the first wrong byte is used. Only this
         // function reports that byte, so no byte is checked twice.
         let text = match simdutf8::compat::from_utf8(bytes) {
             Ok(text) => text,
@@ -417,9 +421,9 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads one value at the start of the window, passes it to `take`, and moves after it. `take`
-    /// parses the value. If parsing fails, it may be called again with a mended copy, and with the
-    /// number of words in it that were not JSON and became `null`.
+    /// Reads one value at the start of the window, passes it to `take`, and moves to the end of the
+    /// value. `take` parses the value. If parsing fails, `take` may be called again with a mended
+    /// copy, and with the number of words in the copy that were not JSON and became `null`.
     fn value<T>(&mut self, mut take: impl FnMut(u64, &[u8], u32) -> Parsed<T>) -> Result<T, Stop> {
         let first = self.next_byte()?.ok_or(Stop::Truncated)?;
         // Numbers and words do not mark their own end.
@@ -459,8 +463,8 @@ impl<R: Read> Reader<R> {
                         let found = syntax(at, bytes, &error);
                         let end = at + bytes.len() as u64;
                         if bytes.len() > MENDABLE || !self.window.more()? {
-                            // The event is the last thing in the document: a number that was cut after its
-                            // sign or point.
+                            // The event is the last thing in the document: a number was cut after
+                            // its sign or point.
                             let cut = matches!(&found, Stop::Error(e) if e.at + 1 >= end);
                             return Err(if cut { Stop::Truncated } else { found });
                         }
@@ -472,7 +476,7 @@ impl<R: Read> Reader<R> {
 }
 
 /// Passes an event that the scan declines to `each`, with its length and whether it was mended.
-/// `None` if the event is incomplete, or is not an event.
+/// Returns `None` if the event is incomplete, or is not an event.
 #[cold]
 fn unusual<T>(
     bytes: &[u8],
@@ -493,9 +497,10 @@ fn unusual<T>(
 /// Number of places after a damaged event at which the reader looks for the next event.
 const MOST_TRIES: usize = 64;
 
-/// Where an event that cannot be read ends: before a comma that is followed by an event, or before
-/// the end of the list. A quote that is not escaped makes everything after it look different, so
-/// this tries to read an event at each possible place. `None` if `bytes` contains no such place.
+/// Returns the end of an event that cannot be read: before a comma that is followed by an event, or
+/// before the end of the list. A quote that is not escaped changes the meaning of all text after
+/// it, so the function tries to read an event at each possible place. Returns `None` if `bytes`
+/// contains no such place.
 fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     let space = |from: usize| {
         let rest = bytes.get(from..).unwrap_or_default();
@@ -529,7 +534,8 @@ fn damaged_extent(bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// A parsed value with the number of bytes that it takes, or the reason why it is not such a value.
+/// A parsed value with the number of bytes that it takes, or the reason why the bytes are not such
+/// a value.
 type Parsed<T> = Result<(Result<T, String>, usize), serde_json::Error>;
 
 fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_json::Error> {
@@ -539,7 +545,8 @@ fn parse<'a, V: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(V, usize), serde_js
     Ok((value, used))
 }
 
-/// serde_json counts lines and columns, but in tens of gigabytes a byte offset is more useful.
+/// Returns an error with the byte offset. serde_json counts lines and columns, which are less
+/// useful in tens of gigabytes.
 fn syntax(at: u64, bytes: &[u8], error: &serde_json::Error) -> Stop {
     let mut start = 0;
     for _ in 1..error.line() {

@@ -1,8 +1,9 @@
-//! Times as the format writes them: microseconds in decimal, whose digits must not be lost.
+//! Reads and writes times in the form of the format: microseconds in decimal, whose digits must not
+//! be lost.
 //!
 //! A profile computes with integer nanoseconds. Some writers are more precise (JAX and TensorFlow
-//! write picoseconds, `1e-06`), or write something that cannot be a time (`1e300`). Then the event
-//! keeps the text besides the nanoseconds, so that an export writes the original value.
+//! write picoseconds, `1e-06`), or write a value that cannot be a time (`1e300`). Then the event
+//! keeps the text in addition to the nanoseconds, so that an export writes the original value.
 
 /// A time that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,8 +14,8 @@ pub struct Time {
     pub exact: bool,
 }
 
-/// The time that the text of a JSON number means in microseconds. `None` if the text is not a
-/// number, or if its value does not fit (±292 years).
+/// Returns the time for the text of a JSON number of microseconds. Returns `None` if the text is
+/// not a number, or if its value does not fit (±292 years).
 ///
 /// A binary double is not precise enough: `4316723194215.976` times 1,000 is already off by a
 /// fraction of a nanosecond, and absolute times (`1.7e15` µs) are off by hundreds.
@@ -79,7 +80,7 @@ fn digit(text: &[u8], at: usize) -> Option<i64> {
     text.get(at).filter(|b| b.is_ascii_digit()).map(|b| i64::from(b - b'0'))
 }
 
-/// The digits of a number without its sign, and how many of them are before the point after
+/// Returns the digits of a number without its sign, and the number of digits before the point after
 /// applying the exponent.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let number = text.split(|b| matches!(b, b'e' | b'E')).next()?;
@@ -96,7 +97,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
             if !all_digits(digits) {
                 return None;
             }
-            // More digits than any value has room for.
+            // The exponent is limited, because no value has room for more digits.
             let size = str::from_utf8(digits).ok()?.parse().unwrap_or(1i64 << 40).min(1 << 40);
             if negative { -size } else { size }
         }
@@ -107,7 +108,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((digits[zeros..].to_vec(), point.saturating_add(exponent)))
 }
 
-/// A number in any notation times a power of ten, exactly.
+/// Computes a number in any notation times a power of ten, exactly.
 fn scaled(text: &[u8], power: i64) -> Option<Time> {
     let (negative, rest) = split_sign(text);
     let (digits, point) = decimal(rest)?;
@@ -135,11 +136,12 @@ fn scaled(text: &[u8], power: i64) -> Option<Time> {
 const MOST_DECIMALS: usize = 60;
 
 /// Adds nanoseconds to a number of microseconds in a trace's notation. The digits after the third
-/// decimal stay the same. `None` if it is not a number, or has far more digits than a time.
+/// decimal stay the same. Returns `None` if the text is not a number, or has far more digits than a
+/// time.
 pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     let (negative, rest) = split_sign(text.trim_matches('"').as_bytes());
     let (digits, point) = decimal(rest)?;
-    // As an integer multiple of 10⁻ᵈ ns.
+    // The sum is computed with integer multiples of 10⁻ᵈ ns.
     let decimals = usize::try_from(digits.len() as i64 - point - 3).unwrap_or(0);
     if point > 30 || decimals > MOST_DECIMALS {
         return None;
@@ -178,7 +180,7 @@ pub fn shifted(text: &str, by_ns: i64) -> Option<String> {
     Some(format!("{sign}{}.{:03}{fraction}", ns / 1000, ns % 1000))
 }
 
-/// One minus a fraction that is not 0.
+/// Returns one minus a fraction that is not 0.
 fn complement(fraction: &[u8]) -> Vec<u8> {
     let last = fraction.len() - 1;
     let of = |(at, d): (usize, &u8)| match at == last {
@@ -205,7 +207,7 @@ mod tests {
             ("-1.5E-1", -150),
             ("9223372036854775.807", i64::MAX),
             ("9223372036854775807e-3", i64::MAX),
-            // More digits than a double has.
+            // The number has more digits than a double.
             ("1.763652130123456789e15", 1_763_652_130_123_456_789),
             ("9007199254740.993", 9_007_199_254_740_993),
             ("1000000000000000000000000e-12", 1_000_000_000_000_000),

@@ -26,7 +26,7 @@ const BASE_UNIT_NS: i64 = 7_889_238 * 1_000_000_000;
 const FLUSH_BYTES: usize = 1 << 16;
 const DEL: u8 = 0x7f;
 
-/// What precedes the events.
+/// The data that precedes the events.
 #[derive(Clone, Debug, Default)]
 pub struct ChromeHead<'a> {
     /// Some moment of the trace, in ns since 1970. The base is at most three months earlier.
@@ -37,11 +37,11 @@ pub struct ChromeHead<'a> {
     pub devices: &'a [serde_json::Value],
     /// The rank of the processes, if all have the same one.
     pub rank: Option<Job>,
-    /// What the format has no place for: the object `counterpoint`, if there is one.
+    /// The data for which the format has no place: the object `counterpoint`, if there is one.
     pub facts: Option<&'a serde_json::Value>,
 }
 
-/// An event of another trace that is written again. Values that were JSON are written unchanged.
+/// An event of another trace that is written again. Values in JSON are written unchanged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent<'a> {
     /// `ph`; 0 if the event had none.
@@ -58,7 +58,7 @@ pub struct RawEvent<'a> {
     pub time_ns: Option<i64>,
     /// `dur`, in ns.
     pub duration_ns: Option<i64>,
-    /// `ts` as JSON, which is written instead of `time_ns` if that does not express all of it.
+    /// `ts` as JSON. It is written instead of `time_ns` if that does not express all of it.
     pub exact_time: Option<&'a str>,
     /// `dur` as JSON, under the same condition.
     pub exact_duration: Option<&'a str>,
@@ -78,8 +78,8 @@ pub struct Writer<W: Write> {
     text: Text,
 }
 
-/// The text that is not written yet. It does not depend on the type of the output, so it is compiled
-/// once and in this crate.
+/// The text that is not written yet. The type does not depend on the type of the output, so it is
+/// compiled once and in this crate.
 #[derive(Debug)]
 struct Text {
     buffer: Vec<u8>,
@@ -87,12 +87,12 @@ struct Text {
     first: bool,
 }
 
-/// The base time of a trace that contains this moment.
+/// Returns the base time of a trace that contains this moment.
 pub fn base_time_ns(near_ns: i64) -> i64 {
     near_ns.div_euclid(BASE_UNIT_NS).saturating_mul(BASE_UNIT_NS)
 }
 
-/// The time from which the times of a trace count that has this base time.
+/// Returns the moment from which the times of a trace with this base time count.
 pub fn base_of(base: Option<&serde_json::Value>) -> i64 {
     base.and_then(|base| base.as_i64().or_else(|| base.as_str()?.parse().ok())).unwrap_or(0)
 }
@@ -153,7 +153,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes what follows the events: an object with its key, and the name of the trace. Returns
+    /// Writes the text after the events: an object with its key, and the name of the trace. Returns
     /// the output.
     pub fn finish(mut self, key: &str, last: &impl serde::Serialize, name: &str) -> io::Result<W> {
         self.text.buffer.extend_from_slice(b"\n],\n");
@@ -168,8 +168,8 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    /// Writes and empties the buffer. Escapes DEL: JSON allows it, but Perfetto's trace processor
-    /// (version 55) then calls the whole file corrupt. DEL only occurs in strings.
+    /// Writes and empties the buffer. Escapes DEL, which JSON allows but which makes Perfetto's
+    /// trace processor (version 55) call the whole file corrupt. DEL only occurs in strings.
     fn write_buffer(&mut self) -> io::Result<()> {
         let mut rest = &self.text.buffer[..];
         if rest.contains(&DEL) {
@@ -186,12 +186,12 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// Writes the text if there is enough of it.
+    /// Writes the buffer if it has reached [`FLUSH_BYTES`].
     fn write_if_full(&mut self) -> io::Result<()> {
         if self.text.buffer.len() >= FLUSH_BYTES { self.write_buffer() } else { Ok(()) }
     }
 
-    /// The time from which `ts` counts, in ns since 1970.
+    /// Returns the moment from which `ts` counts, in ns since 1970.
     pub fn base_ns(&self) -> i64 {
         self.text.base_ns
     }
@@ -310,7 +310,7 @@ impl Text {
         self.buffer.extend_from_slice(b"}}");
     }
 
-    /// Writes an end of an arrow.
+    /// Writes one end of an arrow.
     fn flow(&mut self, row: Row<'_>, at_ns: i64, flow: &Flow<'_>) {
         self.begin(if flow.end == FlowEnd::Start { b's' } else { b'f' });
         self.text(b",\"cat\":", flow.kind.name());

@@ -1,4 +1,4 @@
-//! Writes imported traces again, from what the import kept.
+//! Writes imported traces again, from the activities that the import kept.
 //!
 //! ```text
 //!  one trace ──► again      JSON: every event as it was
@@ -6,8 +6,8 @@
 //!  any number ─► timeline   Perfetto's format
 //! ```
 //!
-//! A separate thread reads the trace. It reads the trace twice if names of rows may come after what
-//! happens in them. Memory: names, rows, and a few batches of events.
+//! A separate thread reads the trace. It reads the trace twice if the names of rows may come after
+//! the events in them. Memory: names, rows, and a few batches of events.
 
 mod args;
 mod categories;
@@ -42,11 +42,11 @@ pub struct Written<W> {
     /// The output.
     pub out: W,
     pub losses: Vec<LossCount>,
-    /// What a filter left out.
+    /// Numbers of the events that a filter left out.
     pub left_out: LeftOut,
 }
 
-/// How traces are written.
+/// The options for writing traces.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The vocabulary of categories; `None` to keep those of the trace.
@@ -85,7 +85,7 @@ fn visit(
     Ok(trace.losses.iter().cloned().chain(found).collect())
 }
 
-/// What a trace says besides its events. `name` is the name of its file.
+/// Returns the data of a trace besides its events. `name` is the name of its file.
 fn look(trace: &Activities, name: &str) -> io::Result<Look> {
     let mut look = Look { name: name.to_owned(), ..Look::default() };
     for (key, value) in trace.document.as_object().into_iter().flatten() {
@@ -121,19 +121,19 @@ fn scalar(json: &str) -> Option<Scalar<'_>> {
     }
 }
 
-/// Times that nanoseconds do not express, and everything else that an event had besides its
-/// columns.
+/// The times of an event that nanoseconds do not express, and all its other data that has no
+/// column.
 #[derive(Default)]
 struct Exact<'a> {
     time: Option<&'a str>,
     duration: Option<&'a str>,
-    /// As [`RawEvent::others`](crate::chrome::write::RawEvent::others).
+    /// See [`RawEvent::others`](crate::chrome::write::RawEvent::others).
     others: Option<&'a str>,
 }
 
 impl<'a> Exact<'a> {
-    /// Parses [`Activity::more`]. An import writes such times first, under keys that nothing else
-    /// has there.
+    /// Parses [`Activity::more`]. An import writes such times at the beginning, under keys that
+    /// nothing else has there.
     fn of(more: Option<&'a str>) -> Self {
         let none = Self { others: more, ..Self::default() };
         let Some(mut rest) = more.and_then(|more| more.strip_prefix('{')) else { return none };

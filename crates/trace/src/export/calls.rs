@@ -10,8 +10,8 @@
 //!
 //! Calls are of the kind `workgroup`, which the producer `iree` registers (Kineto's vocabulary:
 //! `cpu_op`). Dispatches are of the kind `kernel`. A dispatch has the arguments `stream` and
-//! `correlation`. The call that began it has the same `correlation`, and an arrow leads from one to
-//! the other. [`profile::dispatch`] describes how dispatches are found.
+//! `correlation`. The call that began the dispatch has the same `correlation`, and an arrow leads
+//! from the call to the dispatch. [`profile::dispatch`] describes how dispatches are found.
 //!
 //! The calls of a process are merged by their starts, one page of each thread at a time. The sink
 //! runs in another thread (`relay.rs`).
@@ -46,20 +46,21 @@ use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, Id, KeysId, Row, TextId, Tim
 /// process id of Linux (2²²).
 pub const DEVICE_ROWS: i64 = 5_000_000;
 
-/// The name of the arrows from ops to what they launched on devices: Kineto's name.
+/// The name of the arrows from ops to the activities that they launched on devices: Kineto's name.
 pub(crate) const LAUNCH: &str = "ac2g";
-/// Such arrows have numbers from here on, above those of all others. JSON's readers have 53 bits.
+/// Such arrows have numbers from this one on, above those of all other arrows. JSON's readers have
+/// 53 bits.
 pub(crate) const FIRST_LAUNCH: u64 = 1 << 52;
 
-/// How calls are shown.
+/// The options for showing calls.
 #[derive(Clone, Copy, Debug)]
 pub struct CallsOptions {
     /// The vocabulary of the activities' names.
     pub vocabulary: Vocabulary,
-    /// Whether to show counters also as time series, besides the arguments of calls.
+    /// Whether counters are also shown as time series, in addition to the arguments of calls.
     pub counter_tracks: bool,
-    /// Whether slices have arguments and arrows: where a call ran, its counters, what it launched. Without
-    /// them, reading calls takes half of the time.
+    /// Whether slices have arguments and arrows: the place where a call ran, its counters, and the
+    /// activities that it launched. Without them, reading calls takes half of the time.
     pub arguments: bool,
 }
 
@@ -93,7 +94,7 @@ pub fn export_calls(
         let mut last_dispatch = 0;
         let each = profile.processes.iter().zip(&known).enumerate();
         for (index, (process, (labels, machines))) in each {
-            // Events of plugins are activities, which are shown with everything that they have.
+            // Events of plugins are activities, which are shown with all their data.
             if process.threads.is_empty() || process.id.is_of_plugins() {
                 losses.push(Vec::new());
                 continue;
@@ -129,20 +130,20 @@ pub fn export_calls(
     })
 }
 
-/// An early moment of a process.
+/// Returns an early moment of a process.
 fn since_ns(profile: &Profile, process: &Process) -> i64 {
     let headers = process.threads.iter().flat_map(Thread::headers);
     let first = headers.map(|header| header.start.base_ticks).min().unwrap_or(0);
     profile.timeline.realtime_ns(first)
 }
 
-/// Name and unit of each counter of a group.
+/// Returns the name and the unit of each counter of a group.
 fn units<'a>(profile: &'a Profile, group: &Group) -> Vec<(&'a str, &'a str)> {
     let counters = &profile.manifest.counters[group.counters.clone()];
     counters.iter().map(|counter| (counter.name.as_str(), counter.unit.as_str())).collect()
 }
 
-/// The name of the process for viewers.
+/// Returns the name of the process for viewers.
 fn program(process: &Process) -> String {
     let rank = process.job.map(|job| format!("rank {}: ", job.rank)).unwrap_or_default();
     let name = process.info.as_ref().map(|info| info.program.as_str()).unwrap_or_default();
@@ -152,8 +153,8 @@ fn program(process: &Process) -> String {
     }
 }
 
-/// The number of threads that share each row: programs replace themselves, and thread ids are
-/// reused.
+/// Returns the number of threads that share each row: programs replace themselves, and thread ids
+/// are reused.
 fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
     let mut threads = FastMap::default();
     for process in &profile.processes {
@@ -166,10 +167,11 @@ fn threads_of_rows(profile: &Profile) -> FastMap<(u32, u32), usize> {
 
 /// The names of a thread's rows.
 struct Labels {
-    /// Whether no other thread is in its row, so that the numbers of its names can be [`Label`]s.
+    /// Whether no other thread is in the thread's row, so that the numbers of its names can be
+    /// [`Label`]s.
     alone: bool,
     thread: String,
-    /// One per group of counters.
+    /// A label for each group of counters.
     groups: Vec<String>,
 }
 
@@ -200,12 +202,12 @@ impl Cursor<'_> {
         self.decoder.columns()
     }
 
-    /// The next call, as an index into the columns.
+    /// Returns the next call, as an index into the columns.
     fn call(&self) -> Option<usize> {
         self.order.get(self.at).map(|i| *i as usize)
     }
 
-    /// Makes sure that there is a next call, unless the thread has no more.
+    /// Decodes pages until there is a next call, or the thread has no more pages.
     fn fill(&mut self, process: usize, losses: &mut Vec<LossCount>) {
         while self.at >= self.order.len() && self.next_page < self.pages {
             let key = PageKey { process, thread: self.thread, page: self.next_page };
@@ -217,9 +219,9 @@ impl Cursor<'_> {
             }
             self.order.clear();
             self.order.extend(0..columns.len() as u32);
-            // Usually almost sorted: a call that calls others ends after them.
+            // The calls are usually almost sorted: a call that calls others ends after them.
             if !columns.start_ticks.is_sorted() {
-                // Of calls that begin together, the outer one comes first. It was recorded last.
+                // If calls begin together, the outer one comes first. It was recorded last.
                 self.order.sort_by_key(|i| {
                     let at = *i as usize;
                     (columns.start_ticks[at], Reverse(columns.duration(at)), Reverse(at))
@@ -240,12 +242,12 @@ struct ProcessExport<'a, 'r> {
     dispatch_kind: &'a str,
     counter_kind: &'a str,
     flow: &'a FlowKind,
-    /// The kind of arrows to what plugins recorded.
+    /// The kind of the arrows to activities that plugins recorded.
     launch: &'a FlowKind,
     launches: &'a Launches,
-    /// Whether ticks are not nanoseconds, so that they must be shown in addition.
+    /// Whether ticks are not nanoseconds, so that ticks must be shown in addition.
     ticks: bool,
-    /// Names and categories of exports, and the index of each export's.
+    /// Names and categories of exports, and for each export the index of its name.
     names: Vec<(Cow<'a, str>, &'a str)>,
     by_export: FastMap<u32, usize>,
     since_ns: i64,
@@ -333,15 +335,16 @@ impl<'a> ProcessExport<'a, '_> {
             self.relay.process(device, name, "dispatches".into(), sort_index + 1, at_ns);
         }
         for (i, labels) in self.labels.iter().enumerate() {
-            // Sorts workers by the order in which they were started, not by that of their first
-            // calls.
+            // Workers are sorted by the order in which they were started, not by that of their
+            // first calls.
             let sort_index = self.process.threads[i].tid.into();
             self.relay.thread(self.row(i), labels.thread.clone(), sort_index, at_ns);
         }
     }
 
-    /// The text that viewers show next to the name of the process. If only some calls were timed, it says so,
-    /// because an empty place in a row then does not mean that the thread was idle.
+    /// Returns the text that viewers show next to the name of the process. If only some calls were
+    /// timed, the text says so, because an empty place in a row then does not mean that the thread
+    /// was idle.
     fn label(&self) -> Cow<'static, str> {
         if !self.profile.is_sampled() {
             return "CPU".into();
@@ -359,7 +362,7 @@ impl<'a> ProcessExport<'a, '_> {
         format!("{text}, {timed} of {about}{calls}; {others}").into()
     }
 
-    /// The index of an export's name.
+    /// Returns the index of an export's name.
     fn name(&mut self, export: u32) -> usize {
         *self.by_export.entry(export).or_insert_with(|| {
             let op = self.profile.ops.of(self.index, export);
@@ -400,7 +403,8 @@ impl<'a> ProcessExport<'a, '_> {
             counters: values,
         };
         let known = columns.knows_workgroup(i);
-        // A sample has only some workgroups of a dispatch, so the length of the dispatch is not known.
+        // A sample has only some workgroups of a dispatch, so the length of the dispatch is not
+        // known.
         let whole = known && !columns.sampled;
         let placed = if whole { dispatches.add(&workgroup) } else { None };
 
@@ -418,8 +422,8 @@ impl<'a> ProcessExport<'a, '_> {
                 self.relay.flow(Flow { kind: self.flow, id: first.id, end: FlowEnd::Start });
             }
         }
-        // Which of the optional keys are present. The others are in every call of a profile, or in
-        // none.
+        // The shape has one bit for each of the optional keys that are present. The other keys are
+        // in every call of a profile, or in none.
         let has_node = node_of(columns.location[i]) != 0;
         let whether = [known, has_node, placed.is_some(), first.is_some(), id];
         let shape = whether.iter().fold(0, |bits, bit| bits << 1 | u8::from(*bit));
@@ -427,7 +431,7 @@ impl<'a> ProcessExport<'a, '_> {
             category: self.names[name].1,
             name: self.names[name].0.clone(),
             shape: Some(KeysId(shape)),
-            // Calls of machines have no label; all other calls of a name have the same category.
+            // Calls of machines have no label. All other calls of a name have the same category.
             label: self.labels[columns.thread].alone.then_some(TextId(name as u32)),
         };
         self.slice(columns, i, times, values, self.counter_tracks, what)?;
@@ -437,8 +441,8 @@ impl<'a> ProcessExport<'a, '_> {
         Ok(())
     }
 
-    /// Adds the id that plugins got for a call, and begins the arrows to what it launched. Returns
-    /// whether there is an id.
+    /// Adds the id that plugins got for a call, and begins the arrows to the activities that the
+    /// call launched. Returns whether there is an id.
     fn plugin_id(&mut self, columns: &Columns, i: usize) -> bool {
         let Some(id) = columns.extra(i, KEY_PLUGIN_ID) else { return false };
         self.relay.args().push(Arg::uint("External id", id));
@@ -477,7 +481,7 @@ impl<'a> ProcessExport<'a, '_> {
         })
     }
 
-    /// Adds the arguments of a dispatch, and the end of the arrow to it.
+    /// Adds the arguments of a dispatch, and the end of the arrow to the dispatch.
     fn push_dispatch(&mut self, dispatch: &Dispatch) {
         let args = self.relay.args();
         args.extend([

@@ -1,5 +1,5 @@
-//! Facts that a trace format cannot express: the top-level objects `counterpoint` and `counterpoint_end` of
-//! Chrome JSON, which other readers ignore. `docs/traces.md` describes them.
+//! Makes the data that a trace format cannot express: the top-level objects `counterpoint` and
+//! `counterpoint_end` of Chrome JSON, which other readers ignore. `docs/traces.md` describes them.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ pub struct Found {
     pub tracks: Vec<LossCount>,
 }
 
-/// The object `counterpoint` of a profile. `manifest` is the manifest of the profile, possibly with more
-/// fields. The object has only the losses that are known when it is written.
+/// Returns the object `counterpoint` of a profile. `manifest` is the manifest of the profile,
+/// possibly with more fields. The object has only the losses that are known when it is written.
 pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Value {
     let processes = profile.processes.iter().enumerate().map(|(i, process)| {
         let info = process.info.as_ref();
@@ -50,8 +50,8 @@ pub fn of_profile(profile: &Profile, manifest: &Manifest, found: &Found) -> Valu
     })
 }
 
-/// How to find the moment of a slice in the page of the profile: the end of the page's address, before the
-/// time that Perfetto shows. Null if nothing happened.
+/// Returns the data for finding the moment of a slice in the page of the profile: the end of the
+/// page's address, before the time that Perfetto shows. Null if the timeline is empty.
 pub fn page(first_ns: Option<i64>) -> Value {
     match first_ns {
         Some(ns) => json!({ "first_ns": ns, "fragment": format!("#timeline?since={ns}&time=") }),
@@ -59,7 +59,7 @@ pub fn page(first_ns: Option<i64>) -> Value {
     }
 }
 
-/// The losses of the run as a whole, whose `pid` is null, and of each process.
+/// Returns the losses of the run as a whole, whose `pid` is null, and of each process.
 pub fn losses(profile: &Profile, found: &Found) -> Value {
     let row = |pid: Option<u32>, process: Option<usize>, loss: &LossCount| {
         let mut row = json!(loss);

@@ -2,16 +2,16 @@
 //!
 //! Items that extend into the window are kept unchanged:
 //!
-//! | item | it is kept if |
+//! | item | the item is kept if |
 //! |---|---|
-//! | slice | its category is wanted, and some of it is in the window |
-//! | moment | its category is wanted, and it is in the window |
-//! | point of a time series | its category is wanted, and it is in the window; the last one before the window is moved to the window's start, because its value still holds there |
+//! | slice | its category is wanted, and a part of the slice is in the window |
+//! | moment | its category is wanted, and the moment is in the window |
+//! | point of a time series | its category is wanted, and the point is in the window; the last one before the window is moved to the window's start, because its value still holds there |
 //! | arrow | both of its ends are at slices or moments that are kept |
 //! | names of rows | always |
 //!
-//! It is only known at the end which arrows have both ends, so a timeline is processed twice: first
-//! by [`Ends`], then by [`Part`]. `activities::keep` filters imported traces.
+//! Only the end of a timeline shows which arrows have both ends, so a timeline is processed twice:
+//! first by [`Ends`], then by [`Part`]. `activities::keep` filters imported traces.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -40,11 +40,11 @@ pub struct Filter {
 /// The wanted part, with times relative to the first moment of a timeline.
 #[derive(Clone, Debug, Default)]
 pub struct Wish {
-    /// The categories that are kept, as in [`Filter`].
+    /// See [`Filter::categories`].
     pub categories: Vec<String>,
-    /// As in [`Filter`], in ns since the first moment.
+    /// See [`Filter::from_ns`], here in ns since the first moment.
     pub from_ns: Option<u64>,
-    /// As in [`Filter`], in ns since the first moment.
+    /// See [`Filter::to_ns`], here in ns since the first moment.
     pub to_ns: Option<u64>,
 }
 
@@ -54,7 +54,7 @@ impl Wish {
         self.categories.is_empty() && self.from_ns.is_none() && self.to_ns.is_none()
     }
 
-    /// The filter for a timeline that begins at this moment.
+    /// Returns the filter for a timeline that begins at this moment.
     pub fn since(&self, first_ns: i64) -> Filter {
         let at = |ns: u64| first_ns.saturating_add_unsigned(ns);
         Filter {
@@ -78,7 +78,7 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// The number of slices, moments and points.
+    /// Returns the sums of slices, moments and points.
     pub fn and(self, other: Self) -> Self {
         Self {
             slices: self.slices + other.slices,
@@ -89,7 +89,7 @@ impl LeftOut {
 }
 
 impl Filter {
-    /// The object for an output with a part of a trace, or of several profiles.
+    /// Returns the object for an output with a part of a trace, or of several profiles.
     pub fn facts(&self) -> serde_json::Value {
         json!({ "schema": PART_SCHEMA, "filter": self })
     }
@@ -160,7 +160,7 @@ impl TimelineSink for First {
     }
 }
 
-/// Passes a timeline on, and notes when it begins.
+/// Passes a timeline on, and notes its first moment.
 #[derive(Debug)]
 pub struct Noted<'a, S> {
     sink: &'a mut S,
@@ -173,7 +173,7 @@ impl<'a, S> Noted<'a, S> {
         Self { sink, first: First::default() }
     }
 
-    /// The earliest start of a slice, moment or point, if there is one.
+    /// Returns the earliest start of a slice, moment or point, if there is one.
     pub fn first(&self) -> Option<i64> {
         self.first.at_ns
     }
@@ -223,7 +223,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// The ids of the arrows that keep both ends.
+    /// Returns the ids of the arrows that keep both ends.
     pub fn whole(mut self) -> HashSet<u64> {
         self.started.retain(|id| self.finished.contains(id));
         self.started
@@ -277,7 +277,7 @@ struct Before {
 }
 
 impl<'a, S: TimelineSink> Part<'a, S> {
-    /// `arrows` are the ids that [`Ends::whole`] returned.
+    /// Creates a filter. `arrows` are the ids that [`Ends::whole`] returned.
     pub fn new(sink: &'a mut S, filter: &'a Filter, arrows: HashSet<u64>) -> Self {
         let left_out = LeftOut::default();
         Self { sink, filter, arrows, before: HashMap::new(), left_out }

@@ -1,6 +1,6 @@
-//! The names of activities that are not Kineto's in an export: the kinds that the hosts of a profile describe
-//! ([`profile::Host::kinds`]). An exported trace lists them, and an export of an imported trace reads them
-//! from that list.
+//! Names the activities of an export that are not Kineto's: the kinds that the hosts of a profile
+//! describe ([`profile::Host::kinds`]). An exported trace lists these kinds, and an export of an
+//! imported trace reads them from that list.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,11 +8,11 @@ use model::activity::{Generic, Kind, Label, RegisterError, Registry, Vocabulary}
 use profile::{Host, Profile, Role};
 use serde_json::{Value, json};
 
-/// At most this many kinds are read from the list of an imported trace.
+/// Maximum number of kinds that are read from the list of an imported trace.
 const MOST_LISTED: usize = 1_000;
 
-/// The kind of the calls of a role that have no kind of their own, and whose name Kineto has for those that
-/// have one.
+/// Returns the kind of the calls of this role whose host defines no kind of its own. If a host
+/// defines one, this kind gives Kineto's name for it.
 fn usual(role: Role) -> Generic {
     match role {
         Role::Run | Role::Range => Generic::UserAnnotation,
@@ -20,8 +20,8 @@ fn usual(role: Role) -> Generic {
     }
 }
 
-/// Registers a kind, with Kineto's name for it. If another producer has registered the kind's name, the
-/// producer's name is put in front. `None` if the name cannot be a kind.
+/// Registers a kind, with Kineto's name for it. If another producer has registered the kind's name,
+/// the producer's name is put before it. Returns `None` if the name cannot be a kind.
 fn register(registry: &mut Registry, producer: &str, name: &str, usual: Generic) -> Option<Label> {
     let kineto = Some(usual.kineto_name());
     let number = registry.producer(producer).ok()?;
@@ -47,7 +47,7 @@ pub(crate) fn register_listed(registry: &mut Registry, document: &Value) {
     }
 }
 
-/// Kineto's name for a kind, from a list. It must be one of the names that Kineto has.
+/// Returns Kineto's name for a kind, from a list. It must be one of the names that Kineto has.
 fn listed_kineto(name: &Value) -> Generic {
     let registry = Registry::new();
     let known = name.as_str().and_then(|name| registry.parse(name));
@@ -57,7 +57,8 @@ fn listed_kineto(name: &Value) -> Generic {
     }
 }
 
-/// The kinds that a trace of `profile` has, as the object `counterpoint` lists them.
+/// Returns the kinds that a trace of `profile` has, in the form in which the object `counterpoint`
+/// lists them.
 pub fn listed(profile: &Profile) -> Vec<Value> {
     let (mut all, mut hosts, mut known) = (Vec::new(), HashSet::new(), HashSet::new());
     let categories = Categories::new(&mut Registry::new(), Vocabulary::Generic, profile);
@@ -78,18 +79,18 @@ pub fn listed(profile: &Profile) -> Vec<Value> {
     all
 }
 
-/// The category of calls, by the kind of their library and their role, in the vocabulary of one
+/// The categories of calls, by the kind of their library and their role, in the vocabulary of one
 /// output.
 #[derive(Clone, Debug)]
 pub(crate) struct Categories<'a> {
-    /// The place of each host in the list of all.
+    /// The place of each host in the list of all hosts.
     places: HashMap<&'a Host, usize>,
-    /// For each host, the names of its roles, and whether it defines them itself.
+    /// For each host, the names of its roles, and whether the host itself defines them.
     names: Vec<[(String, bool); Role::ALL.len()]>,
 }
 
 impl<'a> Categories<'a> {
-    /// The names of the hosts of a profile, in this vocabulary.
+    /// Returns the names of the hosts of a profile, in this vocabulary.
     pub(crate) fn new(
         registry: &mut Registry,
         vocabulary: Vocabulary,
@@ -99,7 +100,7 @@ impl<'a> Categories<'a> {
     }
 
     fn of_hosts(registry: &mut Registry, vocabulary: Vocabulary, hosts: &'a [Host]) -> Self {
-        // Descriptions that differ otherwise may have the same kinds.
+        // Descriptions with other differences may have the same kinds.
         let mut known: HashMap<(&str, &str, Generic), Option<Label>> = HashMap::new();
         let names = hosts.iter().map(|host| {
             Role::ALL.map(|role| {
@@ -117,13 +118,14 @@ impl<'a> Categories<'a> {
         Self { places, names }
     }
 
-    /// The category of calls of this role, whose host has this place in [`profile::Ops::hosts`].
+    /// Returns the category of calls of this role, whose host has this place in
+    /// [`profile::Ops::hosts`].
     pub(crate) fn of(&self, host: u32, role: Role) -> &str {
         let of = self.names.get(host as usize).or(self.names.first());
         of.map_or("", |names| &names[role as usize].0)
     }
 
-    /// The name of a kind that this host defines.
+    /// Returns the name of a kind that this host defines.
     fn defined(&self, host: &Host, role: Role) -> Option<&str> {
         let (name, defined) = &self.names.get(*self.places.get(host)?)?[role as usize];
         defined.then_some(name)
@@ -139,9 +141,10 @@ mod tests {
         Host { name: name.into(), kinds: kinds.collect(), ..Host::UNKNOWN }
     }
 
-    /// Kineto's words (its `ActivityType`), and the hosts' own where the vocabulary has them. If
-    /// another host, or Kineto, already has a kind of this name, the host's name is put in front. A
-    /// kind that cannot be in a list of kinds is left out.
+    /// In Kineto's vocabulary, calls have Kineto's words (its `ActivityType`); in the generic
+    /// vocabulary, they have the kinds of their hosts. If another host, or Kineto, already has a
+    /// kind of this name, the host's name is put before it. A kind that cannot be in a list of
+    /// kinds is left out.
     #[test]
     fn categories_by_host_and_role() {
         let hosts = [
@@ -164,7 +167,7 @@ mod tests {
             (3, Role::Op, "cpu_op", "toy.kernel"),
             (3, Role::Task, "cpu_op", "cpu_op"),
             (4, Role::Workgroup, "cpu_op", "workgroup"),
-            // Roles of another meaning for Kineto: the first one has the name.
+            // Kineto has different kinds for these roles, so only the first of them has the name.
             (5, Role::Run, "user_annotation", "runner.once"),
             (5, Role::Range, "user_annotation", "runner.once"),
             (5, Role::Op, "cpu_op", "once"),
@@ -179,7 +182,7 @@ mod tests {
         }
     }
 
-    /// A list in a trace may be anything.
+    /// A list in a trace may contain anything.
     #[test]
     fn listed_kinds_are_registered() {
         let kind = |producer: &str, name: &str| json!({"producer": producer, "name": name});

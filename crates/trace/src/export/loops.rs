@@ -1,5 +1,5 @@
-//! Hits of instrumented loops as slices on the rows of their threads, named `function:loop`. Only
-//! mode log writes down when each hit began and ended; of other modes there are sums.
+//! Shows hits of instrumented loops as slices on the rows of their threads, named `function:loop`.
+//! Only mode log records the begin and the end of each hit; the other modes have sums.
 
 use std::collections::HashSet;
 use std::io;
@@ -8,8 +8,8 @@ use profile::Profile;
 
 use crate::timeline::{Arg, Id, ProcessRow, Row, Slice, ThreadRow, TimelineSink};
 
-/// The category of these slices in every vocabulary. An import knows them by it: they are counts of
-/// loops, and not calls.
+/// The category of these slices in every vocabulary. An import recognises them by it: they are
+/// counts of loops, and not calls.
 pub const LOOP_CATEGORY: &str = "loop";
 
 /// A hit that ended.
@@ -23,13 +23,13 @@ pub struct LoopSlice<'a> {
     pub name: &'a str,
     /// The id of the loop in its module.
     pub id: u32,
-    /// When the hit began, in ns since 1970-01-01 UTC.
+    /// The start of the hit, in ns since 1970-01-01 UTC.
     pub start_ns: i64,
-    /// How long the hit took.
+    /// The duration of the hit in ns.
     pub duration_ns: u64,
 }
 
-/// Gives `sink` the hits, sorted by thread and start, outer ones first.
+/// Gives `sink` the hits, sorted by thread and start, with outer hits before inner ones.
 pub fn export_loops(
     profile: &Profile,
     slices: &[LoopSlice<'_>],
@@ -42,7 +42,7 @@ pub fn export_loops(
             process: Id::Number(process.id.pid.into()),
             thread: Id::Number(slice.tid.into()),
         };
-        // What has calls has been named.
+        // Processes and threads with calls have their names already.
         let has_calls = !process.threads.is_empty();
         if named.insert((slice.process, None)) && !has_calls {
             let program = process.info.as_ref().map_or("", |info| info.program.as_str());

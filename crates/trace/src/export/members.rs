@@ -1,8 +1,9 @@
-//! The timelines of several profiles as one. Each profile keeps its own rows and arrows.
+//! Shows the timelines of several profiles as one. Each profile keeps its own rows and arrows.
 //!
-//! A process keeps its id if no profile before has one with it. Otherwise it gets a number above all process
-//! ids of Linux, because viewers draw processes of equal numbers as one. Rows that are not processes, such as
-//! devices, also get such numbers, so that each becomes a process with the name of its profile.
+//! A process keeps its id if no earlier profile has a process with this id. Otherwise it gets a
+//! number above all process ids of Linux, because viewers draw processes of equal numbers as one.
+//! Rows that are not processes, such as devices, also get such numbers, so that each becomes a
+//! process with the name of its profile.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -12,10 +13,12 @@ use crate::timeline::{
     Flow, Id, Instant, ProcessRow, Row, SeriesPoint, Slice, ThreadRow, TimelineSink,
 };
 
-/// Rows of one profile come before those of the next one, which sort by this much more.
+/// The difference between the sort indices of one profile and the next one, so that rows of one
+/// profile come before those of the next one.
 const ROWS: i64 = 1 << 24;
-/// Arrows of one profile have ids below this, those of the next one from here on, and so on. A
-/// thousand profiles stay below 2^53, up to which JSON's readers are exact.
+/// Arrows of one profile have ids below this number, those of the next one have ids from this
+/// number on, and so on. The ids of a thousand profiles stay below 2^53, up to which JSON's readers
+/// are exact.
 const FLOWS: u64 = 1 << 42;
 
 /// The numbers of processes that are in use.
@@ -26,7 +29,7 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// A number for this process that no other profile has yet.
+    /// Returns a number for this process that no other profile has yet.
     fn take(&mut self, number: i64) -> i64 {
         if REAL_IDS.contains(&number) && self.used.insert(number) {
             return number;
@@ -50,8 +53,8 @@ pub struct OfMember<'a, S> {
 }
 
 impl<'a, S: TimelineSink> OfMember<'a, S> {
-    /// Adds the profile in this place among the profiles, from 0. `label` is put before the names of its
-    /// processes. `shift_ns` is added to its times.
+    /// Adds the profile in this place among the profiles, from 0. `label` is put before the names
+    /// of its processes. `shift_ns` is added to its times.
     pub fn new(
         sink: &'a mut S,
         numbers: &'a mut Numbers,
@@ -97,7 +100,7 @@ impl<'a, S: TimelineSink> OfMember<'a, S> {
     }
 }
 
-/// Row `$row` in the timeline of all.
+/// Converts row `$row` to the timeline of all profiles.
 macro_rules! moved {
     ($self:ident, $row:expr) => {{
         $self.learn($row.process);

@@ -1,4 +1,4 @@
-//! A timeline that one thread produces and another thread writes.
+//! Passes a timeline that one thread produces to another thread, which writes it.
 //!
 //! ```text
 //!  calls ─► Relay ─ a batch of slices ─► thread ─► TimelineSink ─► file
@@ -8,7 +8,7 @@
 //!
 //! Decoding and merging calls takes about as long as writing them in Perfetto's format, so two
 //! threads take half the time. A slice in a batch refers to names that outlive both threads; only
-//! what is made for one call is copied.
+//! data that is made for a single call is copied.
 //!
 //! Memory: [`BATCHES`] batches of [`MOST_SLICES`] slices.
 
@@ -23,14 +23,14 @@ use crate::timeline::{
 
 /// Number of slices in a batch.
 const MOST_SLICES: usize = 1024;
-/// Number of batches: one is filled, one is written, and the others are between.
+/// Number of batches: one is filled, one is written, and the others wait between.
 const BATCHES: usize = 4;
 
 /// A batch, which is sent to the other thread as a whole.
 #[derive(Debug, Default)]
 struct Batch<'a> {
     slices: Vec<Kept<'a>>,
-    /// For each slice its arguments, then the series of its counters.
+    /// For each slice, its arguments and then the series of its counters.
     args: Vec<Arg<'a>>,
     counters: Vec<KeptCounter<'a>>,
     flows: Vec<Flow<'a>>,
@@ -38,8 +38,8 @@ struct Batch<'a> {
     others: Vec<(usize, Other)>,
 }
 
-/// A slice. Its lists start where those of the previous slice end. A batch has less than 2³² of
-/// anything.
+/// A slice. Its lists start where those of the previous slice end. A batch has less than 2³²
+/// elements of each kind.
 #[derive(Debug)]
 struct Kept<'a> {
     head: SliceHead<'a>,
@@ -48,7 +48,8 @@ struct Kept<'a> {
     flows_end: u32,
 }
 
-/// A counter whose series start where the series of the previous counter end, or where the slice's arguments end.
+/// A counter. Its series start where the series of the previous counter end, or where the slice's
+/// arguments end.
 #[derive(Debug)]
 struct KeptCounter<'a> {
     label: CounterNames<'a>,
@@ -95,7 +96,7 @@ pub struct CounterNames<'a> {
     pub units: &'a [(&'a str, &'a str)],
 }
 
-/// The other thread has ended. Its error says why.
+/// The other thread has ended. Its error tells the reason.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -104,16 +105,16 @@ pub struct Gone;
 #[derive(Debug)]
 pub struct Relay<'a> {
     batch: Batch<'a>,
-    /// Where the arguments of the slice end, once its counters have begun.
+    /// The end of the slice's arguments, once its counters have begun.
     args_end: Option<usize>,
     full: SyncSender<Batch<'a>>,
     empty: Receiver<Batch<'a>>,
 }
 
-/// Runs `make`, and passes what it makes to `sink` in another thread.
+/// Runs `make`, and passes the timeline that it makes to `sink` in another thread.
 ///
 /// # Errors
-/// Writing failed, or no other thread could be started.
+/// Fails if writing failed, or if no other thread could be started.
 pub fn relay<'a, T>(
     sink: &mut (impl TimelineSink + Send),
     make: impl FnOnce(&mut Relay<'a>) -> Result<T, Gone>,
@@ -156,7 +157,7 @@ fn write<'a>(
 }
 
 impl<'a> Relay<'a> {
-    /// The arguments of the next slice.
+    /// Returns the arguments of the next slice.
     pub fn args(&mut self) -> &mut Vec<Arg<'a>> {
         &mut self.batch.args
     }
@@ -166,7 +167,7 @@ impl<'a> Relay<'a> {
         self.batch.flows.push(flow);
     }
 
-    /// Adds counters to the next slice. It cannot have more arguments after this.
+    /// Adds counters to the next slice. The slice cannot have more arguments after this.
     pub fn counter(&mut self, label: CounterNames<'a>, series: impl IntoIterator<Item = Arg<'a>>) {
         let batch = &mut self.batch;
         self.args_end.get_or_insert(batch.args.len());
@@ -177,7 +178,7 @@ impl<'a> Relay<'a> {
     /// Completes the slice.
     ///
     /// # Errors
-    /// The other thread has ended.
+    /// Fails if the other thread has ended.
     pub fn slice(&mut self, head: SliceHead<'a>) -> Result<(), Gone> {
         let batch = &mut self.batch;
         batch.slices.push(Kept {
@@ -296,7 +297,7 @@ mod tests {
 
     const ROW: Row<'_> = Row { process: Id::Number(7), thread: Id::Number(8) };
 
-    /// Records what it receives, and fails at the slice with a given name.
+    /// Records all items that it receives, and fails at the slice with a given name.
     #[derive(Default)]
     struct Said {
         lines: Vec<String>,
@@ -332,7 +333,7 @@ mod tests {
         }
     }
 
-    /// Gives `relay` slices of every form, with rows between them. Adds what must arrive
+    /// Gives `relay` slices of every form, with rows between them. Adds the items that must arrive
     /// to `expected`.
     fn fill<'a>(
         relay: &mut Relay<'a>,

@@ -19,8 +19,8 @@ use profile::{LossCount, Profile, merge_losses};
 
 use crate::timeline::{Arg, ArgValue, Id, ProcessRow, Row, SeriesPoint, TimelineSink};
 
-/// A track that belongs to no process has this number plus the index of its directory as its
-/// process number.
+/// The first process number of tracks that belong to no process. The index of the track's directory
+/// is added to it.
 pub const TRACK_ROWS: i64 = 6_000_000;
 
 /// A series and the state of its last reading.
@@ -40,7 +40,7 @@ pub fn export_tracks(
 ) -> io::Result<Vec<LossCount>> {
     let registry = Registry::new();
     let category = registry.name(Generic::Counter.into(), vocabulary);
-    // Uses the earliest snapshot, as `Timeline` does.
+    // The earliest snapshot is used, as in `Timeline`.
     let first = profile.snapshots.iter().min_by_key(|s| s.ticks);
     let offset = first.map_or(0, |s| s.realtime_ns.wrapping_sub(s.monotonic_ns) as i64);
     let mut losses = Vec::new();
@@ -103,7 +103,7 @@ impl<'a> State<'a> {
         Self { series, name, key, unit, last: None }
     }
 
-    /// The point that a sample makes, and its time.
+    /// Returns the point that a sample makes, and its time.
     fn point(&mut self, sample: &Sample, profile: &Profile) -> Option<(i64, f64)> {
         let scale = self.series.scale;
         match sample.reading? {

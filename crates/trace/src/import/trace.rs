@@ -6,14 +6,13 @@
 //!                                 └─► profile::tracks       counters, for report, stats, export
 //! ```
 //!
-//! A process of the trace becomes a process of the profile, a thread (or stream) becomes a thread,
-//! a category becomes a library, and a name in it becomes an op. Complete slices (`X`) and pairs of
-//! `B` and `E` are calls. Ids that are not process ids (texts, negative numbers) are replaced by
+//! A process of the trace becomes a process of the profile, a thread (or stream) becomes a thread, a
+//! category becomes a library, and each name in a category becomes an op. Complete slices (`X`), and a
+//! `B` with its `E`, are calls. Ids that are not process ids (texts, negative numbers) are replaced by
 //! free ones, and the process is named after its text.
 //!
-//! Two kinds of calls are separate ([`Role::is_apart`]), because they belong to no thread:
-//! asynchronous spans, and what a profiler wrote about its own work. Each process has a made-up
-//! thread for each of the two.
+//! Two kinds of calls belong to no thread ([`Role::is_apart`]): asynchronous spans, and calls that
+//! describe a profiler's own work. Each process has a made-up thread for each of the two.
 //!
 //! Memory: names, rows, series, starts without their ends, and unfinished pages, but no events.
 
@@ -50,7 +49,7 @@ use spans::Spans;
 
 /// The ticks of the time 0 of a foreign trace. They are so large that earlier times are also ticks.
 pub const EPOCH_TICKS: u64 = 1 << 61;
-/// Most slices without an end that one row may have at a time.
+/// Maximum number of slices without an end that one row may have at a time.
 const MOST_OPEN: usize = 1 << 16;
 
 /// Makes a profile from one or more traces.
@@ -61,11 +60,12 @@ pub struct Import {
     next_pid: u32,
     /// The ticks of the trace's time 0.
     epoch: i64,
-    /// Base time of the first trace, from which times of the profile count. Set when it was read.
+    /// Base time of the first trace, from which times of the profile count. It is set when that trace was
+    /// read.
     base_ns: Option<i64>,
     first_ns: i64,
     last_ns: i64,
-    /// The first and the last time of the values of counters, for a trace that has nothing else.
+    /// The first and the last time of the values of counters, for a trace that has only counters.
     counters_ns: Option<(i64, i64)>,
     manifest: Manifest,
     counts: Imported,
@@ -76,23 +76,23 @@ pub struct Import {
     recorded: Option<Recorded>,
 }
 
-/// Receives one trace: a [`EventSink`].
+/// Receives one trace: an [`EventSink`].
 #[derive(Debug)]
 pub struct OneTrace<'a> {
     all: &'a mut Import,
     activities: ActivitiesWriter,
     document: Map<String, Value>,
-    /// The offset from this trace's time to the time of the first trace.
+    /// The offset from this trace's times to the times of the first trace.
     shift_ns: i64,
     processes: HashMap<Id, Process>,
-    /// Numbers of processes whose ids are not their numbers.
+    /// Numbers of the processes whose ids are not their numbers.
     numbers: HashMap<i64, u32>,
     rows: Vec<Row>,
     by_id: HashMap<Ids, usize>,
     /// The row of the previous event. The next event often has the same row.
     last: Option<(Ids, usize)>,
-    /// The export of the calls with a certain name and category, for each process, and whether they
-    /// belong to a profiler's own work.
+    /// The export of the calls with a certain name and category, for each process, and whether these
+    /// calls are a profiler's own work.
     exports: FastMap<(ProcessKey, u64), (ExportKey, bool)>,
     /// The exports of asynchronous spans.
     span_exports: FastMap<(ProcessKey, u64), ExportKey>,
@@ -104,7 +104,7 @@ pub struct OneTrace<'a> {
     rounded: u64,
     /// Number of calls whose duration is rounded to 0.
     too_short: u64,
-    /// Number of counter values that are not numbers, and of calls at times that a profile cannot hold.
+    /// Number of counter values that are not numbers, and of calls whose times a profile cannot hold.
     no_numbers: u64,
     unpaired: u64,
     text: String,
@@ -156,7 +156,7 @@ impl Id {
     }
 }
 
-/// Whether the remembered id is that of the event.
+/// Whether the id that is remembered is that of the event.
 fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
     match (known, found) {
         (None, None) => true,
@@ -166,11 +166,11 @@ fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
 }
 
 impl Import {
-    /// Starts a profile in `dir`, which must be an empty directory. `manifest` contains what the
+    /// Starts a profile in `dir`, which must be an empty directory. `manifest` contains the data that the
     /// caller knows.
     ///
     /// # Errors
-    /// The directory is not writable, or is not empty.
+    /// Fails if the directory is not writable, or is not empty.
     pub fn create(dir: &Path, mut manifest: Manifest) -> profile::Result<Self> {
         manifest.origin = Origin::Import;
         manifest.clock = Clock::Monotonic;
@@ -193,11 +193,11 @@ impl Import {
         })
     }
 
-    /// Starts a trace. `name` is the name of its directory of activities: one word, and different
-    /// for each trace. `shift_ns` is the offset from its times to those of the first trace.
+    /// Starts a trace. `name` is the name of its directory of activities: one word, and different for
+    /// each trace. `shift_ns` is the offset from its times to those of the first trace.
     ///
     /// # Errors
-    /// The profile is not writable.
+    /// Fails if the profile is not writable.
     pub fn trace(&mut self, name: &str, shift_ns: i64) -> profile::Result<OneTrace<'_>> {
         Ok(OneTrace {
             activities: ActivitiesWriter::create(&self.dir, name)?,
@@ -232,10 +232,10 @@ impl Import {
         self.losses.extend(losses);
     }
 
-    /// Writes the rest.
+    /// Writes the data that is not written yet.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn finish(mut self) -> profile::Result<Imported> {
         self.counts.calls = self.calls.calls() - self.counts.spans;
         if self.counts.calls == 0 {
@@ -263,7 +263,7 @@ impl OneTrace<'_> {
     /// Ends the trace. `file` is its name in notes.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn finish(mut self, file: &str, summary: &ReadSummary) -> profile::Result<()> {
         let open: usize = self.rows.iter().map(|row| row.open.len()).sum();
         let unpaired = self.unpaired + open as u64 + self.spans.open();
@@ -370,7 +370,7 @@ impl OneTrace<'_> {
         Ok(key)
     }
 
-    /// The thread of a row. It is created when something first happens in it.
+    /// Returns the thread of a row. The thread is created at the row's first event.
     fn thread(&mut self, row: usize) -> Result<(ProcessKey, ThreadKey), String> {
         if let Row { process: Some(process), thread: Some(thread), .. } = self.rows[row] {
             return Ok((process, thread));
@@ -428,7 +428,7 @@ impl OneTrace<'_> {
         end_ns: i64,
     ) -> Result<(), String> {
         let all = &mut *self.all;
-        // Times that the profile's clock cannot hold would be cut, and the duration with them.
+        // Times that the profile's clock cannot hold would be cut, and so would the duration.
         let fits = |ns: i64| {
             let ns = ns.checked_add(self.shift_ns)?;
             (all.epoch.checked_add(ns)? >= 0).then_some(ns)
@@ -443,9 +443,9 @@ impl OneTrace<'_> {
         self.all.calls.call(thread, export, start, end).map_err(|e| e.to_string())
     }
 
-    /// Whether slices of this category in the event's row are those that Kineto writes about its
-    /// own work: a slice per profiler over its whole time (category `Trace`, process `Spans`, which
-    /// has a number in a recorded profile), and the time that profiling took (`overhead`).
+    /// Whether slices of this category in the event's row are those that Kineto writes about its own
+    /// work: one slice for each profiler, over the profiler's whole time (category `Trace`, process
+    /// `Spans`, which has a number in a recorded profile), and the time that profiling took (`overhead`).
     fn is_bookkeeping(&self, category: &str) -> bool {
         let of_spans = || match &self.last {
             Some((Ids { process: Some(Id::Text(text)), .. }, _)) => text.starts_with("Spans"),
@@ -454,7 +454,7 @@ impl OneTrace<'_> {
         category == "overhead" || (category == "Trace" && of_spans())
     }
 
-    /// The thread of a process for calls that belong to no thread.
+    /// Returns the thread of a process for calls that belong to no thread.
     fn apart(&mut self, process: ProcessKey, role: Role) -> ThreadKey {
         let calls = &mut self.all.calls;
         let name = if role == Role::Span { "async spans" } else { "profiler" };
@@ -482,7 +482,7 @@ impl OneTrace<'_> {
                     self.all.calls.name_process(key, &given);
                 }
             }
-            // Kineto gives each device the name of the program, and says in the label which it is.
+            // Kineto gives each device the name of the program, and the device's own name in the label.
             Some("process_labels") if given.starts_with("GPU ") => {
                 let id = event.pid.as_ref().map_or(Id::Text("".into()), Id::of);
                 let key = self.process(Some(&id))?;
@@ -505,7 +505,7 @@ impl OneTrace<'_> {
         self.understand(event, row, category, name)
     }
 
-    /// Keeps an event as it is. Returns its row, its category and its name.
+    /// Keeps an event unchanged. Returns its row, its category and its name.
     fn keep(
         &mut self,
         event: &Event<'_>,
@@ -535,7 +535,8 @@ impl OneTrace<'_> {
         Ok((row, category, name))
     }
 
-    /// Turns an event into data that views compute with: a call, the name of a row, values of a counter.
+    /// Turns an event into data with which views compute: a call, the name of a row, or values of a
+    /// counter.
     fn understand(
         &mut self,
         event: &Event<'_>,
@@ -592,7 +593,7 @@ impl EventSink for OneTrace<'_> {
     }
 }
 
-/// A number for a name, or 0 for none. No trace has so many names that 32 bits are not enough.
+/// Returns a number for a name, or 0 for none. No trace has so many names that 32 bits are not enough.
 fn number(name: Option<NameId>) -> u64 {
     name.map_or(0, |name| u64::from(name.0) + 1)
 }

@@ -1,4 +1,4 @@
-//! A bundle as events of Chrome's format.
+//! Converts a bundle to events of Chrome's format.
 
 use std::borrow::Cow;
 
@@ -54,7 +54,7 @@ impl Writer<'_> {
     }
 }
 
-/// Hands out all events. Returns their number.
+/// Passes all events to `sink`. Returns their number.
 pub(super) fn emit(bundle: &Bundle, sink: &mut dyn Sink) -> Result<u64, String> {
     let mut writer = Writer { sink, events: 0 };
     for (number, slice) in (0..).zip(&bundle.slices) {
@@ -92,8 +92,8 @@ pub(super) fn emit(bundle: &Bundle, sink: &mut dyn Sink) -> Result<u64, String> 
     Ok(writer.events)
 }
 
-/// A region is made of the dispatches in it, which have slices of their own. So it is a span, which
-/// counts in no sum.
+/// Passes a slice as an event. A region is made of the dispatches in it, which have slices of their
+/// own. So the region is a span, which counts in no sum.
 fn emit_slice(slice: &Slice, writer: &mut Writer<'_>, number: u64) -> Result<(), String> {
     let category = match (slice.row.kind, slice.workgroups) {
         (RowKind::Device, Some(_)) => KERNEL,

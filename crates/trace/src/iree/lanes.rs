@@ -1,4 +1,4 @@
-//! Rows in which slices either follow one another or are inside of each other.
+//! Finds rows in which slices either follow one another or are inside of each other.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Whether a slice fits, and takes it in if so.
+    /// Whether a slice fits into the lane. If it fits, it is added to the lane.
     fn takes(&mut self, slice: &Slice) -> bool {
         let end = slice.begin_ns.saturating_add(slice.duration_ns);
         while self.open.pop_if(|open| *open <= slice.begin_ns).is_some() {}
@@ -30,8 +30,9 @@ impl Lane {
     }
 }
 
-/// Finds the lane of each slice; the first one is 0. Slices come in the order of their starts. An operation of one submission is never inside of that of another one, even if it ran
-/// while that did.
+/// Finds the lane of each slice; the first one is 0. Slices come in the order of their starts. An
+/// operation of one submission is never put inside of an operation of another one, even if it ran
+/// during that operation.
 pub(super) fn find(slices: &mut [Slice]) {
     let mut rows: HashMap<Row, Vec<Lane>> = HashMap::new();
     for slice in slices {

@@ -1,4 +1,4 @@
-//! The lines of a bundle.
+//! Reads the lines of a bundle.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -34,9 +34,9 @@ const KEPT: [(&str, u64); 22] = [
     ("region_tile_count", 0),
     ("result", 0),
 ];
-/// The texts and lists of a record that become arguments of a slice.
+/// The texts and lists of a record that become arguments of a slice unchanged.
 const KEPT_AS_THEY_ARE: [&str; 2] = ["dependency_strategy", "timing_source"];
-/// Records that describe what events refer to, or add nothing to them.
+/// Records that describe things to which events refer, or that add nothing to events.
 const DESCRIPTIONS: [&str; 14] = [
     "schema",
     "session",
@@ -115,7 +115,7 @@ pub(super) fn bundle(source: &mut dyn Read) -> Result<Bundle, ReadError> {
         match serde_json::from_slice::<Record>(text) {
             _ if text.is_empty() => {}
             Ok(record) => reading.record(record),
-            // The last line of a writer that was killed.
+            // A writer that was killed leaves an incomplete last line.
             Err(_) if line.last() != Some(&b'\n') => reading.bundle.summary.truncated = true,
             Err(_) => reading.bundle.summary.damaged += 1,
         }
@@ -154,7 +154,7 @@ impl Reading {
         match known {
             Some(()) => {}
             None if DESCRIPTIONS.contains(&kind.as_str()) => {}
-            // An event without a valid time, or of a kind that this version does not know.
+            // The event has no valid time, or is of a kind that this version does not know.
             None => summary.skipped += 1,
         }
     }
@@ -280,7 +280,7 @@ impl Reading {
             let args = &mut self.bundle.slices[*at].args;
             for (set, values) in samples {
                 for (name, offset, count) in self.counters.get(set).into_iter().flatten() {
-                    // The values of a counter are those of the parts of a device.
+                    // A counter has one value for each part of a device.
                     let of = values.iter().skip(*offset).take(*count).filter_map(Value::as_u64);
                     args.insert(name.clone(), of.fold(0u64, u64::saturating_add).into());
                 }
@@ -295,7 +295,8 @@ impl Reading {
     }
 }
 
-/// A time of the driver's clock on the host's: on the line through the first and the last correlation.
+/// Converts a time of the driver's clock to the host's, by the line through the first and the last
+/// correlation.
 fn on_host([first, last]: &[Correlated; 2], driver_ns: i64) -> i64 {
     let since = driver_ns.saturating_sub(first.driver_ns) as f64;
     let driver = last.driver_ns.saturating_sub(first.driver_ns) as f64;

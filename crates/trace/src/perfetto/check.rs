@@ -15,14 +15,14 @@ const MOST_PACKET: u64 = 1 << 28;
 /// The largest uncompressed content of a compressed packet.
 const MOST_UNCOMPRESSED: u64 = 1 << 30;
 
-/// Reads the whole file and reports what is wrong. Memory: one packet, and what sequences have
-/// interned.
+/// Reads the whole file and returns the findings about it. Memory: one packet, and the texts that
+/// sequences have numbered.
 pub fn check(source: impl Read) -> io::Result<Report> {
     let mut source = BufReader::with_capacity(1 << 18, source);
     let mut check = Check::default();
     let (mut at, mut body) = (0u64, Vec::new());
     loop {
-        // A tag and a length: at most 20 bytes, of which the buffer has at least one.
+        // A tag and a length take at most 20 bytes, of which the buffer has at least one.
         let mut head = Vec::with_capacity(20);
         let mut values = [0u64; 2];
         for value in &mut values {
@@ -76,7 +76,7 @@ struct Check {
     sequences: HashMap<u64, Sequence>,
     /// Number of open slices, by track.
     open: HashMap<u64, u64>,
-    /// For each flow, where it was first seen, and whether it was seen again.
+    /// For each flow, the place where it was first seen, and whether it was seen again.
     flows: HashMap<u64, (u64, bool)>,
     packets: u64,
     /// The clock of the displayed times, and its latest time in a snapshot.
@@ -87,7 +87,7 @@ struct Check {
 #[derive(Default)]
 struct Sequence {
     cleared: bool,
-    /// Numbers of categories, names, and names of annotations.
+    /// The numbers of categories, names, and names of annotations that are known.
     known: [HashSet<u64>; 3],
     clocks: HashSet<u64>,
     track: u64,
@@ -139,7 +139,7 @@ impl Check {
         self.report.find(at + damage.at as u64, "damaged message", damage.what);
     }
 
-    /// Passes the fields of a message to `each`. Reports where it is damaged.
+    /// Passes the fields of a message to `each`. Adds a finding if the message is damaged.
     fn each<'a>(&mut self, at: u64, bytes: &'a [u8], mut each: impl FnMut(u32, Field<'a>, usize)) {
         for field in Fields::new(bytes) {
             match field {
@@ -177,11 +177,11 @@ impl Check {
         self.sequences.insert(p.sequence, sequence);
     }
 
-    /// Findings inside of a compressed packet are reported at the packet's place.
+    /// Checks a compressed packet. Findings inside of it are reported at the packet's place.
     fn compressed(&mut self, at: u64, bytes: &[u8], outer: bool) {
         self.report.count("compressed packets");
-        // The packet is not decompressed: a thousand bytes of it can represent a million, and each of those
-        // a thousand again.
+        // A packet inside of a compressed packet is not decompressed: a thousand bytes can
+        // represent a million, and each of those a thousand again.
         if !outer {
             self.report.find(at, "damaged message", "compressed twice");
             return;
@@ -322,7 +322,7 @@ impl Check {
         for flow in flows {
             self.flows.entry(flow).and_modify(|(_, again)| *again = true).or_insert((at, false));
         }
-        // In this case, the importer drops the whole event.
+        // The importer drops the whole event if it has more values.
         let most = MOST_EXTRAS.min(if tracks > 0 { tracks } else { sequence.extra_tracks });
         if values > most {
             let what = format!("an event has {values} counter values, but tracks for only {most}");
@@ -546,8 +546,8 @@ mod tests {
             }
             noticed += u64::from(check(&bytes[..]).unwrap().wrong() > 0);
         }
-        // All but clocks, descriptions of tracks (process, row, lane, and the row of the lane) and
-        // metadata.
+        // All packets but those of clocks, descriptions of tracks (process, row, lane, and the row
+        // of the lane) and metadata are noticed.
         assert_eq!(noticed, packets.len() as u64 - 6);
     }
 }

@@ -1,6 +1,6 @@
 //! Decodes protobuf's wire format from untrusted bytes.
 
-/// Why a message cannot be decoded, and where in it.
+/// The reason why a message cannot be decoded, and the place in the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The byte of the message.
@@ -30,7 +30,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The bytes, if the value has them.
+    /// Returns the bytes, if the value has them.
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -39,7 +39,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// The fields of a message in order. Ends after the first damage.
+/// The fields of a message in order. The iteration ends after the first damage.
 #[derive(Clone, Debug)]
 pub struct Fields<'a> {
     bytes: &'a [u8],
@@ -50,7 +50,7 @@ pub struct Fields<'a> {
 pub type Found<'a> = (u32, Field<'a>, usize);
 
 impl<'a> Fields<'a> {
-    /// The fields of this message.
+    /// Returns the fields of this message.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
@@ -121,7 +121,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// A varint at the start of `bytes`, and its length.
+/// Returns the varint at the start of `bytes`, and its length.
 pub fn varint(bytes: &[u8]) -> Result<(u64, usize), &'static str> {
     let mut n = 0u64;
     for (i, byte) in bytes.iter().enumerate().take(10) {

@@ -1,4 +1,4 @@
-//! Appends protobuf's wire format to bytes, as much of it as a trace needs.
+//! Appends protobuf's wire format to bytes, as far as a trace needs it.
 
 /// Appends fields.
 #[derive(Debug, Default)]
@@ -68,8 +68,8 @@ impl Encoder {
         self.bytes.truncate(end);
     }
 
-    /// Appends an unsigned number, a boolean, or a value of an enumeration. It is inlined because
-    /// callers know the field.
+    /// Appends an unsigned number, a boolean, or a value of an enumeration. The function is inlined
+    /// because callers know the field.
     #[inline(always)]
     pub fn uint(&mut self, field: u32, n: u64) {
         let tag = field << 3 | VARINT;
@@ -126,8 +126,8 @@ impl Encoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Appends a message of two numbers, which most arguments are. It is inlined because callers
-    /// know the fields.
+    /// Appends a message of two numbers, which most arguments are. The function is inlined because
+    /// callers know the fields.
     #[inline(always)]
     pub fn pair(&mut self, field: u32, (first, a): (u32, u64), (second, b): (u32, u64)) {
         let tags = [field << 3 | LENGTH, first << 3, second << 3];
@@ -161,7 +161,7 @@ impl Encoder {
             });
         };
         let [tag, first] = tags.map(u128::from);
-        // At most 33 bytes.
+        // The message has at most 33 bytes.
         let inside = (1 + length + fields.length) as u128;
         let all = u128::from(digits) << 24 | first << 16 | inside << 8 | tag;
         self.push(all.to_le_bytes(), 3 + length);
@@ -174,9 +174,9 @@ impl Encoder {
         self.message_like(field, &mut Width::default(), fill);
     }
 
-    /// Appends a message whose contents `fill` appends. Its length is only known afterwards. As
-    /// many bytes are reserved for the length as the previous message needed; a longer or shorter
-    /// message is moved.
+    /// Appends a message whose contents `fill` appends. Its length is only known afterwards. The
+    /// room for the length has as many bytes as the previous message needed; if the length needs
+    /// more or fewer bytes, the contents are moved.
     #[inline]
     pub fn message_like(&mut self, field: u32, width: &mut Width, fill: impl FnOnce(&mut Self)) {
         self.tag(field, LENGTH);
@@ -206,14 +206,14 @@ impl Encoder {
     }
 }
 
-/// Whether the length of a message took one byte or more.
+/// Remembers whether the length of a message took one byte or more.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Width {
     wide: bool,
 }
 
-/// A number below 2⁵⁶ as a varint, with the first byte lowest, and the number of its bytes. Each
-/// byte has seven bits of the number; the highest bit is set in all bytes but the last.
+/// Returns a number below 2⁵⁶ as a varint, with the first byte lowest, and the number of its bytes.
+/// Each byte has seven bits of the number; the highest bit is set in all bytes but the last.
 #[inline]
 fn short_varint(n: u64) -> Option<(u64, usize)> {
     if n < 0x80 {
@@ -223,7 +223,7 @@ fn short_varint(n: u64) -> Option<(u64, usize)> {
         return None;
     }
     let length = (64 - n.leading_zeros() as usize).div_ceil(7);
-    // Forms all groups at once, by separating halves, quarters and eighths.
+    // All groups are formed at once, by separating halves, quarters and eighths.
     let n = (n & 0x0fff_ffff) | (n & 0x00ff_ffff_f000_0000) << 4;
     let n = (n & 0x0000_3fff_0000_3fff) | (n & 0x0fff_c000_0fff_c000) << 2;
     let n = (n & 0x007f_007f_007f_007f) | (n & 0x3f80_3f80_3f80_3f80) << 1;
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// The examples of protobuf's description of its encoding.
+    /// These are the examples of protobuf's description of its encoding.
     #[test]
     fn published_examples() {
         let mut e = Encoder::default();
@@ -310,7 +310,7 @@ mod tests {
             whole.bytes(5, &content);
             nested.message(5, |e| e.bytes.extend_from_slice(&content));
             assert_eq!(nested.bytes, whole.bytes, "{length}");
-            // Whatever the length of the previous message was.
+            // The result does not depend on the length of the previous message.
             for wide in [false, true] {
                 let (mut nested, mut width) = (Encoder::default(), Width { wide });
                 nested.message_like(5, &mut width, |e| e.bytes.extend_from_slice(&content));

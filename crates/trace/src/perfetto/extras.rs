@@ -1,4 +1,4 @@
-//! Counter values that are in the packet of a slice.
+//! Orders counter values that are in the packet of a slice.
 //!
 //! A packet has values and the tracks to which they belong; without tracks, the sequence's default
 //! tracks apply. Perfetto's trace processor (version 55) reads the values of a packet up to the
@@ -10,15 +10,15 @@
 //!                  values      7, 9, 0
 //! ```
 //!
-//! A counter is usually 0 or usually not 0. So when enough packets had to name their tracks, the
-//! defaults are reordered such that most packets can leave them out.
+//! A counter is usually 0 or usually not 0. So once enough packets had to name their tracks, the
+//! defaults are reordered, such that most packets need not name tracks.
 
-/// Perfetto's trace processor accepts no more of them in one packet
+/// Maximum number of values that Perfetto's trace processor accepts in one packet
 /// (`TrackEventData::kMaxNumExtraCounters`, version 55).
 pub const MOST_EXTRAS: usize = 8;
 
 /// The number of packets that name their tracks before another order of the defaults is tried for
-/// the first time. It is twice as many before the second time, and so on.
+/// the first time. The number is doubled before each further time.
 const PATIENCE: u32 = 8;
 
 /// The values of a packet: at most [`MOST_EXTRAS`], each of another track.
@@ -46,7 +46,7 @@ impl Extras {
         false
     }
 
-    /// The tracks and values.
+    /// Returns the tracks and values.
     pub fn iter(&self) -> impl Iterator<Item = &(u64, i64)> {
         self.values[..self.count].iter()
     }
@@ -55,11 +55,11 @@ impl Extras {
 /// The tracks of a packet's values if it does not name others.
 #[derive(Debug, Default)]
 pub struct ExtraTracks {
-    /// In the order in which packets have their values.
+    /// The tracks, in the order in which packets have their values.
     pub tracks: Vec<u64>,
     /// Whether the tracks have changed, so that the next packet must name them.
     pub changed: bool,
-    /// How often each value was not 0.
+    /// Number of times that each value was not 0.
     used: [u32; MOST_EXTRAS],
     /// Number of packets that named their tracks since the last reordering.
     named: u32,
@@ -68,7 +68,8 @@ pub struct ExtraTracks {
 }
 
 impl ExtraTracks {
-    /// The values in the order that a packet needs, and whether it must name their tracks.
+    /// Returns the values in the order that a packet needs, and whether the packet must name their
+    /// tracks.
     #[inline]
     pub fn arrange(&mut self, extras: &Extras) -> (Extras, bool) {
         let count = extras.count;
@@ -79,7 +80,7 @@ impl ExtraTracks {
             self.tracks = extras.iter().map(|(track, _)| *track).collect();
             (self.changed, self.used, self.named) = (true, [0; MOST_EXTRAS], 0);
         }
-        // Usually all tracks have a value, so each value is at the index of its track.
+        // All tracks usually have a value, so each value is at the index of its track.
         let mut sorted = Extras::default();
         let (mut found, mut zeros) = (0, Extras::default());
         for (track, used) in self.tracks.iter().zip(&mut self.used) {
@@ -117,7 +118,7 @@ impl ExtraTracks {
         (sorted, !like_defaults)
     }
 
-    /// Puts the tracks first that were 0 least often. The current packet names its own tracks.
+    /// Puts the tracks that were 0 least often first. The current packet names its own tracks.
     #[cold]
     fn look(&mut self) {
         (self.named, self.looked) = (0, self.looked + 1);
@@ -156,7 +157,8 @@ mod tests {
             (&[(1, 0), (2, 0), (3, 0)], &[(1, 0), (2, 0), (3, 0)], false),
             (&[(1, 0), (2, 6), (3, -7)], &[(2, 6), (3, -7), (1, 0)], true),
             (&[(1, 5), (2, 0), (3, 7)], &[(1, 5), (3, 7), (2, 0)], true),
-            // Not all of them: the trace processor would read the missing ones as 0.
+            // Some of the tracks have no value: the trace processor would read the missing values
+            // as 0.
             (&[(1, 5), (2, 6)], &[(1, 5), (2, 6)], true),
             (&[(3, 0)], &[(3, 0)], true),
             (&[(4, 0), (1, 3)], &[(1, 3), (4, 0)], true),
@@ -181,7 +183,7 @@ mod tests {
         }
         assert_eq!(tracks.tracks, [2, 1]);
         assert!(named <= PATIENCE, "{named}");
-        // Whatever comes next, the order rarely changes.
+        // The order rarely changes afterwards, whatever the values are.
         let mut changes = 0;
         for i in 0..10_000 {
             let values = if i / 64 % 2 == 0 { [(1, 1), (2, 0)] } else { [(1, 0), (2, 1)] };

@@ -1,4 +1,4 @@
-//! The field numbers of Perfetto's published messages that are read or written here
+//! Defines the field numbers of Perfetto's published messages that are read or written here
 //! (protos/perfetto/trace, release 54), and the values of its enumerations. Numbers of published
 //! fields never change.
 
@@ -25,8 +25,8 @@ pub mod packet {
     pub const TIMESTAMP_CLOCK_ID: u32 = 58;
     pub const DEFAULTS: u32 = 59;
     pub const TRACK_DESCRIPTOR: u32 = 60;
-    /// This field is ours: a track is part of the row of another track. Perfetto's readers skip it;
-    /// only imports need it.
+    /// A field that only our own traces have: a track is part of the row of another track.
+    /// Perfetto's readers skip the field; only imports need it.
     pub const JOIN: u32 = 2041;
     pub const JOIN_TRACK: u32 = 3;
     pub const JOIN_ROW: u32 = 4;
@@ -61,7 +61,7 @@ pub mod clocks {
     pub const OF_SEQUENCE: u64 = 64;
 }
 
-/// `InternedData`, and the messages `EventCategory`, `EventName` and `DebugAnnotationName` in it.
+/// `InternedData`, with its messages `EventCategory`, `EventName` and `DebugAnnotationName`.
 pub mod interned {
     pub const TEXT_VALUES: u32 = 29;
     pub const CATEGORIES: u32 = 1;
@@ -117,8 +117,8 @@ pub mod annotation {
     pub const JSON: u32 = 9;
 }
 
-/// `TrackDescriptor`, and the messages `ProcessDescriptor`, `ThreadDescriptor` and
-/// `CounterDescriptor` in it.
+/// `TrackDescriptor`, with its messages `ProcessDescriptor`, `ThreadDescriptor` and
+/// `CounterDescriptor`.
 pub mod track {
     pub const STATIC_NAME: u32 = 10;
     pub const ATRACE_NAME: u32 = 13;

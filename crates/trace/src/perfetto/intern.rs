@@ -1,9 +1,9 @@
-//! Texts that a sequence of packets has already named.
+//! Numbers the texts that a sequence of packets has already named.
 
 use crate::hash::FastMap;
 use crate::text::same;
 
-/// Numbers texts from 1.
+/// Gives numbers to texts, from 1 on.
 #[derive(Debug, Default)]
 pub struct Interner {
     known: Vec<Known>,
@@ -27,8 +27,8 @@ pub struct Interned {
 }
 
 impl Interner {
-    /// The number of a text. If it follows the same text as last time (arguments have a fixed
-    /// order), it is found without hashing.
+    /// Returns the number of a text. If the text follows the same text as last time (arguments have
+    /// a fixed order), it is found without hashing.
     #[inline]
     pub fn intern(&mut self, text: &str) -> Interned {
         match self.guess(|known| same(known, text.as_bytes())) {
@@ -37,7 +37,7 @@ impl Interner {
         }
     }
 
-    /// The number of the text that consists of `text` and `end`.
+    /// Returns the number of the text that consists of `text` and `end`.
     #[inline]
     pub fn intern_both(&mut self, text: &str, end: &str) -> Interned {
         let is = |known: &[u8]| {
@@ -79,7 +79,7 @@ impl Interner {
         Interned { iid: index as u64 + 1, new }
     }
 
-    /// How many texts have numbers.
+    /// Returns the number of texts that have numbers.
     pub fn len(&self) -> usize {
         self.known.len()
     }

@@ -1,4 +1,4 @@
-//! Adapts JSON to what Perfetto's trace processor can read.
+//! Adapts JSON to the abilities of Perfetto's trace processor.
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ pub fn large_numbers_as_text(json: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Where the text that begins at `at` ends.
+/// Returns the end of the text that begins at `at`.
 fn end_of_text(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(byte) = bytes.get(at) {

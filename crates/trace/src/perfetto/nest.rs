@@ -1,28 +1,28 @@
-//! Tracks which slices of a track are open, and decides whether another slice fits between those
+//! Keeps the slices of a track that are open, and decides whether another slice fits between those
 //! that were written.
 //!
-//! Readers sort starts and ends by time, and by the order of the file at equal times. They pair each end with
-//! the last start that is open. So a slice fits if every other slice is inside it,
+//! Readers sort starts and ends by time, and by the order of the file at equal times. Each end
+//! belongs to the last start that is open. So a slice fits if every other slice is inside it,
 //! around it, before it or after it. If two slices share a moment, the one that was written first
 //! is the outer or the earlier one.
 //!
 //! Slices come in the order of their starts, except for calls around other calls: a recorder writes
 //! those when they end, which may be pages later. Such a slice is *late*. Its start is at a moment
-//! in the past, and its end is added to those that wait:
+//! in the past, and its end is added to the ends that are not written yet:
 //!
 //! ```text
 //!  written    ▐a▌ ▐──b──▌ ▐c▌ ▐──d─         d is open
 //!  late          ▐─────────────────────▌    around b and c, which have ended, and d
 //! ```
 //!
-//! For this, the last slices that ended are kept, without what was inside them: [`KEPT`] to twice
-//! as many, and [`KEPT_NESTED`] once slices were nested. A slice that is too late no longer fits,
-//! and is put onto another track.
+//! For this, the last slices that ended are kept, without those inside them: [`KEPT`] to twice as
+//! many, and [`KEPT_NESTED`] once slices were nested. A slice that is too late no longer fits, and
+//! is put onto another track.
 
-/// Many more would cost a cache miss for every slice of a timeline, and most rows have no late
-/// slices.
+/// Minimum number of ended slices that are kept. Many more would cost a cache miss for every slice
+/// of a timeline, and most rows have no late slices.
 const KEPT: usize = 1 << 10;
-/// A run of a model makes some thousand calls.
+/// The same number once slices were nested: a run of a model makes some thousand calls.
 const KEPT_NESTED: usize = 1 << 14;
 
 /// The state of one track; see the module's documentation. Times are in nanoseconds.
@@ -30,12 +30,12 @@ const KEPT_NESTED: usize = 1 << 14;
 pub struct Nest {
     /// Starts and ends of open slices and of slices that ended, sorted by start.
     slices: Vec<(i64, i64)>,
-    /// The open slices, outermost first; each is inside the one before it. In `slices`, those that
-    /// ended inside an open slice follow it, up to the next open one.
+    /// The open slices, outermost first; each is inside the one before it. In `slices`, the slices
+    /// that ended inside an open slice follow it, up to the next open one.
     open: Vec<Open>,
     /// Minimum number of ended slices that are kept.
     kept: usize,
-    /// When `slices` has this length, older ones are removed.
+    /// The length of `slices` at which older ones are removed.
     limit: usize,
     /// The latest start or end that was written.
     last_ns: i64,
@@ -64,12 +64,12 @@ impl Default for Nest {
 }
 
 impl Nest {
-    /// The end to write next, if it is not later than `until_ns`.
+    /// Returns the end to write next, if it is not later than `until_ns`.
     #[inline]
     pub fn close(&mut self, until_ns: i64) -> Option<i64> {
         let Open { at, end } = self.open.pop_if(|open| open.end <= until_ns)?;
         self.slices.truncate(at + 1);
-        // Everything else that was written is inside it, or before it.
+        // All other slices that were written are inside it, or before it.
         self.last_ns = end;
         Some(end)
     }
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(nest.slices, [(0, 10), (15, 90)]);
     }
 
-    /// Slices of 5 ns, one every 10 ns.
+    /// Adds slices of 5 ns, one every 10 ns.
     fn flat(nest: &mut Nest, numbers: std::ops::Range<usize>) {
         for at in numbers {
             assert!(add(nest, 10 * at as i64, 10 * at as i64 + 5));
@@ -206,7 +206,7 @@ mod tests {
         let end = |slices: usize| 10 * slices as i64;
         assert!(!add(&mut nest, 7, end(10 * KEPT)));
         assert!(add(&mut nest, end(9 * KEPT) - 3, end(10 * KEPT)));
-        // There may be more nested ones.
+        // More slices are kept once slices are nested.
         flat(&mut nest, 10 * KEPT..10 * KEPT + 10 * KEPT_NESTED);
         assert!(nest.slices.len() <= 2 * KEPT_NESTED);
         let last = end(10 * KEPT + 10 * KEPT_NESTED);

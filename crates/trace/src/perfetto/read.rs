@@ -49,18 +49,19 @@ use tracks::{Id, ProcessTrack, ThreadTrack, Tracks};
 
 /// The largest packet that is accepted, and the largest content of a compressed one.
 const MOST_PACKET: u64 = 1 << 28;
-/// The longest name in bytes that many events may share, each with only its number.
+/// The length in bytes of the longest name that many events may share by its number.
 const LONGEST_NAME: usize = 1 << 16;
-/// Most slices that wait for their end, or for the end of one that began before them.
+/// Maximum number of slices that wait for their end, or for the end of a slice that began before
+/// them.
 const MOST_WAITING: usize = 1 << 18;
-/// If this many slices of one row wait, only the slices of that row are handed out.
+/// If this many slices of one row wait, only the slices of that row are passed on.
 const MANY_WAITING: usize = 1 << 10;
 
 /// Reads a whole trace.
 ///
 /// # Errors
-/// The source cannot be read, or the sink refuses something; everything before that was handed out.
-/// A trace that is truncated or damaged is read up to there.
+/// Fails if the source cannot be read, or if the sink refuses something; all events before that
+/// were passed to the sink. A trace that is truncated or damaged is read up to the damage.
 pub fn read(
     source: impl Read,
     sink: &mut (impl EventSink + ?Sized),
@@ -105,7 +106,7 @@ fn refused(at: u64, what: String) -> ReadError {
     ReadError { at, kind: ReadErrorKind::Refused(what) }
 }
 
-/// The head of the next packet, or why there is none.
+/// The head of the next packet, or the reason why there is none.
 enum PacketHead {
     End,
     Packet { length: u64, head: u64 },
@@ -150,15 +151,15 @@ struct Reader<'a, S: ?Sized> {
     base_ns: Option<i64>,
     rows: Vec<Row>,
     by_ids: HashMap<(Id, Id), usize>,
-    /// Rows of tracks. It is cleared when a track is described.
+    /// The rows of tracks. The map is cleared when a track is described.
     by_track: FastMap<u64, usize>,
-    /// Open slices of each track, by start: row, index among all events that were ever in its
-    /// queue, begin. A slice around others may be written after them.
+    /// The open slices of each track, by start: row, index among all events that were ever in the
+    /// row's queue, begin. A slice around others may be written after them.
     open: FastMap<u64, Vec<(usize, u64, i64)>>,
     waiting: usize,
     flows: HashSet<u64>,
-    /// Counters by process and name, with their tracks. Another counter with the same name gets an
-    /// id.
+    /// The counters by process and name, with their tracks. Another counter with the same name gets
+    /// an id.
     counters: HashMap<(Id, Box<str>), u64>,
     /// Sums of counters whose values are differences.
     sums: FastMap<u64, f64>,
@@ -166,17 +167,17 @@ struct Reader<'a, S: ?Sized> {
     document: Vec<(String, String)>,
 }
 
-/// A row and what waits in it.
+/// A row and the events that wait in it.
 #[derive(Debug)]
 struct Row {
     process: Id,
     thread: Id,
     queue: VecDeque<Pending>,
-    /// How many have left the queue.
+    /// Number of events that have left the queue.
     gone: u64,
 }
 
-/// An event that waits: it is handed out after all events of its row that began before it.
+/// An event that waits: it is passed on after all events of its row that began before it.
 #[derive(Clone, Debug, Default)]
 struct Pending {
     phase: u8,
@@ -186,7 +187,7 @@ struct Pending {
     duration_ns: Option<i64>,
     args: Vec<u8>,
     lost: u32,
-    /// Flow ids, and whether each flow ends here.
+    /// The ids of its flows, and whether each flow ends here.
     flows: Vec<(u64, bool)>,
     /// Whether the event has begun and its end has not come.
     open: bool,
@@ -312,8 +313,8 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
 
     /// Names the row of a track.
     fn describe(&mut self, bytes: &[u8]) -> Done {
-        // If a packet says nothing new about a process or thread, the name is not handed out again:
-        // many short packets would otherwise repeat a long name.
+        // If a packet adds nothing about a process or thread, the name is not passed on again: many
+        // short packets would otherwise repeat a long name.
         let track = self.tracks.describe(bytes);
         self.by_track.clear();
         if let Some(process) = &track.process {
@@ -400,7 +401,8 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         })
     }
 
-    /// Handles a field that only our own writer writes: a track is a part of the row of another one.
+    /// Handles a field that only our own writer writes: a track is a part of the row of another
+    /// one.
     fn join(&mut self, bytes: &[u8]) {
         let (mut track, mut row) = (0, None);
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -421,8 +423,9 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.rows[row].queue.push_back(pending);
         self.waiting += 1;
         if self.waiting > MOST_WAITING {
-            // The event that has waited longest is likely in the row with the most. If many rows have
-            // a few, each gives some: to look at all rows for the sake of one event takes too long.
+            // The event that has waited longest is likely in the row with the most events. If many
+            // rows have a few events, each row passes on some: searching all rows for one event
+            // takes too long.
             let longest = (0..self.rows.len()).max_by_key(|row| self.rows[*row].queue.len());
             let longest = longest.unwrap_or(row);
             let some = match self.rows[longest].queue.len() < MANY_WAITING {
@@ -438,7 +441,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         self.drain(row)
     }
 
-    /// Hands out the events that need not wait any longer.
+    /// Passes on the events at the front of a queue that need not wait any longer.
     fn drain(&mut self, row: usize) -> Done {
         while self.rows[row].queue.front().is_some_and(|first| !first.open) {
             self.take(row)?;
@@ -446,7 +449,7 @@ impl<'a, S: EventSink + ?Sized> Reader<'a, S> {
         Ok(())
     }
 
-    /// Hands out the first event of a row.
+    /// Passes on the first event of a row.
     fn take(&mut self, row: usize) -> Done {
         let Some(mut pending) = self.rows[row].queue.pop_front() else { return Ok(()) };
         self.rows[row].gone += 1;

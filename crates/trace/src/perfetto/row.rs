@@ -1,13 +1,13 @@
-//! One sequence of packets: a row of the timeline. A row whose slices overlap without being nested
-//! is split into several.
+//! Writes one sequence of packets: a row of the timeline. A row whose slices overlap without being
+//! nested is written as several sequences.
 //!
 //! ```text
 //!  snapshot(clock 64 = T, track U) · begin +δ name 1 · begin +δ name 2 · end +δ · end +δ …
 //! ```
 //!
 //! Each sequence has its own clock, which counts from one packet to the next, a default track, and
-//! its own numbers for texts. A slice takes two packets, so ends wait here until something begins
-//! after them.
+//! its own numbers for texts. A slice takes two packets, so its end waits here until an event
+//! begins after the end.
 
 use super::encode::{Encoder, Fields, Width};
 use super::extras::{ExtraTracks, Extras};
@@ -18,16 +18,17 @@ use super::nest::Nest;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd, KeysId, Slice, TextId};
 use model::activity::Value;
 
-/// After this many texts, a sequence restarts its numbers, so that memory stays bounded.
+/// The number of texts after which a sequence restarts its numbers, so that memory stays bounded.
 const MOST_TEXTS: usize = 1 << 16;
 
-/// See the module's documentation.
+/// One sequence of packets; see the module's documentation.
 #[derive(Debug)]
 pub struct Sequence {
     id: u64,
-    /// The fields that all packets of the row have: its number, and that it needs its state.
+    /// The fields that all packets of the row have: the sequence's number, and the flag that the
+    /// packet needs the sequence's state.
     same: Fields,
-    /// The fields in `same`, and that a slice ends.
+    /// The fields in `same`, and the fields of the end of a slice.
     same_at_end: Fields,
     track: u64,
     /// The current time of the sequence's clock.
@@ -44,7 +45,7 @@ pub struct Sequence {
     labels: Vec<[u64; 2]>,
     /// The tracks of values in a slice's packet, if it does not name others.
     extra_tracks: ExtraTracks,
-    /// The widths of lengths: of its packets with names, and of the events in them.
+    /// The widths of the lengths of its packets with names, and of the events in them.
     widths: [Width; 2],
 }
 
@@ -62,7 +63,7 @@ pub struct Point<'a> {
     pub extras: &'a Extras,
 }
 
-/// New texts of one packet: field of `InternedData`, number, text.
+/// The new texts of one packet: field of `InternedData`, number, text.
 type Fresh = Vec<(u32, u64, String)>;
 
 #[inline]
@@ -74,7 +75,7 @@ fn note(fresh: &mut Fresh, field: u32, found: Interned, text: &[&str]) -> u64 {
 }
 
 impl Sequence {
-    /// The sequence with this number, whose events are on this track.
+    /// Creates the sequence with this number, whose events are on this track.
     pub fn new(id: u64, track: u64) -> Self {
         let same = |p: &mut Encoder| {
             p.uint(packet::SEQUENCE_ID, id);
@@ -101,13 +102,13 @@ impl Sequence {
         }
     }
 
-    /// The track of the sequence's events.
+    /// Returns the track of the sequence's events.
     pub fn track(&self) -> u64 {
         self.track
     }
 
-    /// Whether a slice can be put here; see [`Nest`]. If so, its start must be written, and its end
-    /// waits.
+    /// Whether a slice fits into the sequence; see [`Nest`]. If so, its start must be written, and
+    /// its end waits.
     #[inline]
     pub fn takes(&mut self, out: &mut Encoder, slice: &Slice<'_>) -> bool {
         let (begin, end) = (slice.start_ns, end_of(slice));
@@ -221,7 +222,7 @@ impl Sequence {
         });
     }
 
-    /// The numbers of the category (0 for none) and of the name.
+    /// Returns the numbers of the category (0 for none) and of the name.
     fn number(&mut self, point: &Point<'_>, fresh: &mut Fresh) -> [u64; 2] {
         let mut category = 0;
         if !point.category.is_empty() {
@@ -284,7 +285,7 @@ impl Sequence {
         });
     }
 
-    /// Sets the sequence's clock, tracks and numbers before its first packet, and again when there
+    /// Sets the sequence's clock, tracks and numbers before its first packet, and again if there
     /// are too many numbers.
     fn start(&mut self, out: &mut Encoder, at_ns: i64) {
         let texts = self.categories.len() + self.names.len() + self.keys.len();
@@ -344,8 +345,8 @@ pub fn end_of(slice: &Slice<'_>) -> i64 {
     slice.start_ns.saturating_add_unsigned(slice.duration_ns)
 }
 
-/// Advances the clock. `None` if the clock has already passed this moment. The format has no times
-/// before 1970, so earlier times are moved there.
+/// Advances the clock. Returns `None` if the clock has already passed this moment. The format has
+/// no times before 1970, so earlier times become 1970.
 fn advance(now_ns: &mut i64, at_ns: i64) -> Option<u64> {
     let at_ns = at_ns.max(0);
     let delta = u64::try_from(at_ns.checked_sub(*now_ns)?).ok()?;
@@ -380,8 +381,8 @@ fn intern(p: &mut Encoder, fresh: &Fresh) {
     });
 }
 
-/// Writes an argument. Three numbers are written as `key.x`, `key.y` and `key.z`; `known` has the numbers
-/// of these keys, or 0 for a key without a number. An unknown value is not written.
+/// Writes an argument. Three numbers are written as `key.x`, `key.y` and `key.z`; `known` has the
+/// numbers of these keys, or 0 for a key without a number. An unknown value is not written.
 #[inline]
 fn annotate(
     e: &mut Encoder,

@@ -41,10 +41,10 @@ pub const REAL_IDS: std::ops::Range<i64> = 1..1 << 22;
 /// They fit into the format's 32 bits, and lie between the numbers that exports give to rows that are
 /// no processes (`export::calls` and [`crate::merge::PROCESSES_APART`]).
 pub const OTHER_IDS: std::ops::Range<i64> = 1 << 26..crate::merge::PROCESSES_APART;
-/// Most rows into which one row is split.
+/// Maximum number of sequences into which one row is divided.
 pub const MOST_LANES: usize = 64;
 
-/// What precedes the events.
+/// The data that precedes the events.
 #[derive(Clone, Debug, Default)]
 pub struct PerfettoHead {
     /// `CLOCK_REALTIME` and `CLOCK_MONOTONIC` at several moments, in ns, in any order.
@@ -60,8 +60,8 @@ pub struct Writer<W: Write> {
     timeline: Packets,
 }
 
-/// The packets that are not written yet, and what is known of the timeline. It does not depend on
-/// the type of the output, so it is compiled once and in this crate.
+/// The packets that are not written yet, and the known facts of the timeline. The type does not
+/// depend on the type of the output, so it is compiled once and in this crate.
 #[derive(Debug, Default)]
 struct Packets {
     packets: Encoder,
@@ -128,7 +128,7 @@ impl<W: Write> Writer<W> {
                 p.uint(packet::SEQUENCE_ID, GLOBAL);
                 p.message(packet::CLOCK_SNAPSHOT, |s| {
                     let both = [(clocks::REALTIME, realtime), (clocks::MONOTONIC, monotonic)];
-                    // Without a snapshot, only says which clock is used; the other clock is
+                    // Without a snapshot, this only says which clock is used; the other clock is
                     // unknown.
                     let known = if head.clocks.is_empty() { 1 } else { 2 };
                     for (id, at) in &both[..known] {
@@ -144,8 +144,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Ends the open slices, writes what the format has no place for, by name, and returns the
-    /// output.
+    /// Ends the open slices, writes the data for which the format has no place, by name, and
+    /// returns the output.
     pub fn finish<'a>(
         mut self,
         facts: impl IntoIterator<Item = (&'a str, &'a serde_json::Value)>,
@@ -199,7 +199,7 @@ impl Packets {
         self.tracks
     }
 
-    /// The index of a process. It is made up if nobody named it.
+    /// Returns the index of a process. The process is made up if nobody named it.
     fn process_place(&mut self, id: Id<'_>) -> usize {
         let id = OwnedId::from(id);
         if let Some(place) = self.process_by_id.get(&id) {
@@ -229,7 +229,7 @@ impl Packets {
         self.by_id.get(&(row.process.into(), row.thread.into())).copied()
     }
 
-    /// The index of a row. It is made up if nobody named it.
+    /// Returns the index of a row. The row is made up if nobody named it.
     fn row(&mut self, row: Row<'_>) -> usize {
         match self.known_row(row) {
             Some(index) => index,
@@ -276,8 +276,9 @@ impl Packets {
     }
 }
 
-/// Snapshots sorted by time. Readers refuse a snapshot if `CLOCK_REALTIME`, which times the events,
-/// is earlier in it than in the one before. So those after the clock was set back are left out.
+/// Returns the snapshots sorted by time. Readers refuse a snapshot if its `CLOCK_REALTIME`, on
+/// which the events are, is earlier than in the snapshot before. So snapshots after the clock was
+/// set back are left out.
 fn in_order(clocks: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut sorted = clocks.to_vec();
     sorted.sort_by_key(|(_, monotonic)| *monotonic);
@@ -303,7 +304,8 @@ fn describe(out: &mut Encoder, uuid: u64, parent: Option<u64>, fill: impl FnOnce
     });
 }
 
-/// The id, if it can be one of a process or a thread. Anything else is a track without either.
+/// Returns the id, if it can be that of a process or thread. Any other id belongs to a track
+/// without either.
 fn system_id(id: Id<'_>) -> Option<i64> {
     match id {
         Id::Number(n) if REAL_IDS.contains(&n) || OTHER_IDS.contains(&n) => Some(n),
@@ -311,7 +313,7 @@ fn system_id(id: Id<'_>) -> Option<i64> {
     }
 }
 
-/// A sort index, limited to what the format allows.
+/// Returns a sort index, limited to the range that the format allows.
 fn sort(index: i64) -> i64 {
     index.clamp(i32::MIN.into(), i32::MAX.into())
 }
@@ -344,8 +346,8 @@ impl<W: Write> TimelineSink for Writer<W> {
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes a slice, without counters, into one of the row's lanes, which are numbered from 0. It
-    /// is for slices in any order that the caller knows to be nested in each lane.
+    /// Writes a slice, without counters, into one of the row's lanes, which are numbered from 0.
+    /// Slices may come in any order; the caller knows that they are nested in each lane.
     pub fn slice_in(&mut self, lane: usize, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.slice_in(lane, slice);
         self.flush_if_full()
@@ -369,7 +371,7 @@ impl<W: Write> Writer<W> {
         self.flush_if_full()
     }
 
-    /// Begins a slice whose end is not known yet. All slices of its row must be like this.
+    /// Begins a slice whose end is not known yet. All slices of its row must be begun in this way.
     pub fn begin(&mut self, slice: &Slice<'_>) -> io::Result<()> {
         self.timeline.begin(slice);
         self.flush_if_full()
@@ -514,7 +516,7 @@ impl Packets {
         let RowState { name, process, .. } = &self.rows[index];
         let (name, parent) = (name.clone(), self.processes[*process].track);
         let uuid = self.track(Some(parent), |t| t.bytes(track::NAME, name.as_bytes()));
-        // Readers show a separate track; an import joins it to the row again.
+        // Readers show a separate track; an import joins the track to the row again.
         let first = self.rows[index].lanes[0].track();
         self.packets.message(trace::PACKET, |p| {
             p.uint(packet::SEQUENCE_ID, GLOBAL);

@@ -1,6 +1,6 @@
-//! Lines of stacks, as `stackcollapse` programs write them: `outer;inner 12`.
+//! Writes lines of stacks, in the form of `stackcollapse` programs: `outer;inner 12`.
 //!
-//! Readers split a line at each `;`, and take what follows the last space as the number. So a `;` in a
+//! Readers split a line at each `;`, and the text after the last space is the number. So a `;` in a
 //! name is written as `,`, and a character that ends a line as `U+FFFD`.
 
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
-//! The format of pprof: `profile.proto`, compressed with gzip.
+//! Writes the format of pprof: `profile.proto`, compressed with gzip.
 //!
-//! A location stands for a frame. All texts are in one table, whose first entry is empty. Fields are
-//! written in the order of their numbers where that is possible; readers accept any.
+//! Each frame has one location. All texts are in one table, whose first entry is empty. Fields are
+//! written in the order of their numbers where that is possible; readers accept any order.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -56,7 +56,7 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
         let labels: Vec<(u64, u64)> =
             numbers.map(|(name, number)| (texts.number(name), *number)).collect();
         all.message(field::SAMPLE, |m| {
-            // The innermost one is first.
+            // The innermost frame comes first.
             path.iter().rev().for_each(|node| m.uint(1, location(node)));
             node.values
                 .iter()
@@ -95,14 +95,14 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
         all.uint(field::DEFAULT_SAMPLE_TYPE, texts.number(name));
     }
     texts.all.iter().for_each(|text| all.bytes(field::STRING_TABLE, text.as_bytes()));
-    // Neither a time nor a name is written: the same stacks make the same file.
+    // Neither a time nor a name is written, so that the same stacks make the same file.
     let mut gzip = GzBuilder::new().mtime(0).write(out, Compression::default());
     gzip.write_all(&all.bytes)?;
     gzip.finish()?;
     Ok(())
 }
 
-/// The id of the location of a node's frame. Ids are not 0.
+/// Returns the id of the location of a node's frame. Ids are not 0.
 fn location(node: &StackNode) -> u64 {
     node.frame as u64 + 1
 }

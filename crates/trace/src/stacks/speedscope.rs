@@ -1,5 +1,5 @@
-//! The JSON of speedscope.app, by its published schema (`file-format-schema.json`): one profile of type
-//! `sampled` for each kind of value, with the same frames.
+//! Writes the JSON of speedscope.app, by its published schema (`file-format-schema.json`): one
+//! profile of type `sampled` for each kind of value, with the same frames.
 
 use std::io::{self, Write};
 
@@ -77,7 +77,7 @@ pub fn write(out: &mut impl Write, stacks: &Stacks) -> io::Result<()> {
     writeln!(out)
 }
 
-/// The unit in the vocabulary of the schema.
+/// Returns the unit in the vocabulary of the schema.
 fn named(unit: StackUnit) -> &'static str {
     match unit {
         StackUnit::Nanoseconds => "nanoseconds",

@@ -1,5 +1,5 @@
-//! What fuzzers and the deterministic tests run: readers and writers on random bytes and events.
-//! Every function panics if a promise is broken.
+//! Runs readers and writers on random bytes and events, for fuzzers and for the deterministic
+//! tests. Every function panics if a promise is broken.
 
 #![allow(dead_code, reason = "each fuzzer uses one of them")]
 
@@ -41,7 +41,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Any text, also from bytes that are not UTF-8, because programs give such names.
+    /// Returns any text, also from bytes that are not UTF-8, because programs give such names.
     fn text(&mut self) -> Cow<'a, str> {
         let length = self.below(24).min(self.0.len());
         let (text, rest) = self.0.split_at(length);
@@ -132,8 +132,8 @@ impl Again {
     }
 }
 
-/// Reads any bytes as a trace. Reading must end with a result; what was read, written and read
-/// again must stay the same.
+/// Reads any bytes as a trace. Reading must end with a result; the data that was read must stay the
+/// same when it is written and read again.
 pub fn chrome(bytes: &[u8]) {
     let report = trace::chrome::check::check(bytes);
     let (first, summary) = Again::of(bytes);
@@ -358,8 +358,8 @@ pub enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, by protobuf's published description of its encoding. `None` if it is
-/// damaged.
+/// Returns the fields of a message, by protobuf's published description of its encoding. Returns
+/// `None` if the message is damaged.
 pub fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Field<'_>)>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {

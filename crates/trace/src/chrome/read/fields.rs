@@ -1,4 +1,4 @@
-//! The keys of an event that have a meaning, and the fields of an event for their values.
+//! Defines the keys of an event that have a meaning, and the fields of an event for their values.
 
 use std::borrow::Cow;
 
@@ -21,7 +21,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// Stores a text. `None` if the field cannot have this text.
+    /// Stores a text. Returns `None` if the field cannot have this text.
     #[inline(always)]
     pub(super) fn put_text<'a>(self, event: &mut Event<'a>, text: Cow<'a, str>) -> Option<()> {
         match self {
@@ -41,7 +41,7 @@ impl Field {
         Some(())
     }
 
-    /// Stores a number. `None` if the field cannot be a number.
+    /// Stores a number. Returns `None` if the field cannot be a number.
     #[inline(always)]
     pub(super) fn put_number(self, event: &mut Event<'_>, number: i64) -> Option<()> {
         let field = match self {
@@ -80,7 +80,7 @@ impl Field {
     }
 }
 
-/// The nanoseconds of a time that is not more precise than that.
+/// Returns the nanoseconds of a time that is not more precise than nanoseconds.
 fn exact_ns(text: &str) -> Option<i64> {
     micros(text.as_bytes()).filter(|time| time.exact).map(|time| time.ns)
 }

@@ -16,7 +16,7 @@ pub(super) struct Mended {
 }
 
 /// Copies the value at the start of `bytes` and replaces every byte that JSON does not allow.
-/// `None` if the value is not complete.
+/// Returns `None` if the value is not complete.
 pub(super) fn value(bytes: &[u8]) -> Option<Mended> {
     let used = extent(bytes)?;
     let text = String::from_utf8_lossy(&bytes[..used]);
@@ -73,10 +73,10 @@ fn is_of_word(c: char) -> bool {
     !matches!(c, '{' | '}' | '[' | ']' | ',' | ':' | '"') && !is_space(c)
 }
 
-/// Where the value that starts at byte 0 ends.
+/// Returns the end of the value that starts at byte 0.
 pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     if !matches!(bytes.first()?, b'{' | b'[' | b'"') {
-        // What follows a word belongs to the list or object around it.
+        // The characters after a word belong to the list or object around it.
         return bytes.iter().position(|b| !is_of_word(char::from(*b))).filter(|end| *end > 0);
     }
     let mut depth = 0usize;
@@ -98,7 +98,7 @@ pub(super) fn extent(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// Replaces a `\ud800` without its second half, as some writers leave when they cut a name.
+/// Replaces a `\ud800` without its second half. Some writers leave one when they cut a name.
 fn without_lone_surrogates(text: String) -> String {
     if !text.contains("\\u") {
         return text;

@@ -1,11 +1,12 @@
-//! What a scan notes about an event, so that a shape can be made from it.
+//! Defines the notes of a scan about an event, from which a shape can be made.
 
 use super::fields::Field;
 
 /// The parts of an event that may vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slot {
-    /// The string of `name`, from after its opening quote to after its closing quote.
+    /// The string of `name`, from its first byte after the opening quote up to and including the
+    /// closing quote.
     Name,
     /// The number of `ts`.
     Time,
@@ -16,7 +17,7 @@ pub(super) enum Slot {
     Text,
     /// A number inside of such a value.
     Number,
-    /// Nothing varies here; the event ends.
+    /// Nothing: the event ends.
     End,
 }
 
@@ -54,7 +55,7 @@ impl Notes {
         self.marks.push((at, mark));
     }
 
-    /// Notes that the event has something that a shape cannot express.
+    /// Notes that the event has a property that a shape cannot express.
     pub(super) fn set_odd(&mut self) {
         self.odd = true;
     }

@@ -1,15 +1,15 @@
 //! Reads usual events quickly.
 //!
 //! The scanner makes one forward pass without building a tree or copying. Strings and numbers that
-//! are needed become fields of the event; of `args` and of unknown keys only the range is kept. The
+//! are needed become fields of the event; for `args` and unknown keys, only the range is kept. The
 //! scanner also notes which parts of the event may vary, so that the next event like it can be read
 //! faster ([`shape`](super::shape)).
 //!
-//! serde_json defines what JSON is: this scanner reads an event exactly as serde_json would, or
-//! declines it, and then serde_json reads it. It declines what is not JSON, what is incomplete, and
-//! what is JSON but rare: escaped keys, numbers of more than 18 digits or with exponents where a
-//! number is needed, and values nested more than 64 deep. So all error messages come from
-//! serde_json, and the scanner does not have to explain what is wrong.
+//! serde_json defines the meaning of JSON: this scanner reads an event exactly as serde_json would,
+//! or declines the event, and then serde_json reads it. The scanner declines texts that are not
+//! JSON or are incomplete, and JSON that is rare: escaped keys, numbers of more than 18 digits or
+//! with exponents where a number is needed, and values nested more than 64 deep. So all error
+//! messages come from serde_json, and the scanner does not have to explain errors.
 //!
 //! The text is known to be UTF-8, which is checked once for a whole window.
 
@@ -28,7 +28,7 @@ use crate::chrome::time::{Time, micros};
 const MOST_DIGITS: usize = 18;
 /// A time with this many digits before the point fits into an `i64` of nanoseconds.
 pub(super) const MOST_WHOLE: usize = MOST_DIGITS - 3;
-/// Maximum depth of nested values: the bits of a number.
+/// Maximum depth of nested values: the number of bits of a number.
 const MOST_DEPTH: u32 = u64::BITS;
 
 /// A part of a document that is UTF-8.
@@ -73,7 +73,7 @@ impl<'a> Scan<'a> {
         self.bytes.get(at).copied()
     }
 
-    /// `N` bytes from `at`; bytes after the end are zero.
+    /// Returns `N` bytes from `at`; bytes after the end are zero.
     #[inline(always)]
     fn chunk<const N: usize>(self, at: usize) -> [u8; N] {
         match self.bytes.get(at..).and_then(|bytes| bytes.first_chunk()) {
@@ -95,7 +95,7 @@ impl<'a> Scan<'a> {
         self.text.get(start..end)
     }
 
-    /// The position of the first byte from `at` that is not white space, or the end.
+    /// Returns the position of the first byte from `at` that is not white space, or the end.
     #[inline]
     pub(super) fn space(self, mut at: usize) -> usize {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.byte(at) {
@@ -104,8 +104,8 @@ impl<'a> Scan<'a> {
         at
     }
 
-    /// Finds the end of a string. `at` is after its opening quote, and the result is after its
-    /// closing quote, with a flag for escapes.
+    /// Returns the position after the closing quote of a string, and whether the string has
+    /// escapes. `at` is after its opening quote.
     #[inline(always)]
     pub(super) fn string(self, mut at: usize) -> Option<(usize, bool)> {
         let mut escaped = false;
@@ -123,8 +123,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of an escape. `at` is after its backslash. Halves of surrogate pairs are not
-    /// checked: serde_json also keeps them in a value that is not read as a text.
+    /// Returns the end of an escape. `at` is after its backslash. Halves of surrogate pairs are not
+    /// checked: serde_json also keeps them in a value that it does not read as a text.
     #[cold]
     fn escape(self, at: usize) -> Option<usize> {
         match self.byte(at)? {
@@ -168,7 +168,7 @@ impl<'a> Scan<'a> {
             && !matches!(lanes.byte(digits), b'.' | b'e' | b'E')
     }
 
-    /// The nanoseconds, if there is a number of microseconds with `whole` digits (at most
+    /// Returns the nanoseconds, if there is a number of microseconds with `whole` digits (at most
     /// [`MOST_WHOLE`]) and three decimals at `at`.
     #[inline(always)]
     pub(super) fn is_time(self, at: usize, whole: usize) -> Option<i64> {
@@ -236,7 +236,7 @@ impl<'a> Scan<'a> {
         short.then_some(Number { end, negative, digits, decimals })
     }
 
-    /// The end of any number.
+    /// Returns the end of any number.
     #[inline(always)]
     pub(super) fn skip_number(self, start: usize) -> Option<usize> {
         let first = start + usize::from(self.byte(start)? == b'-');
@@ -250,7 +250,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The position after one or more digits.
+    /// Returns the position after one or more digits.
     #[inline(always)]
     fn skip_digits(self, start: usize) -> Option<usize> {
         let mut at = start;
@@ -263,7 +263,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of a number. `at` is after its integer part.
+    /// Returns the end of a number. `at` is after its integer part.
     fn skip_fraction(self, mut at: usize) -> Option<usize> {
         if self.byte(at) == Some(b'.') {
             at = self.skip_digits(at + 1)?;
@@ -275,7 +275,7 @@ impl<'a> Scan<'a> {
         Some(at)
     }
 
-    /// The end of `null`, `true` or `false`.
+    /// Returns the end of `null`, `true` or `false`.
     fn literal(self, at: usize) -> Option<usize> {
         let rest = self.bytes.get(at..)?;
         let is = |word: &&str| rest.starts_with(word.as_bytes());
@@ -283,9 +283,10 @@ impl<'a> Scan<'a> {
         Some(at + word.len())
     }
 
-    /// The end of any value, which is kept as text.
+    /// Returns the end of any value, which is kept as text.
     fn skip(self, mut at: usize, notes: &mut Notes) -> Option<usize> {
-        // What contains the value, the innermost in the lowest bit: 1 is an object, 0 an array.
+        // The kinds of the surrounding values, the innermost in the lowest bit: 1 is an object, 0
+        // an array.
         let (mut inside, mut depth) = (0u64, 0);
         loop {
             let first = self.byte(at)?;
@@ -344,7 +345,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The key at `at`, unless it has escapes, and where its value starts.
+    /// Returns the key at `at`, or `None` for a key with escapes, and the start of its value.
     #[inline(always)]
     fn key(self, at: usize) -> Option<(Option<&'a str>, usize)> {
         if self.byte(at)? != b'"' {
@@ -368,7 +369,7 @@ impl<'a> Scan<'a> {
         Some((number.end, if number.negative { -value } else { value }))
     }
 
-    /// Reads a time in microseconds, as nanoseconds.
+    /// Reads a time in microseconds, and returns it as nanoseconds.
     #[inline(always)]
     pub(super) fn time(self, at: usize) -> Option<(usize, Time)> {
         let usual = |number: Number| {
@@ -384,8 +385,8 @@ impl<'a> Scan<'a> {
         Some((end, micros(&self.bytes[at..end])?))
     }
 
-    /// Reads the event at `at` into `event`, which must be empty, and returns where it ends. `None`
-    /// if serde_json must read it; `event` is then meaningless.
+    /// Reads the event at `at` into `event`, which must be empty, and returns the end of the event.
+    /// Returns `None` if serde_json must read it; `event` is then meaningless.
     pub(super) fn event(
         self,
         at: usize,
@@ -431,7 +432,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The end of the value at `at`, whose key is at `key_at`.
+    /// Reads the value at `at`, whose key is at `key_at`, and returns its end.
     fn value(
         self,
         key: &'a str,

@@ -11,12 +11,12 @@
 //! event that was scanned leaves its shape: its text without the numbers, and without the strings
 //! of `name` and inside of `args`. If the text of an event fits a shape, with a number for each
 //! number and a string for each string, the event is JSON because the first one was, and the parts
-//! that do not vary mean the same. Nothing else is assumed about a shape. Which shape to try is a
-//! guess: the two that last followed the previous event's shape.
+//! that do not vary mean the same. Nothing else is assumed about a shape. The choice of the shape
+//! to try is a guess: the two that last followed the previous event's shape are tried.
 //!
-//! The length of each number or string is guessed, too: as long as the last one. Then the position
-//! of the next part depends on memory that is already loaded, and not on the bytes that are being
-//! compared, so that a processor can work on several parts at the same time.
+//! The length of each number or string is guessed, too: it is assumed to be as long as the last
+//! one. Then the position of the next part depends on memory that is already loaded, and not on the
+//! bytes that are being compared, so that a processor can work on several parts at the same time.
 //!
 //! Memory: [`MOST`] shapes of [`LONGEST`] bytes, with [`MOST_SLOTS`] parts that may vary: 2 MiB.
 
@@ -32,9 +32,9 @@ use crate::text::same;
 
 /// Number of shapes that are kept.
 const MOST: usize = 512;
-/// Longest event in bytes whose shape is kept.
+/// The longest event, in bytes, whose shape is kept.
 const LONGEST: usize = 2048;
-/// Most strings and numbers of such an event.
+/// The most strings and numbers of such an event.
 const MOST_SLOTS: usize = 128;
 
 #[derive(Debug, Default)]
@@ -48,7 +48,7 @@ struct Shape {
     hash: u64,
 }
 
-/// A part of the text that does not vary, and what follows it.
+/// A part of the text that does not vary, and the slot after it.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// The ends of this part in the shape's text and in its marks. Both start where those of the
@@ -59,7 +59,7 @@ struct Part {
     guess: Guess,
 }
 
-/// The length of what was last in a slot, if it is worth trying first; otherwise 0.
+/// The length of the last content of a slot, if it is worth trying first; otherwise 0.
 ///
 /// | slot | the guess counts |
 /// |---|---|
@@ -71,7 +71,7 @@ type Guess = u16;
 /// The shapes that are kept.
 #[derive(Debug)]
 pub(super) struct Shapes {
-    /// The first element is a placeholder for what precedes a document's first event.
+    /// The first element is a placeholder for the shape before a document's first event.
     all: Vec<Shape>,
     by_hash: FastMap<u64, u16>,
     /// The shape of the previous event.
@@ -94,8 +94,8 @@ impl Default for Shapes {
 }
 
 impl Shapes {
-    /// Reads the event at `at` into `event`, which must be empty, and returns where it ends. `None`
-    /// if the scan declines it.
+    /// Reads the event at `at` into `event`, which must be empty, and returns the end of the event.
+    /// Returns `None` if the scan declines it.
     #[inline]
     pub(super) fn event<'a>(
         &mut self,
@@ -170,7 +170,8 @@ impl Shape {
         Self { text: text.into(), parts: parts.into(), marks: marks.into(), next: [0; 2], hash }
     }
 
-    /// Reads an event of this shape. `None` if it has another shape; `event` is then meaningless.
+    /// Reads an event of this shape. Returns `None` if the event has another shape; `event` is then
+    /// meaningless.
     #[inline]
     fn follow<'a>(&mut self, scan: Scan<'a>, start: usize, event: &mut Event<'a>) -> Option<usize> {
         let (mut at, mut text, mut mark, mut open) = (start, 0, 0, start);
@@ -251,25 +252,25 @@ impl Shape {
     }
 }
 
-/// The guess for another number like this one.
+/// Returns the guess for another number like this one.
 fn plain_digits(number: &[u8]) -> Guess {
     let plain = number.len() < WIDTH && number.iter().all(u8::is_ascii_digit);
     if plain { number.len() as Guess } else { 0 }
 }
 
-/// The guess for another string like this one.
+/// Returns the guess for another string like this one.
 fn plain_length(length: usize, escaped: bool) -> Guess {
     if escaped { 0 } else { Guess::try_from(length).unwrap_or(0) }
 }
 
-/// The guess for another time like this one.
+/// Returns the guess for another time like this one.
 fn whole_digits(time: &[u8]) -> Guess {
     let point = time.len().wrapping_sub(".000".len());
     let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';
     if plain { point as Guess } else { 0 }
 }
 
-/// A hash of a text. If different texts have equal hashes, reading is only slower.
+/// Returns a hash of a text. If different texts have equal hashes, reading is only slower.
 fn hash(text: &[u8]) -> u64 {
     let (words, rest) = text.as_chunks::<8>();
     let mut last = [0; 8];

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::chrome::event::{Scalar, args};
 
-/// Keeps everything, in owned values that serde_json parses independently.
+/// Keeps all events, in owned values that serde_json parses independently.
 #[derive(Debug, Default, PartialEq)]
 struct Kept {
     events: Vec<(u64, Value)>,
@@ -135,7 +135,7 @@ fn errors_say_the_byte() {
     }
 }
 
-/// Everything that can be read is there, and what cannot be read is counted.
+/// Everything that can be read is there, and the parts that cannot be read are counted.
 #[test]
 fn only_the_damaged_part_is_lost() {
     let counts = |s: ReadSummary| (s.events, s.lost, s.damaged, s.mended, s.rest);
@@ -236,7 +236,7 @@ fn any_event() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// The result is what serde_json wrote, whatever the window's size.
+    /// The result is the document that serde_json wrote, whatever the window's size.
     #[test]
     fn any_document(list in prop::collection::vec(any_event(), 0..8), size in 16usize..4000,
                     pretty: bool, name: String) {
@@ -264,7 +264,7 @@ proptest! {
         }
     }
 
-    /// Reading ends without a panic, whatever the bytes are.
+    /// Reading any bytes ends without a panic.
     #[test]
     fn any_bytes(mut bytes in prop::collection::vec(any::<u8>(), 0..200), open in 0usize..3) {
         let start: &[u8] = [&b""[..], b"[{\"name\":\"", b"{\"traceEvents\":[{"][open];

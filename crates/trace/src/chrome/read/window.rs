@@ -1,4 +1,4 @@
-//! The part of a document that is in memory.
+//! Holds the part of a document that is in memory.
 
 use std::io::{ErrorKind, Read};
 
@@ -6,7 +6,7 @@ use super::{ReadError, ReadErrorKind};
 
 /// Size of a window until a larger value appears.
 const START: usize = 1 << 20;
-/// The most bytes that a single value may take.
+/// The maximum size of a single value in bytes.
 const LIMIT: usize = 256 << 20;
 
 pub(super) struct Window<R> {
@@ -15,7 +15,7 @@ pub(super) struct Window<R> {
     /// The bytes that are not consumed yet: `buffer[start..end]`.
     start: usize,
     end: usize,
-    /// Bytes of the document before `start`.
+    /// Number of bytes of the document before `start`.
     consumed: u64,
     ended: bool,
 }
@@ -29,7 +29,7 @@ impl<R: Read> Window<R> {
         Self { source, buffer: vec![0; bytes], start: 0, end: 0, consumed: 0, ended: false }
     }
 
-    /// The position of the window's start in the document.
+    /// Returns the position of the window's start in the document.
     pub(super) fn at(&self) -> u64 {
         self.consumed
     }
@@ -61,7 +61,7 @@ impl<R: Read> Window<R> {
             }
             self.buffer.resize(self.end * 2, 0);
         }
-        // Fills the buffer, so that a value which does not fit is tried once per window and not
+        // The buffer is filled, so that a value that does not fit is tried once per window and not
         // once per read.
         let before = self.end;
         while self.end < self.buffer.len() {
@@ -72,8 +72,8 @@ impl<R: Read> Window<R> {
                 }
                 Ok(n) => self.end += n,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Compressed data that is truncated, damaged, or followed by something else: use
-                // what can be decompressed.
+                // The compressed data is truncated, damaged, or followed by something else. The
+                // part that can be decompressed is used.
                 Err(error)
                     if matches!(
                         error.kind(),
@@ -92,7 +92,7 @@ impl<R: Read> Window<R> {
         Ok(self.end > before)
     }
 
-    /// The next byte that is not white space. Consumes everything before it.
+    /// Returns the next byte that is not white space. Consumes everything before it.
     pub(super) fn next_byte(&mut self) -> Result<Option<u8>, ReadError> {
         loop {
             let white = |b: &u8| matches!(b, b' ' | b'\n' | b'\r' | b'\t');

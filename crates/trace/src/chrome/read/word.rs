@@ -1,8 +1,8 @@
 //! Processes eight bytes at a time: finds the first byte that matters, and converts digits.
 //!
-//! This uses ordinary arithmetic on a 64-bit word, so it works on every machine.
+//! All operations are ordinary arithmetic on a 64-bit word, so they work on every machine.
 
-/// Some bytes of a document. The first byte is the lowest byte of the number.
+/// Eight bytes of a document. The first byte is the lowest byte of the number.
 #[derive(Clone, Copy)]
 pub(super) struct Word(u64);
 
@@ -12,12 +12,12 @@ pub(super) const WIDTH: usize = 8;
 const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const HIGH: u64 = !LOW;
 
-/// The same byte in every lane.
+/// Returns a word with the same byte in every lane.
 const fn all(byte: u8) -> u64 {
     byte as u64 * 0x0101_0101_0101_0101
 }
 
-/// The high bit of each lane that is not 0. No carry leaves a lane.
+/// Returns the high bit of each lane that is not 0. No carry leaves a lane.
 const fn not_zero(lanes: u64) -> u64 {
     (((lanes & LOW) + LOW) | lanes) & HIGH
 }
@@ -33,21 +33,21 @@ impl Word {
         !not_zero(self.0 ^ all(byte)) & HIGH
     }
 
-    /// The index of the first lane whose high bit is set; [`WIDTH`] if there is none.
+    /// Returns the index of the first lane whose high bit is set; [`WIDTH`] if there is none.
     #[inline(always)]
     fn first(lanes: u64) -> usize {
         lanes.trailing_zeros() as usize / 8
     }
 
-    /// The first byte that ends or interrupts a plain string: a quote, a backslash, or a control
-    /// character.
+    /// Returns the index of the first byte that ends or interrupts a string without escapes: a
+    /// quote, a backslash, or a control character.
     #[inline(always)]
     pub(super) fn string_stop(self) -> usize {
         let visible = ((self.0 & LOW) + all(0x80 - 0x20)) | self.0;
         Self::first(self.are(b'"') | self.are(b'\\') | !visible & HIGH)
     }
 
-    /// The first byte that is not a digit.
+    /// Returns the index of the first byte that is not a digit.
     #[inline(always)]
     pub(super) fn past_digits(self) -> usize {
         let values = self.0 ^ all(b'0');
@@ -70,34 +70,35 @@ impl Word {
         self.byte(count) == b'"' && Self::first_is(stops, count)
     }
 
-    /// Whether lane `at` is the first one whose high bit is set. It is not written as `first(lanes)
-    /// == at`, because a compiler could then continue with the computed index instead of `at`;
-    /// [`shape`](super::shape) explains why that would be slower.
+    /// Whether lane `at` is the first one whose high bit is set. The expression is not
+    /// `first(lanes) == at`, because a compiler could then continue with the computed index instead
+    /// of `at`; [`shape`](super::shape) explains why that would be slower.
     #[inline(always)]
     fn first_is(lanes: u64, at: usize) -> bool {
         let bit = 0x80u64 << (8 * at as u32 % u64::BITS);
         lanes & (bit ^ (bit - 1)) == bit
     }
 
-    /// Byte `at`, which is below [`WIDTH`].
+    /// Returns byte `at`, which is below [`WIDTH`].
     #[inline(always)]
     pub(super) fn byte(self, at: usize) -> u8 {
         (self.0 >> (8 * at as u32 % u64::BITS)) as u8
     }
 
-    /// The bytes without the first one.
+    /// Returns the bytes without the first one.
     #[inline(always)]
     pub(super) fn behind(self) -> Self {
         Self(self.0 >> 8)
     }
 
-    /// The number that the first `count` bytes form, which must be digits.
+    /// Returns the number that the first `count` bytes form, which must be digits.
     #[inline(always)]
     pub(super) fn number(self, count: usize) -> u64 {
-        // Leading zeros make it eight digits, with the last one highest.
+        // Leading zeros make the number eight digits long, with the last digit in the highest byte.
         let shift = 8 * (WIDTH - count.min(WIDTH)) as u32;
         let digits = (self.0 ^ all(b'0')).checked_shl(shift).unwrap_or(0);
-        // Combine two digits to a pair, two pairs to four digits, and two of those to all eight.
+        // Two digits are combined to a number, two of these numbers to four digits, and two of
+        // those to all eight.
         let pairs = digits.wrapping_mul(10).wrapping_add(digits >> 8) & 0x00ff_00ff_00ff_00ff;
         let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
         fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff

@@ -24,12 +24,12 @@ enum Typed<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// Parses JSON. Empty if it is not an object.
+    /// Parses JSON. The list is empty if the JSON is not an object.
     pub fn of(json: Option<&'a str>) -> Self {
         json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }
 
-    /// The list that a sink takes.
+    /// Returns the list in the form that a sink takes.
     pub fn list(&self) -> Vec<Arg<'_>> {
         self.0.iter().map(|(key, typed)| Arg { key, value: typed.value() }).collect()
     }
@@ -41,7 +41,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// The integer of a key.
+    /// Returns the integer of a key.
     pub fn number(&self, key: &str) -> Option<i64> {
         self.0.iter().find(|(known, _)| known == key).and_then(|(_, typed)| match typed {
             Typed::Other(Value::Uint(n)) => i64::try_from(*n).ok(),
@@ -59,7 +59,7 @@ impl<'a> Typed<'a> {
         })
     }
 
-    /// Converts one value. Nested values, and numbers too large for every type, stay JSON.
+    /// Converts one value. Nested values, and numbers that are too large for every type, stay JSON.
     fn of(raw: Raw<'a>) -> Self {
         let json = raw.get();
         let value = match json.as_bytes().first() {

@@ -2,7 +2,7 @@
 //!
 //! The generic vocabulary has one word for `cuda_runtime` and `xpu_runtime`, so this conversion
 //! could not be undone. If the original category does not follow from the new one, the event keeps
-//! it under the key [`ORIGINAL`], which the next export in any vocabulary uses:
+//! the original category under the key [`ORIGINAL`], which the next export in any vocabulary uses:
 //!
 //! ```text
 //!  "cat":"cuda_runtime"  ─ generic ─►  "cat":"runtime"                                 ─ kineto ─► as before
@@ -23,7 +23,7 @@ pub const ORIGINAL: &str = "original_cat";
 
 /// Converts the categories of one trace.
 pub struct Categories {
-    /// The words for categories; `None` to keep them.
+    /// The vocabulary of the output; `None` to keep all categories.
     vocabulary: Option<Vocabulary>,
     known: HashMap<NameId, Named>,
     registry: Registry,
@@ -38,19 +38,19 @@ struct Named {
 }
 
 impl Categories {
-    /// For one trace. Without a vocabulary, every category stays as it is.
+    /// Creates the conversion for one trace. Without a vocabulary, every category stays as it is.
     pub fn new(vocabulary: Option<Vocabulary>, trace: &Activities) -> Self {
         Self::of_document(vocabulary, &trace.document)
     }
 
     fn of_document(vocabulary: Option<Vocabulary>, document: &Value) -> Self {
         let mut registry = Registry::new();
-        // The categories of calls in our own exports.
+        // Our own exports list the categories of their calls.
         kinds::register_listed(&mut registry, document);
         Self { vocabulary, known: HashMap::new(), registry }
     }
 
-    /// The category of an event, and its keys that have no column, in the form of
+    /// Returns the category of an event, and its keys that have no column, in the form of
     /// [`RawEvent::others`](crate::chrome::write::RawEvent::others). `others` contains those keys.
     pub fn of<'a>(
         &'a mut self,
@@ -83,7 +83,7 @@ impl Categories {
     }
 }
 
-/// The keys of an event that have no column. The opening brace may be missing.
+/// Parses the keys of an event that have no column. The opening brace may be missing.
 fn object(others: &str) -> Option<Map<String, Value>> {
     match others.starts_with('{') {
         true => serde_json::from_str(others).ok(),
@@ -91,7 +91,7 @@ fn object(others: &str) -> Option<Map<String, Value>> {
     }
 }
 
-/// The category that an event had originally, and its other keys.
+/// Returns the category that an event had originally, and its other keys.
 fn original(more: &str) -> Option<(String, Map<String, Value>)> {
     // Most events do not have this key.
     if !more.contains(ORIGINAL) {
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn original_categories_are_restored() {
-        // As IREE's adapter describes itself.
+        // This is the description that IREE's adapter gives.
         let kinds = json!([{"producer": "iree", "name": "workgroup", "kineto": "cpu_op"}]);
         let document = json!({"counterpoint": {"kinds": kinds}});
         let registry = Categories::of_document(None, &document).registry;

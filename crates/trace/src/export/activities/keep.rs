@@ -1,7 +1,7 @@
 //! Decides which events of an imported trace a filter keeps; see [`crate::export::filter`].
 //!
-//! The events are written unchanged, so the decision for each is made in advance. Memory: a bit for
-//! each event, 16 bytes for each kept slice, and about 50 for each end of an arrow.
+//! The events are written unchanged, so the decision about each event is made in advance. Memory: a
+//! bit for each event, 16 bytes for each kept slice, and about 50 for each end of an arrow.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,7 +19,8 @@ use crate::export::filter::{Filter, LeftOut};
 pub struct Keep {
     /// A bit for each event, in the order of the file.
     events: Vec<u64>,
-    /// Points that are moved to the start of the window, with that moment in the trace's time.
+    /// Points that are moved to the start of the window, with that moment on the clock of the
+    /// trace.
     moved: HashMap<usize, i64>,
     /// The events that are not kept.
     pub left_out: LeftOut,
@@ -58,8 +59,9 @@ struct Choice<'a> {
 }
 
 impl Keep {
-    /// Reads a trace and decides. `base_ns` is the time from which the trace counts (ns since 1970).
-    /// `vocabulary` is that of the output, because the filter refers to its categories.
+    /// Reads a trace and decides about its events. `base_ns` is the moment from which the times of
+    /// the trace count (ns since 1970). `vocabulary` is that of the output, because the filter
+    /// refers to its categories.
     pub fn of(
         trace: &Activities,
         filter: &Filter,
@@ -187,7 +189,7 @@ impl Choice<'_> {
         }
     }
 
-    /// Decides about something that has a start and an end.
+    /// Decides about the events of something that has a start and an end.
     fn both(&mut self, events: &[usize], wanted: bool, times: Option<(i64, i64)>) -> bool {
         let in_window = times.is_none_or(|(from, to)| self.filter.has_time(from, to));
         if wanted && in_window {
@@ -226,11 +228,12 @@ impl Choice<'_> {
         self.keep
     }
 
-    /// Keeps the ends of arrows that are at kept slices, if both ends of the arrow are.
+    /// Keeps the ends of arrows that are at kept slices, if both ends of the arrow are at kept
+    /// slices.
     fn arrows(&mut self) {
         for slices in self.slices.values_mut() {
             slices.sort_unstable();
-            // Replaces each end by the latest end so far.
+            // Each end is replaced by the latest end so far.
             let mut latest = i64::MIN;
             for (_, end) in slices {
                 latest = latest.max(*end);

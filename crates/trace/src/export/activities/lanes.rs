@@ -1,11 +1,11 @@
 //! Assigns lanes to slices that are not ordered by their starts, and to rows that contain both
 //! whole slices (`X`) and slices made of a start and an end (`B`, `E`).
 //!
-//! Perfetto pairs starts and ends by their order in time, so the slices of one track must be
-//! nested. If slices come in order, the writer can find a free track as it goes. Otherwise, all
-//! slices of the row must be known first (torch, for example, writes Python's calls after the
-//! operators that they called). This takes about 50 bytes per slice, and one byte per event while
-//! writing.
+//! Perfetto combines starts and ends to slices by their order in time, so the slices of one track
+//! must be nested. If slices come in order, the writer can find a free track for each slice at
+//! once. Otherwise, all slices of the row must be known first (torch, for example, writes Python's
+//! calls after the operators that they called). This takes about 50 bytes per slice, and one byte
+//! per event while writing.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ struct Seen {
     halves: bool,
 }
 
-/// An event that begins or ends slices.
+/// The role of an event that begins or ends slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Whole(i64, i64),
@@ -59,8 +59,8 @@ struct Span {
 }
 
 impl Lanes {
-    /// Reads the kept part of the trace, twice if there are rows that need lanes. `same` returns the row in
-    /// which the events of a row are written.
+    /// Reads the kept part of the trace, or reads it twice if there are rows that need lanes.
+    /// `same` returns the row in which the events of a row are written.
     pub fn of(
         trace: &Activities,
         keep: Option<&Keep>,
@@ -97,8 +97,8 @@ impl Lanes {
         Ok(Self { rows: rows.collect() })
     }
 
-    /// The lane of the row's next event that begins or ends slices. `None` if the row needs no
-    /// lanes; `Some(None)` for an end without a start.
+    /// Returns the lane of the row's next event that begins or ends slices. Returns `None` if the
+    /// row needs no lanes, and `Some(None)` for an end without a start.
     pub fn next(&mut self, row: RowId) -> Option<Option<usize>> {
         let row = self.rows.get_mut(&row.0)?;
         row.next += 1;
@@ -107,7 +107,7 @@ impl Lanes {
     }
 }
 
-/// What an event begins or ends.
+/// Returns the role of an event, if it begins or ends slices.
 fn part(event: &Activity<'_>) -> Option<Part> {
     let at = event.time_ns?;
     match event.form {
@@ -122,7 +122,8 @@ fn part(event: &Activity<'_>) -> Option<Part> {
 }
 
 fn lanes(parts: &[Part]) -> Vec<u8> {
-    // An end belongs to the last start before it in time; at equal times, in the file.
+    // An end belongs to the last start before it in time; at equal times, to the last start before
+    // it in the file.
     let mut halves: Vec<(i64, usize)> = Vec::new();
     let mut spans = Vec::new();
     for (place, part) in parts.iter().enumerate() {
@@ -162,9 +163,9 @@ struct Lane {
     ended: Option<(i64, usize)>,
 }
 
-/// Assigns a lane to each slice, such that a reader pairs each start with its own end. Readers sort
-/// by time, and by the order of the file at equal times. If [`MOST_LANES`] are not enough, the rest
-/// shares the last lane.
+/// Assigns a lane to each slice, such that a reader combines each start with its own end. Readers
+/// sort by time, and by the order of the file at equal times. If [`MOST_LANES`] are not enough, the
+/// other slices share the last lane.
 fn assign(spans: &[Span]) -> Vec<u8> {
     let mut places: Vec<usize> = (0..spans.len()).collect();
     places.sort_unstable_by_key(|i| (spans[*i].start, Reverse(spans[*i].end), spans[*i].first));
@@ -210,7 +211,7 @@ impl Lane {
 mod tests {
     use super::*;
 
-    /// Pairs begins and ends as Perfetto does. Returns the resulting slices per lane.
+    /// Combines begins and ends as Perfetto does. Returns the resulting slices by lane.
     fn decoded(parts: &[Part], lanes: &[u8]) -> Vec<(i64, i64)> {
         let mut events: Vec<(i64, usize, u8, bool)> = Vec::new();
         for (place, (part, lane)) in parts.iter().zip(lanes).enumerate() {
@@ -249,7 +250,7 @@ mod tests {
     fn nested_ones_share_a_lane_and_others_do_not() {
         let slices = [(0, 10), (2, 4), (9, 12), (2, 4), (0, 10), (4, 9)];
         assert_eq!(lanes(&whole(&slices)), [0, 0, 1, 0, 0, 0]);
-        // In the other order, two begins at the same time would be confused.
+        // In the other order, a reader would confuse two begins at the same time.
         assert_eq!(lanes(&whole(&[(0, 5), (0, 10)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(5, 9), (0, 5)])), [1, 0]);
         assert_eq!(lanes(&whole(&[(0, 5), (5, 9)])), [0, 0]);
@@ -262,20 +263,21 @@ mod tests {
             (&[Whole(0, 10), Begin(2), Whole(3, 4), End(5)][..], &[0, 0, 0, 0][..]),
             (&[Begin(2), Whole(3, 4), End(5), Whole(0, 10)], &[0, 0, 0, 0]),
             (&[Begin(2), Whole(3, 7), End(5)], &[0, 1, 0]),
-            // At the end of the surrounding slice, before and after that end in the file.
+            // The slice is at the end of the surrounding slice, before and after that end in the
+            // file.
             (&[Begin(2), Whole(5, 5), End(5)], &[0, 0, 0]),
             (&[Begin(2), End(5), Whole(5, 5)], &[0, 0, 0]),
-            // A slice that never ends, and one that never began.
+            // One slice never ends, and one never began.
             (&[Whole(0, 9), Begin(2), Whole(3, 4)], &[0, 1, 0]),
             (&[End(1), Whole(0, 9), Begin(2), End(3), End(4)], &[NO_LANE, 0, 0, 0, NO_LANE]),
-            // Out of order in the file.
+            // The events are out of order in the file.
             (&[Begin(10), Begin(0), End(20), End(5), Whole(1, 2)], &[0, 0, 0, 0, 0]),
         ] {
             assert_eq!(lanes(parts), expected, "{parts:?}");
         }
     }
 
-    /// Any slices, many with equal times: each must be read back as it was written.
+    /// Any slices, many with equal times, are read back as they were written.
     #[test]
     fn slices_are_paired_as_they_were_written() {
         let mut seed = 1u64;
@@ -294,7 +296,7 @@ mod tests {
                     Part::Whole(start, end)
                 })
                 .collect();
-            // Every second round also has some that follow one another, each made of a start and an
+            // In every second round, some slices follow one another, each made of a start and an
             // end.
             let mut at = 0;
             for _ in 0..(round % 2) * random(8) {

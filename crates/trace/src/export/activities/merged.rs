@@ -1,4 +1,5 @@
-//! Writes several traces as one JSON file, as `trace merge` would write it from their files.
+//! Writes several traces as one JSON file, in the form in which `trace merge` would write it from
+//! their files.
 
 use std::collections::HashMap;
 use std::io::{self, Write};

@@ -1,7 +1,7 @@
 //! Writes imported traces in Perfetto's format.
 //!
 //! In Chrome's format, an arrow's end is a separate event that belongs to the slice around it.
-//! Writers put it after that slice, so this writer holds back the last slice until something else
+//! Programs write it after that slice, so this writer holds back the last slice until another event
 //! comes. An end that comes elsewhere is written as a moment of its row, with the arrow.
 
 use std::collections::hash_map::Entry;
@@ -33,13 +33,13 @@ pub struct Timeline<W> {
     /// The output.
     pub out: W,
     pub losses: Vec<LossCount>,
-    /// Number of events whose form does not exist in the format, or that lack what their form
-    /// needs.
+    /// Number of events whose form does not exist in the format, or that lack the fields that their
+    /// form needs.
     pub left_out: u64,
     pub filtered: LeftOut,
-    /// How the times of each trace were aligned with those of the first one.
+    /// The alignment of each trace with the first one.
     pub alignments: Vec<Alignment>,
-    /// What was added to all times, in ns, because the format has no times before 1970.
+    /// The number of ns that was added to all times, because the format has no times before 1970.
     pub shift_ns: i64,
 }
 
@@ -107,7 +107,7 @@ pub fn write_perfetto<W: Write>(
     Ok(Timeline { out, losses, left_out, filtered, alignments, shift_ns })
 }
 
-/// The time from which its times count, in ns since 1970.
+/// Returns the moment from which the file's times count, in ns since 1970.
 fn base_ns(file: &Look, alignment: &Alignment) -> i64 {
     file.base_ns.unwrap_or(0).saturating_add(alignment.shift_ns)
 }
@@ -128,7 +128,7 @@ struct OwnRow {
     same: RowId,
 }
 
-/// The row in which the events of `row` are written.
+/// Returns the row in which the events of `row` are written.
 fn same_row(rows: &[OwnRow], row: RowId) -> RowId {
     rows.get(row.0 as usize).map_or(row, |known| known.same)
 }
@@ -167,16 +167,17 @@ impl OwnRow {
     }
 }
 
-/// The rows of a trace by number, with the names that its metadata gives them. A process of a file
-/// other than the first one gets an id of `other_ids`, because the format knows processes of one
-/// machine only: without an id of its own it would not be a process at all.
+/// Returns the rows of a trace by number, with the names that its metadata gives them. A process of
+/// a file other than the first one gets an id of `other_ids`: the format knows processes of one
+/// machine only, and a track without a process id would not be a process at all.
 fn rows(
     trace: &Activities,
     look: &Look,
     moved: Moved<'_>,
     other_ids: &mut Range<i64>,
 ) -> io::Result<Vec<OwnRow>> {
-    // Only as many as the file describes, because an event may contain any row number.
+    // The list has only as many rows as the file describes, because an event may contain any row
+    // number.
     let mut rows = vec![OwnRow::NONE; trace.row_count()];
     let mut labels = BTreeMap::<ProcessKey, String>::new();
     let number = |row: RowId| row.0 as usize;
@@ -225,7 +226,7 @@ fn rows(
             });
         }
         row.thread = thread.map(|thread| match thread {
-            // In Chrome's format, Perfetto reads this as the main thread of a process.
+            // In Chrome's format, Perfetto reads this number as the main thread of a process.
             Scalar::Int(0) => match row.process {
                 Some(OwnId::Number(process))
                     if REAL_IDS.contains(&process) || OTHER_IDS.contains(&process) =>
@@ -262,7 +263,7 @@ struct Waiting {
     args: String,
     start_ns: i64,
     duration_ns: u64,
-    /// Kind, id, and which end.
+    /// For each arrow, its kind, its id, and the end that is at the slice.
     arrows: Vec<(usize, u64, FlowEnd)>,
 }
 
@@ -360,7 +361,8 @@ impl<W: Write> OneTrace<'_, W> {
             b'C' => {
                 let args = Args::of(event.args);
                 let series = &args.list()[..];
-                // Counters with equal names have different ids. Name them as Perfetto does.
+                // Counters with equal names have different ids. They get the names that Perfetto
+                // gives them.
                 let with_id = event.id.and_then(scalar).map(|id| format!("{name} id: {id}"));
                 let name = with_id.as_deref().unwrap_or(name);
                 self.writer.counter(&SeriesPoint {
@@ -408,7 +410,7 @@ impl<W: Write> OneTrace<'_, W> {
         Ok(())
     }
 
-    /// Handles an end of an arrow, or a place that it leads through.
+    /// Handles an end of an arrow, or a place on its way.
     fn arrow(&mut self, event: &Activity<'_>) -> io::Result<()> {
         let Some((time_ns, id)) = event.time_ns.zip(event.id) else {
             self.left_out += 1;
@@ -433,8 +435,8 @@ impl<W: Write> OneTrace<'_, W> {
         self.writer.instant(&Instant { row, category, name, at_ns, args: &[], flows })
     }
 
-    /// The kind of an arrow, and its id. In Chrome's format, ids of arrows are unique per category
-    /// and name; here all arrows share them. Arrows of the first kind keep their ids.
+    /// Returns the kind of an arrow, and its id. In Chrome's format, ids of arrows are unique per
+    /// category and name; here all arrows share them. Arrows of the first kind keep their ids.
     fn arrow_id(&mut self, event: &Activity<'_>, id: &str) -> (usize, u64) {
         let Arrows { kinds, places } = &mut self.arrows;
         let kind = *places.entry((self.number, event.category, event.name)).or_insert_with(|| {
@@ -445,14 +447,14 @@ impl<W: Write> OneTrace<'_, W> {
         let id = match id.parse::<u64>() {
             Ok(id) if id < 1 << 48 && kind < 1 << 15 => (kind as u64) << 48 | id,
             _ => {
-                // A hash without a seed, so that the same trace always gives the same file.
+                // The hash has no seed, so that the same trace always gives the same file.
                 BuildHasherDefault::<DefaultHasher>::default().hash_one((kind, id)) | 1 << 63
             }
         };
         (kind, id)
     }
 
-    /// Tells the writer about a row before anything happens in it.
+    /// Gives the name of a row to the writer before the row's first event.
     fn name_row(&mut self, number: RowId) -> io::Result<()> {
         let number = same_row(&self.rows, number);
         let Some(row) = self.rows.get_mut(number.0 as usize).filter(|row| !row.named) else {

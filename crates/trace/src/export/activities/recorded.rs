@@ -1,5 +1,5 @@
 //! Gives a timeline the events that profiler plugins handed over in the programs of a recorded
-//! profile, beside its calls. Their counters are tracks of the profile, which
+//! profile, next to the profile's calls. The counters of plugins are tracks of the profile, which
 //! [`crate::export::tracks`] shows.
 //!
 //! Slices are given in the order of their starts. If a plugin did not hand its slices over in
@@ -22,8 +22,8 @@ use crate::timeline::{
     Flow, FlowEnd, Id, Instant, ProcessRow, Row, Slice, ThreadRow, TimelineSink,
 };
 
-/// Gives `sink` the events of one trace, whose times are ns since 1970. Returns the losses that were
-/// found. Arrows of `launches` end at the activities that an op has launched.
+/// Gives `sink` the events of one trace, whose times are ns since 1970. Returns the losses that
+/// were found. Arrows of `launches` end at the activities that an op has launched.
 pub fn export_recorded(
     trace: &Activities,
     vocabulary: Option<Vocabulary>,
@@ -49,7 +49,7 @@ pub fn export_recorded(
     Ok(losses)
 }
 
-/// The number of a row's process or thread.
+/// Returns the number of a row's process or thread.
 fn number(id: Option<&str>) -> i64 {
     match id.and_then(scalar) {
         Some(Scalar::Int(n)) => n,
@@ -68,7 +68,7 @@ struct Rows {
     processes: HashMap<i64, (String, String, i64)>,
     /// Name and place of each thread, by the numbers of both.
     threads: HashMap<(i64, i64), (String, i64)>,
-    /// Processes and threads in which something happened.
+    /// The processes and threads that have events.
     used: BTreeSet<(i64, i64)>,
     first_ns: i64,
     /// Whether the slices of some row are not in the order of their starts.
@@ -158,7 +158,7 @@ struct Export<'a, S> {
     kinds: HashMap<String, (usize, FlowKind)>,
     ids: Option<Ids<'a>>,
     launches: &'a Launches,
-    /// How many arrows of each launching call have ended.
+    /// Number of arrows of each launching call that have ended.
     ended: HashMap<(Whose, u64), u64>,
     held: Option<Held>,
     unsorted: bool,
@@ -203,7 +203,7 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// The number of a kind of arrows.
+    /// Returns the number of a kind of arrows.
     fn kind(&mut self, name: &str) -> usize {
         let kinds = self.kinds.len();
         match self.kinds.get(name) {
@@ -215,7 +215,7 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// Ends the arrow from the op that launched this activity, if it is known.
+    /// Ends the arrow from the op that launched this activity, if the op is known.
     fn launched(&mut self, event: &Activity<'_>) {
         let Some((process, id)) = self.ids.as_mut().and_then(|ids| ids.of_event(event)) else {
             return;
@@ -230,7 +230,7 @@ impl<S: TimelineSink> Export<'_, S> {
         }
     }
 
-    /// An end of an arrow, which comes right after its slice.
+    /// Handles an end of an arrow, which comes right after its slice.
     fn arrow(&mut self, event: &Activity<'_>, name: &str) -> io::Result<()> {
         let kind = self.kind(name);
         let end = if event.form == b'f' { FlowEnd::Finish } else { FlowEnd::Start };
@@ -279,7 +279,7 @@ impl<S: TimelineSink> Export<'_, S> {
     fn finish(mut self) -> io::Result<()> {
         self.release()?;
         let mut sorted = std::mem::take(&mut self.sorted);
-        // Of slices that begin together the longest, which is around the others, comes first.
+        // If slices begin together, the longest one comes first, because it is around the others.
         sorted.sort_by_key(|held| (held.start_ns, std::cmp::Reverse(held.duration_ns)));
         sorted.iter().try_for_each(|held| self.slice(held))
     }

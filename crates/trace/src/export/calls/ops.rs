@@ -1,4 +1,4 @@
-//! Calls of hosts that call ops: runs, ranges, ops, parallel regions and their tasks.
+//! Writes calls of hosts that call ops: runs, ranges, ops, parallel regions and their tasks.
 //!
 //! ```text
 //!  main     ▐── run ────────────────────────────▌
@@ -21,14 +21,14 @@ use super::slice::What;
 use crate::export::relay::Gone;
 use crate::timeline::{Arg, ArgValue, Flow, FlowEnd};
 
-/// Numbers of arrows from regions to tasks start here, above those of all dispatches.
+/// The number of the first arrow from a region to a task, above those of all dispatches.
 const FIRST_ARROW: u64 = 1 << 40;
 
 /// The arrows of one region: one to each of its tasks.
 #[derive(Debug, Default)]
 struct Arrows {
     region: bool,
-    /// The distinct numbers of its recorded tasks, sorted.
+    /// The distinct numbers of the region's recorded tasks, sorted.
     tasks: Vec<u32>,
     first: u64,
 }
@@ -78,7 +78,7 @@ const KEYS: [&str; 24] = [
     "stream",
 ];
 
-/// Whether process `index` has such calls, according to its metadata.
+/// Whether process `index` has calls of a host that calls ops, according to its metadata.
 pub fn has_machines(profile: &Profile, index: usize) -> bool {
     !profile.processes[index].op_exports.is_empty()
 }
@@ -117,7 +117,8 @@ impl Machines {
                 }
             }
         }
-        // Numbered in the order of regions, so that a profile always gives the same file.
+        // Arrows are numbered in the order of regions, so that a profile always gives the same
+        // file.
         let mut numbers: Vec<u64> = arrows.keys().copied().collect();
         numbers.sort_unstable();
         for number in numbers {
@@ -130,7 +131,7 @@ impl Machines {
         Self { arrows, arrow, exports }
     }
 
-    /// The ends of arrows at a call.
+    /// Returns the ends of arrows at a call.
     fn flows(&self, role: Role, region: Option<u64>, task: u32) -> Vec<(u64, FlowEnd)> {
         let Some(of) = region.and_then(|region| self.arrows.get(&region)) else {
             return Vec::new();
@@ -151,8 +152,9 @@ pub fn op_of(profile: &Profile, process: usize, export: u32) -> Option<&Op> {
     profile.ops.get(profile.ops.of(process, export)?)
 }
 
-/// `float32[1, 64], int64[2]` as `[[1,64],[2]]` and `["float","long int"]`, which is how Kineto
-/// writes them. A dimension that is not a number becomes a text; what cannot be parsed is left out.
+/// Converts `float32[1, 64], int64[2]` to `[[1,64],[2]]` and `["float","long int"]`, which is
+/// Kineto's form. A dimension that is not a number becomes a text; parts that cannot be parsed are
+/// left out.
 fn inputs(arguments: &str) -> (String, String) {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let mut rest = arguments;
@@ -170,7 +172,7 @@ fn inputs(arguments: &str) -> (String, String) {
     (serde_json::json!(dims).to_string(), serde_json::json!(types).to_string())
 }
 
-/// PyTorch's name of a type.
+/// Returns PyTorch's name of a type.
 fn c_type(name: &str) -> &str {
     match name {
         "float64" => "double",

@@ -11,7 +11,7 @@ use super::ProcessExport;
 use crate::export::relay::{CounterNames, Gone, SliceHead};
 use crate::timeline::{Arg, ArgValue, KeysId, TextId};
 
-/// When a call began and ended.
+/// The times of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     pub start_ns: i64,
@@ -37,7 +37,7 @@ impl<'a> ProcessExport<'a, '_> {
         Times { start_ns, end_ns, ticks }
     }
 
-    /// Adds the arguments that say where the call ran: its workgroup and worker if they are known,
+    /// Adds the arguments about the place of the call: its workgroup and worker if they are known,
     /// its CPU, and its NUMA node unless that is 0.
     pub(super) fn push_place(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();
@@ -53,10 +53,11 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// Completes the slice of call `i`: adds its ticks and its counters, and hands it to the writer. With `series`, its counters are also points of time series.
+    /// Completes the slice of call `i`: adds its ticks and its counters, and passes the slice to
+    /// the writer. With `series`, its counters are also points of time series.
     ///
     /// # Errors
-    /// The thread that writes has ended.
+    /// Fails if the thread that writes has ended.
     pub(super) fn slice(
         &mut self,
         columns: &Columns,
@@ -93,8 +94,9 @@ impl<'a> ProcessExport<'a, '_> {
         })
     }
 
-    /// Adds the arguments that say how many calls this one stands for (docs/sampling.md). Each slice
-    /// has all of them: without a value, the weight of the counters is null.
+    /// Adds the arguments about the sampling of the call: the number of calls for which it stands
+    /// (docs/sampling.md). Each slice has all of these arguments: if the weight of the counters is
+    /// unknown, it is null.
     fn push_drawn(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();
         args.push(Arg::uint("weight", columns.weight(i)));
@@ -109,7 +111,7 @@ impl<'a> ProcessExport<'a, '_> {
         }
     }
 
-    /// The values of a call's counters, as views show them.
+    /// Reads the values of a call's counters, in the form in which views show them.
     pub(super) fn read_counters(&self, columns: &Columns, i: usize, values: &mut [Option<u64>]) {
         for (g, group) in self.profile.groups.all().iter().enumerate() {
             columns.group_values(g, group.counters.clone(), i, values);

@@ -1,5 +1,5 @@
-//! Imports the counters of a trace (`C`) as tracks. As viewers draw them, there is a series for
-//! each key of the arguments, by process, name and id.
+//! Imports the counters of a trace (`C`) as tracks. There is a series for each key of the
+//! arguments, by process, name and id, as in viewers.
 
 use std::collections::HashMap;
 
@@ -16,11 +16,11 @@ use crate::chrome::event::{Event, Raw, args};
 pub(super) struct Counters {
     /// Name of the directory of tracks.
     name: String,
-    /// Created with the first counter.
+    /// The writer, which is created with the first counter.
     writer: Option<TracksWriter>,
     /// Numbers of the series with their keys, by process, name and id of their counter.
     series: HashMap<Key, HashMap<Box<str>, u32>>,
-    /// Numbers of the series that came with a unit, by scope, source, track and series.
+    /// Numbers of the series whose unit is known, by scope, source, track and series.
     with_unit: HashMap<(Scope, [NameId; 3]), u32>,
 }
 
@@ -42,7 +42,7 @@ impl Counters {
     }
 }
 
-/// The value of a series. `Ok(None)` if it has none here.
+/// Reads the value of a series. Returns `Ok(None)` if the series has no value here.
 fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     let text = value.get();
     if text == "null" {
@@ -55,22 +55,22 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
 /// A value of a counter with its unit and its place, which a Chrome event cannot express.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue<'a> {
-    /// What the counter covers.
+    /// The part of the machine or program that the counter covers.
     pub scope: Scope,
-    /// What the value comes from. Another source may have a device with the same number.
+    /// The source of the value. Another source may have a device with the same number.
     pub source: &'a str,
-    /// The track that the value is drawn in.
+    /// The track that shows the value.
     pub track: &'a str,
     /// The counter's name in the track.
     pub series: &'a str,
-    /// The counter's unit; empty: none.
+    /// The counter's unit; empty if it has none.
     pub unit: &'a str,
     pub value: f64,
 }
 
 impl OneTrace<'_> {
-    /// Adds a value of a counter. `event` is kept as it is; it should be an event `C` with a time and
-    /// the value as its argument.
+    /// Adds a value of a counter. `event` is kept unchanged; it should be an event `C` with a time
+    /// and the value as its argument.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -113,7 +113,7 @@ impl OneTrace<'_> {
         writer.push(sample).map_err(|e| e.to_string())
     }
 
-    /// Adds the values of a counter: an event `C`, whose arguments they are.
+    /// Adds the values of a counter, which are the arguments of an event `C`.
     ///
     /// # Errors
     /// Fails if the disk is full.
@@ -127,8 +127,8 @@ impl OneTrace<'_> {
         self.counter(event, name, Some((scope, source)))
     }
 
-    /// Adds the values of a counter. Without a scope and a source, they are those of its process and
-    /// of a trace.
+    /// Adds the values of a counter. Without `of`, the scope is the process of the event, and the
+    /// source is a trace.
     pub(super) fn counter(
         &mut self,
         event: &Event<'_>,

@@ -1,4 +1,4 @@
-//! The keys of an event that have no column of their own.
+//! Keeps the keys of an event that have no column of their own.
 
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ pub(super) fn more(event: &Event<'_>, out: &mut String) {
     }
 }
 
-/// A number or a text of an event, as JSON.
+/// Returns a number or a text of an event as JSON.
 pub(super) fn json(scalar: &Scalar<'_>) -> String {
     match scalar {
         Scalar::Int(n) => n.to_string(),

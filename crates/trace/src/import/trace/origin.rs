@@ -1,4 +1,4 @@
-//! The origin of a trace.
+//! Finds the origin of a trace.
 
 use profile::Job;
 use serde_json::Value;
@@ -8,9 +8,9 @@ use crate::export::facts::TRACE_SCHEMA;
 use crate::export::filter::PART_SCHEMA;
 use crate::merge::MERGE_SCHEMA;
 
-/// Whether a trace with this key next to its events shows what Counterpoint recorded: it was exported from
-/// a profile, or was merged from such traces. Traces of other programs that Counterpoint has written again
-/// are those of these programs.
+/// Whether a trace with this key next to its events shows data that Counterpoint recorded: it was
+/// exported from a profile, or was merged from such traces. If Counterpoint has written a trace of
+/// another program again, the trace still counts as that of the other program.
 pub fn is_of_counterpoint(key: &str, value: &Value) -> bool {
     if key != "counterpoint" {
         return false;
@@ -28,7 +28,8 @@ pub fn is_of_counterpoint(key: &str, value: &Value) -> bool {
 }
 
 impl OneTrace<'_> {
-    /// Gives the trace's processes the rank that it names: `distributedInfo`, as Kineto writes it.
+    /// Gives the trace's processes the rank that the trace contains: `distributedInfo`, in Kineto's
+    /// form.
     pub(super) fn name_rank(&mut self) {
         let Some(of) = self.document.get("distributedInfo") else { return };
         let number = |key: &str| u32::try_from(of.get(key)?.as_u64()?).ok();

@@ -1,7 +1,7 @@
 //! Adds traces to a recorded profile: events that profiler plugins handed over in its programs.
 //!
-//! Such traces become activities, calls and tracks as imported ones do. Their calls have the ticks of
-//! the profile's clock, and belong to parts that the caller chooses.
+//! Such traces become activities, calls and tracks in the same way as imported ones. Their calls
+//! have the ticks of the profile's clock, and belong to parts that the caller chooses.
 
 use std::collections::HashMap;
 
@@ -22,23 +22,23 @@ pub(super) struct Recorded {
     pub(super) parts: HashMap<i64, (PartId, Vec<String>)>,
 }
 
-/// What was added to a recorded profile.
+/// The data that was added to a recorded profile.
 #[derive(Debug, Default)]
 pub struct Added {
-    /// How much was imported.
+    /// Numbers of calls, spans and samples that were imported.
     pub counts: Imported,
-    /// What was lost, of all traces.
+    /// The losses of all traces.
     pub losses: Vec<LossCount>,
     /// Notes for a reader.
     pub notes: Vec<String>,
 }
 
 impl Import {
-    /// Starts to write what is to be added to a recorded profile with this clock. `dir` is a
-    /// directory with nothing in it; the caller moves its contents into the profile at the end.
+    /// Starts to write the data that is to be added to a recorded profile with this clock. `dir` is
+    /// an empty directory; the caller moves its contents into the profile at the end.
     ///
     /// # Errors
-    /// The directory is not writable.
+    /// Fails if the directory is not writable.
     pub fn create_for(dir: &Dir, clock: Clock, timeline: Timeline) -> profile::Result<Self> {
         Ok(Self {
             dir: dir.clone(),
@@ -57,16 +57,16 @@ impl Import {
         })
     }
 
-    /// Says which time on `CLOCK_MONOTONIC` the trace's time 0 is, in ns. It may be before the machine
-    /// was started; events may not.
+    /// Sets the time on `CLOCK_MONOTONIC` of the trace's time 0, in ns. The time 0 may be before
+    /// the machine was started; events may not.
     pub fn begins_at(&mut self, monotonic_ns: i64) {
         self.epoch = monotonic_ns;
     }
 
-    /// Writes the rest of the data that is added to a recorded profile.
+    /// Writes the data that is not written yet, all of which is added to a recorded profile.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn finish_added(mut self) -> profile::Result<Added> {
         self.counts.calls = self.calls.calls() - self.counts.spans;
         self.calls.finish()?;
@@ -77,7 +77,7 @@ impl Import {
         })
     }
 
-    /// The ticks of a time of the first trace.
+    /// Returns the ticks of a time of the first trace.
     pub(super) fn ticks(&self, ns: i64) -> u64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => {
@@ -87,7 +87,8 @@ impl Import {
         }
     }
 
-    /// A time of the first trace as series with [`profile::tracks::Times::Monotonic`] have it.
+    /// Converts a time of the first trace to the form that series with
+    /// [`profile::tracks::Times::Monotonic`] have.
     pub(super) fn monotonic(&self, ns: i64) -> i64 {
         match &self.recorded {
             Some(Recorded { timeline, .. }) => timeline.realtime_to_monotonic_ns(ns),
@@ -97,16 +98,16 @@ impl Import {
 }
 
 impl OneTrace<'_> {
-    /// Keeps an event, but makes no call of it, because the profile has the call already.
+    /// Keeps an event, but makes no call of the event, because the profile has the call already.
     ///
     /// # Errors
-    /// The disk is full.
+    /// Fails if the disk is full.
     pub fn keep_only(&mut self, event: &Event<'_>) -> Result<(), String> {
         self.keep(event).map(|_| ())
     }
 
-    /// Says to which part of the recorded profile the calls of a process belong, and what is kept as
-    /// the part's arguments. `id` is that of the process in the trace.
+    /// Sets the part of the recorded profile to which the calls of a process belong, and the
+    /// arguments that are kept for the part. `id` is that of the process in the trace.
     pub fn place(&mut self, id: i64, part: PartId, arguments: Vec<String>) {
         if let Some(recorded) = &mut self.all.recorded {
             recorded.parts.insert(id, (part, arguments));
@@ -119,7 +120,7 @@ impl OneTrace<'_> {
     }
 }
 
-/// A moment of the trace, for the profile's clock.
+/// Returns a moment of the trace, for the profile's clock.
 pub(super) fn moment(base: i64, ns: i64, epoch: i64) -> Moment {
     let realtime_ns = u64::try_from(base.saturating_add(ns)).unwrap_or(0);
     let ticks = epoch.saturating_add(ns).max(0).unsigned_abs();

@@ -1,4 +1,5 @@
-//! Pairs the ends of asynchronous spans: `b` with its `e`, and in the older form `S` with its `F`.
+//! Finds the begin and the end of each asynchronous span: a `b` and its `e`, or an `S` and its `F`
+//! in the older form.
 //!
 //! Both ends of a span have the same category and id; in the older form, they also have the same
 //! name. Spans with the same id are nested. An event in between (`n`, `T`, `p`) is a moment, and is
@@ -12,7 +13,7 @@ use profile::activities::NameId;
 use super::{Id, OneTrace, number};
 use crate::chrome::event::{Event, Raw};
 
-/// Most spans that may be open at a time.
+/// Maximum number of spans that may be open at a time.
 const MOST_OPEN: u64 = 1 << 20;
 
 /// The identity of a span, which both of its ends have.
@@ -39,8 +40,8 @@ impl Spans {
     }
 }
 
-/// The id of a span as text, with its scope. It is `id`, or `id2`; a local `id2` belongs to the
-/// process.
+/// Returns the id of a span as text, with its scope. The id is `id`, or `id2`; a local `id2`
+/// belongs to the process.
 fn id_of(event: &Event<'_>) -> Option<Box<str>> {
     let other = |key: &str| event.other.iter().find(|(of, _)| of == key).map(|(_, value)| *value);
     let scope = other("scope").map_or("", Raw::get);
@@ -81,7 +82,7 @@ impl OneTrace<'_> {
             return Ok(());
         }
         let open = self.spans.open.get_mut(&key);
-        // Takes the innermost span with this name. An end need not have a name.
+        // The innermost span with this name ends. An end need not have a name.
         let begun = open.and_then(|open| {
             let at = open.iter().rposition(|begun| name.is_none() || begun.name == name)?;
             let begun = open.remove(at);

@@ -12,19 +12,19 @@ use crate::text;
 /// Maximum depth of nested values.
 const MOST_DEPTH: usize = 100;
 
-/// Interned texts by number: names of annotations, and values.
+/// Texts by number: names of annotations, and values.
 pub(super) struct Texts<'a> {
     pub(super) names: &'a HashMap<u64, Box<str>>,
     pub(super) values: &'a HashMap<u64, Box<str>>,
     pub(super) room: &'a Room,
 }
 
-/// How many bytes interned texts may still become. An event of 20 bytes can name a text of a megabyte,
-/// and a million events can.
+/// The number of bytes that texts with numbers may still become. An event of 20 bytes can name a
+/// text of a megabyte, and a million events can do the same.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     used: Cell<u64>,
-    /// Bytes of the packets so far.
+    /// Number of bytes of the packets so far.
     pub(super) read: u64,
 }
 
@@ -33,7 +33,7 @@ impl Room {
     const ALWAYS: u64 = 16 << 20;
     const FACTOR: u64 = 128;
 
-    /// The text, if there is room for it.
+    /// Returns the text, if there is room for it.
     pub(super) fn take<'a>(&self, text: &'a str) -> Option<&'a str> {
         let used = self.used.get() + text.len() as u64;
         let most = Self::ALWAYS.saturating_add(self.read.saturating_mul(Self::FACTOR));
@@ -45,14 +45,15 @@ impl Room {
 }
 
 impl Texts<'_> {
-    /// The name with this number, and how many names are missing.
+    /// Returns the name with this number, and the number of names that are missing.
     fn name(&self, iid: Field<'_>) -> (String, u32) {
         let name = iid.uint().and_then(|iid| self.room.take(self.names.get(&iid)?));
         (name.unwrap_or_default().to_owned(), u32::from(name.is_none()))
     }
 }
 
-/// Appends an annotation as a member of an object. Returns how many values could not be read.
+/// Appends an annotation as a member of an object. Returns the number of values that could not be
+/// read.
 pub(super) fn member(out: &mut Vec<u8>, bytes: &[u8], texts: &Texts<'_>) -> u32 {
     member_at(out, bytes, texts, 0)
 }

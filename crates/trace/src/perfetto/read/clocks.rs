@@ -1,33 +1,34 @@
-//! The clocks of a trace: converts a packet's time to the clock of the timeline.
+//! Converts a packet's time to the clock of the timeline.
 //!
-//! A snapshot says what several clocks showed at one moment. A time is converted from clock to
-//! clock with the last snapshot that is not later, along the shortest path.
+//! A snapshot contains the readings of several clocks at one moment. A time is converted from clock
+//! to clock with the last snapshot that is not later, along the shortest path.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use crate::perfetto::decode::Fields;
 use crate::perfetto::fields::clocks;
 
-/// A clock. Clocks of a sequence are identified together with it.
+/// A clock. The clocks of a sequence are identified by the sequence and their number.
 pub(super) type ClockId = (u64, u64);
 
 /// The clock of packets that name none.
 pub(super) const BOOTTIME: u64 = 6;
-/// Number of snapshots that are kept for a pair of clocks; the first ones are kept.
+/// Maximum number of snapshots that are kept for two clocks; the first ones are kept.
 const MOST_SNAPSHOTS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    /// For each pair of clocks, the reading of the second one by that of the first one.
+    /// For each two clocks, the readings of the second one by those of the first one.
     pairs: HashMap<ClockId, HashMap<ClockId, BTreeMap<i64, i64>>>,
-    /// For clocks that count from packet to packet, the last time; and the nanoseconds per unit.
+    /// For clocks that count from packet to packet, the last time; `units` has the nanoseconds per
+    /// unit.
     incremental: HashMap<ClockId, i64>,
     units: HashMap<ClockId, i64>,
     /// The clock of the timeline, chosen at the first event.
     target: Option<ClockId>,
 }
 
-/// The clock with this number, as packets name it.
+/// Returns the clock with this number, in the form in which packets name it.
 pub(super) fn id(sequence: u64, clock: u64) -> ClockId {
     if (clocks::OF_SEQUENCE..128).contains(&clock) { (sequence, clock) } else { (0, clock) }
 }
@@ -68,7 +69,7 @@ impl Clocks {
         }
     }
 
-    /// Nanoseconds on the timeline's clock. `None` if no snapshot relates the two clocks.
+    /// Returns nanoseconds on the timeline's clock; `None` if no snapshot relates the two clocks.
     pub(super) fn time(&mut self, clock: ClockId, timestamp: u64) -> Option<i64> {
         let unit = self.units.get(&clock).copied().unwrap_or(1);
         let mut at = i64::try_from(timestamp).ok()?.checked_mul(unit)?;
@@ -84,14 +85,15 @@ impl Clocks {
         let target = match self.target {
             Some(target) => target,
             None => {
-                // Prefer real time if it is known, because it can be compared with other traces.
+                // Real time is preferred if it is known, because it can be compared with other
+                // traces.
                 let real = (0, clocks::REALTIME);
                 let known = self.moved(clock, at, real).is_some();
                 *self.target.insert(if known { real } else { (0, BOOTTIME) })
             }
         };
         match self.moved(clock, at, target) {
-            // There are no snapshots, so assume that there is only one clock.
+            // There are no snapshots, so the trace is assumed to have only one clock.
             None if self.pairs.is_empty() => Some(at),
             moved => moved,
         }

@@ -1,4 +1,4 @@
-//! The state of a sequence of packets, and the events in them.
+//! Keeps the state of a sequence of packets, and reads the events in them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::perfetto::decode::{Field, Fields, varint};
 use crate::perfetto::fields::{defaults, event, interned, legacy, packet};
 use crate::text;
 
-/// Of the slices of a track that are open, how many may have begun later than an event that comes
+/// Maximum number of open slices of a track that may have begun later than an event that comes
 /// after them.
 const MOST_LATER: usize = 1024;
 
@@ -55,7 +55,7 @@ impl<'a> Packet<'a> {
         match field {
             packet::SEQUENCE_FLAGS => {
                 self.flags |= number;
-                // This may be the only purpose of a packet.
+                // A packet may have no other purpose than this.
                 return number & packet::STATE_CLEARED != 0;
             }
             packet::STATE_WAS_CLEARED if number != 0 => self.flags |= packet::STATE_CLEARED,
@@ -81,7 +81,8 @@ impl<'a> Packet<'a> {
 }
 
 impl Sequence {
-    /// Updates the state from a packet. Returns false if its event needs a state that is missing.
+    /// Updates the state from a packet. Returns false if the packet's event needs a state that is
+    /// missing.
     pub(super) fn update(&mut self, p: &Packet<'_>) -> bool {
         if p.dropped {
             self.cleared = false;
@@ -164,7 +165,7 @@ impl Sequence {
         }
     }
 
-    /// The time of an event, on the timeline's clock.
+    /// Returns the time of an event, on the timeline's clock.
     pub(super) fn time(
         &mut self,
         number: u64,
@@ -335,7 +336,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
                     Some((row, queue.queue.get_mut(at)?))
                 });
                 let Some((row, begin)) = of_queue else {
-                    // The start of this slice was already handed out, or never came.
+                    // The start of this slice was already passed on, or never came.
                     let row = begun.map_or(row, |(row, ..)| row);
                     return self.give(row, &Pending { phase: b'E', ..pending });
                 };
@@ -430,7 +431,7 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
         self.sink.event(self.summary.bytes, &event)
     }
 
-    /// Handles one of Chrome's own events, with the phase that it has there.
+    /// Handles one of Chrome's own events, with the phase that the event has in Chrome's format.
     fn legacy(&mut self, sequence: &Sequence, bytes: &[u8], mut of: Pending, row: usize) -> Done {
         let (mut duration_us, mut id, mut scope) = (None, None, None);
         let (mut pid, mut tid) = (None, None);
@@ -497,7 +498,8 @@ impl<S: EventSink + ?Sized> Reader<'_, S> {
     }
 }
 
-/// The arguments as a JSON object, empty if there are none, and how many could not be read.
+/// Returns the arguments as a JSON object, empty if there are none, and the number of those that
+/// could not be read.
 fn arguments(sequence: &Sequence, e: &TrackEvent<'_>, room: &Room) -> (Vec<u8>, u32) {
     if e.annotations.is_empty() {
         return (Vec::new(), 0);

@@ -133,8 +133,8 @@ pub(super) struct Tracks {
 }
 
 impl Tracks {
-    /// Adds a `TrackDescriptor` and returns what it says. A second description of a track adds to the
-    /// first one.
+    /// Adds a `TrackDescriptor` and returns its contents. A second description of a track adds to
+    /// the first one.
     pub(super) fn describe(&mut self, bytes: &[u8]) -> Track {
         let (mut uuid, mut found) = (0, Track::default());
         for (number, value, _) in Fields::new(bytes).flatten() {
@@ -171,7 +171,7 @@ impl Tracks {
         self.parts.insert(uuid, other);
     }
 
-    /// Process and thread of a track.
+    /// Returns the process and the thread of a track.
     pub(super) fn row(&self, uuid: u64) -> (Id, Id) {
         let uuid = self.parts.get(&uuid).copied().unwrap_or(uuid);
         let named = |name: &str| Id::Text(name.into());

@@ -1,4 +1,4 @@
-//! Counters: a track for each series of a process, and the values.
+//! Writes counters: a track for each series of a process, and the values.
 
 use std::collections::HashMap;
 
@@ -105,7 +105,7 @@ impl Packets {
     }
 }
 
-/// A value of a counter; `None` if it is not a number.
+/// Returns a value of a counter; `None` if it is not a number.
 fn number(value: ArgValue<'_>) -> Option<Number> {
     match value {
         ArgValue::Plain(Value::Uint(n)) => {
@@ -113,7 +113,7 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
         }
         ArgValue::Plain(Value::Int(n)) => Some(Number::Int(n)),
         ArgValue::Plain(Value::Float(n)) if n.is_finite() => Some(Number::Double(n)),
-        // Perfetto itself reads them like this from Chrome's format.
+        // Perfetto itself reads texts of Chrome's format in this way.
         ArgValue::Plain(Value::Text(text)) => {
             text.parse().ok().filter(|n: &f64| n.is_finite()).map(Number::Double)
         }
@@ -121,7 +121,7 @@ fn number(value: ArgValue<'_>) -> Option<Number> {
     }
 }
 
-/// Units that have a number in Perfetto: `CounterDescriptor.Unit`.
+/// Returns the number of a unit that has a number in Perfetto: `CounterDescriptor.Unit`.
 fn unit_number(unit: &str) -> Option<u64> {
     match unit {
         "ns" => Some(1),
@@ -136,7 +136,7 @@ impl ProcessState {
         Self { track, counters: Vec::new(), by_name: HashMap::new(), last_counter: 0 }
     }
 
-    /// The index of a counter among those of the process.
+    /// Returns the index of a counter among those of the process.
     fn counter(&mut self, name: &str) -> usize {
         let is = |known: &CounterTracks| same(known.name.as_bytes(), name.as_bytes());
         if !self.counters.get(self.last_counter).is_some_and(is) {
@@ -155,7 +155,7 @@ impl ProcessState {
 }
 
 impl CounterTracks {
-    /// The track of a series, which is most likely at `place`.
+    /// Returns the track of a series, which is most likely at `place`.
     fn track(&self, place: usize, series: &str) -> Option<u64> {
         let is = |(name, _): &&(String, u64)| same(name.as_bytes(), series.as_bytes());
         let by_name = || self.series.get(*self.by_name.get(series)?);

@@ -1,5 +1,5 @@
-//! Compares the scanner, alone and with a learnt shape, with serde_json: it must read the same
-//! event with the same end, or nothing.
+//! Compares the scanner, alone and with a learnt shape, with serde_json: the scanner must read the
+//! same event with the same end, or decline it.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -24,7 +24,7 @@ fn compare(shapes: &mut Shapes, text: &str) -> Result<bool, TestCaseError> {
     Ok(true)
 }
 
-/// Like [`compare`], but the scanner must accept whatever serde_json accepts.
+/// Does the same as [`compare`], but the scanner must accept all text that serde_json accepts.
 fn taken(shapes: &mut Shapes, text: &str) {
     assert!(compare(shapes, text).unwrap(), "{text}");
 }
@@ -32,7 +32,7 @@ fn taken(shapes: &mut Shapes, text: &str) {
 const KEYS: [&str; 14] =
     ["ph", "name", "cat", "pid", "tid", "ts", "dur", "id", "bp", "s", "args", "other", "", "tsx"];
 
-/// Values of every kind: correct, odd and wrong.
+/// Returns values of every kind: correct, odd and wrong.
 fn values() -> Vec<String> {
     let lines = include_str!("values.txt").lines().filter(|line| !line.starts_with("# "));
     lines.map(|line| line.replace('␊', "\n").replace('␉', "\t").replace('␀', "\0")).collect()
@@ -45,7 +45,7 @@ fn every_key_with_every_value() {
             for (space, more) in [("", ""), (" ", r#" , "ph" : "B""#), ("\n \t\r  ", ",\"q\":[0]")]
             {
                 let text = format!("{{{space}\"{key}\"{space}:{space}{value}{more}{space}}}");
-                // First scanned, then read by its own shape.
+                // The text is first scanned, then read by its own shape.
                 let mut shapes = Shapes::default();
                 let first = compare(&mut shapes, &text).unwrap();
                 assert_eq!(compare(&mut shapes, &text).unwrap(), first, "{text}");
@@ -54,7 +54,7 @@ fn every_key_with_every_value() {
     }
 }
 
-/// A shape that was learnt from one value is tried on another one.
+/// Every shape that was learnt from one value is tried on every other one.
 #[test]
 fn every_value_after_every_other() {
     for key in ["name", "pid", "ts", "id", "args", "other"] {
@@ -69,7 +69,8 @@ fn every_value_after_every_other() {
     }
 }
 
-/// The scanner must accept what traces consist of. Declining it would be correct, but slow.
+/// The scanner must accept the events of usual traces. It would be correct to decline them, but
+/// slow.
 #[test]
 fn usual_events_are_taken() {
     let mut shapes = Shapes::default();
@@ -131,7 +132,7 @@ fn depth() {
     }
 }
 
-/// More shapes than are kept, and events that are too long for a shape.
+/// There are more shapes than are kept, and events that are too long for a shape.
 #[test]
 fn many_shapes() {
     let mut shapes = Shapes::default();
@@ -167,7 +168,7 @@ fn event() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
-    /// Any events, one after the other, damaged at any place.
+    /// Any events, one after the other and damaged at any place, are read as serde_json reads them.
     #[test]
     fn reads_like_serde_json(
         events in prop::collection::vec(event(), 1..6),
