@@ -1,4 +1,4 @@
-//! Activities: timed work on devices and in runtimes, in vendor-neutral terms.
+//! Defines activities: timed work on devices and in runtimes, in vendor-neutral terms.
 //!
 //! ```text
 //!  a name in a trace or a configuration        what it means        what it was called
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A [`Kind`] is one of a fixed list of generic kinds, or is registered at run time. A [`Label`] is
-//! the name that an activity came with. It knows its kind and keeps the original name, so that
+//! the name that an activity came with. The label has a kind and keeps the original name, so that
 //! output can use either [`Vocabulary`].
 //!
 //! | module | content |
@@ -51,7 +51,7 @@ crate::numbered! {
         Memset = 4 "memset",
         /// A compiled function that a device ran.
         Kernel = 5 "kernel",
-        /// A link that says which host operator caused other activities.
+        /// A link from a host operator to the activities that it caused.
         ExternalCorrelation = 6 "external_correlation",
         /// A call of an accelerator's runtime library, on the host.
         Runtime = 7 "runtime",
@@ -63,7 +63,7 @@ crate::numbered! {
         PythonFunction = 10 "python_function",
         /// Time that measuring itself took.
         Overhead = 11 "overhead",
-        /// Waiting for a device or a stream.
+        /// A wait for a device or a stream.
         Sync = 12 "sync",
         /// A marker or range on a device.
         DeviceEvent = 13 "device_event",

@@ -1,14 +1,14 @@
-//! The names of columns, and which of them a user's metric must not use.
+//! Lists the names of columns, and decides which of them a user's metric must not use.
 //!
 //! Views show the values of users' collectors next to their own columns. A metric with the name of
-//! such a column would replace it or be mistaken for it. Two names count as the same if they differ
-//! only in case, in the separators of their words (spaces, `_`, `-`) or in a unit at their end
-//! (`duration`, `Duration (us)`, `duration_ns`).
+//! such a column would replace the column or be mistaken for it. Two names count as the same if
+//! they differ only in case, in the separators of their words (spaces, `_`, `-`) or in a unit at
+//! their end (`duration`, `Duration (us)`, `duration_ns`).
 
 /// The columns of all views, without units. docs/schema.md lists those of the machine-readable
 /// formats; a test of the command line compares them with its output.
 const RESERVED: [&str; 58] = [
-    // The report of the Python package.
+    // These are columns of the report of the Python package.
     "name",
     "duration",
     "total duration",
@@ -21,7 +21,7 @@ const RESERVED: [&str; 58] = [
     "imbalance",
     "timing",
     "hash",
-    // `counterpoint ops`.
+    // These are columns of `counterpoint ops`.
     "op",
     "arguments",
     "kind",
@@ -41,7 +41,7 @@ const RESERVED: [&str; 58] = [
     "serial regions",
     "incomplete regions",
     "failed",
-    // `counterpoint export`.
+    // These are columns of `counterpoint export`.
     "pid",
     "process",
     "thread",
@@ -66,7 +66,7 @@ const RESERVED: [&str; 58] = [
     "duration ticks",
     "pass",
     "role",
-    // Arguments of events in traces.
+    // These are arguments of events in traces.
     "machine",
     "task",
     "workgroup",
@@ -120,7 +120,7 @@ pub fn same(one: &str, other: &str) -> bool {
     parts(one).eq(parts(other))
 }
 
-/// Whether the name consists of nothing but a unit.
+/// Whether the name is only a unit.
 pub fn is_empty(name: &str) -> bool {
     parts(name).next().is_none()
 }

@@ -1,5 +1,4 @@
-//! A counter after its name was resolved: everything that is needed to open it, with nothing left
-//! to parse.
+//! Defines a counter after its name was resolved, with all data that is needed to open it.
 //!
 //! The crate `names` builds [`Counter`]s from what people type. They are stored in the run file,
 //! and the agent opens them. Counters of one `group` are opened as one kernel group and read
@@ -14,7 +13,7 @@ pub const MAX_COUNTERS: usize = 32;
 
 crate::numbered! {
     pub enum Unit {
-        /// Number of occurrences.
+        /// A number of occurrences.
         Count = 0 "count",
         /// Nanoseconds.
         Nanoseconds = 1 "ns",
@@ -64,7 +63,7 @@ impl Default for Scale {
     }
 }
 
-/// Whose occurrences a counter can count.
+/// The threads or CPUs whose occurrences a counter counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
     /// The occurrences in one thread (or of one CPU, if it is opened like that).
@@ -92,10 +91,10 @@ pub struct Counter {
     pub unit: Unit,
     /// The value of one step of a raw value, in `unit`.
     pub scale: Scale,
-    /// Whose occurrences the counter counts.
+    /// The threads or CPUs whose occurrences the counter counts.
     pub scope: Scope,
-    /// The group of the run that it belongs to, from 0. Counters of a group are adjacent in the
-    /// run's list, and all have the same kind of [`Source`].
+    /// The group of the run to which the counter belongs, from 0. Counters of a group are adjacent
+    /// in the run's list, and all have the same kind of [`Source`].
     pub group: u16,
     /// The source of the counter's values.
     pub source: Source,
@@ -119,8 +118,8 @@ pub enum Source {
 }
 
 /// The part of the kernel's `struct perf_event_attr` that identifies a counting (not sampling)
-/// counter; see perf_event_open(2) for each field. The code that opens it sets the read format, the
-/// size and whether it is enabled.
+/// counter; see perf_event_open(2) for each field. The code that opens the counter sets the read
+/// format, the size and whether the counter is enabled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PerfAttr {
     /// PMU type: `PERF_TYPE_*` or the number in sysfs `…/devices/<pmu>/type`.
@@ -154,8 +153,8 @@ pub struct PerfAttr {
     /// The file that a uprobe probes. The kernel takes the address of this string in `config1`.
     pub path: Option<CString>,
     /// The condition of a tracepoint, in the kernel's filter language
-    /// (Documentation/trace/events.rst). It is set after the counter was opened, so what the
-    /// counter counts before its first reading is not filtered.
+    /// (Documentation/trace/events.rst). The filter is set after the counter was opened, so
+    /// occurrences before the counter's first reading are not filtered.
     pub filter: Option<CString>,
 }
 
@@ -165,7 +164,7 @@ pub struct PerfAttr {
 /// in every call).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimScript {
-    /// What each reading *adds* to the counter.
+    /// The amounts that the readings *add* to the counter.
     pub readings: Vec<SimReading>,
 }
 

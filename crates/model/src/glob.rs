@@ -1,5 +1,6 @@
-//! Patterns for names. `*` matches any sequence of bytes, `?` matches one byte, `\` makes the next
-//! byte literal, and everything else matches itself. The pattern must match the whole name.
+//! Matches names with patterns. `*` matches any sequence of bytes, `?` matches one byte, `\` makes
+//! the next byte literal, and everything else matches itself. The pattern must match the whole
+//! name.
 
 /// Returns the pattern that matches `name` and nothing else.
 pub fn escape(name: &str) -> String {
@@ -14,11 +15,11 @@ pub fn escape(name: &str) -> String {
 }
 
 /// Whether `pattern` matches `name`. The time is linear for patterns with one star, and never worse
-/// than the product of both lengths. No recursion, no allocation.
+/// than the product of both lengths. The function does not recurse or allocate.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
-    // Where to continue if the last guess about a star was wrong.
+    // The positions at which to continue if the last guess about a star was wrong.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {

@@ -1,6 +1,6 @@
-//! Counterpoint's vocabulary: counters, their units, and the ways in which data can be lost. All
-//! other crates use these types. This crate performs no I/O and has no unsafe code and no
-//! dependencies, because it is built into other people's processes.
+//! Defines Counterpoint's vocabulary: counters, their units, and the ways in which data can be
+//! lost. All other crates use these types. This crate performs no I/O and has no unsafe code and no
+//! dependencies, because it becomes a part of other people's processes.
 //!
 //! | module | content |
 //! |---|---|

@@ -1,12 +1,12 @@
-//! The table of losses: each way in which data can be lost or distorted has a name, a severity and
-//! an explanation. Hot paths count losses by number, and every view shows those that are not zero.
+//! Lists all losses: each way in which data can be lost or distorted has a name, a severity and an
+//! explanation. Hot paths count losses by number, and every view shows those that are not zero.
 //!
 //! The numbers are part of the file format: append new rows, and never reorder.
 
 crate::named! {
-    /// How much a loss matters to a reader of the numbers.
+    /// The importance of a loss for a reader of the numbers.
     pub enum Severity {
-        /// Worth knowing, but no number in a view is wrong because of it.
+        /// The loss is worth knowing, but no number in a view is wrong because of it.
         Note = "note",
         /// Something is missing: totals are too small, or a counter is absent.
         Missing = "missing",
@@ -34,12 +34,13 @@ macro_rules! losses {
                 match self { $( Loss::$variant => $name, )* }
             }
 
-            /// Returns how much the loss matters.
+            /// Returns the importance of the loss.
             pub fn severity(self) -> Severity {
                 match self { $( Loss::$variant => Severity::$severity, )* }
             }
 
-            /// Returns what happened, what is missing because of it, and what to do about it.
+            /// Returns the text about the event, the data that is missing because of it, and the
+            /// remedy.
             pub fn help(self) -> &'static str {
                 match self { $( Loss::$variant => $help, )* }
             }

@@ -1,4 +1,4 @@
-//! Metrics: values that are computed from counters (`ipc = instructions / cycles`).
+//! Defines metrics: values that are computed from counters (`ipc = instructions / cycles`).
 //!
 //! ```text
 //!  "ipc = instructions / cycles"
@@ -26,12 +26,12 @@
 //!
 //! # Invariants
 //! - All counters of a metric belong to one group, so they were read together, over the same
-//!   interval. `duration` is the time of exactly those calls whose values are in the sums, `calls` is
-//!   their number, `dispatches` that of the dispatches that they are of, and all three can be combined
-//!   with any group.
-//! - A plain number beside a sum stands for each call: in `64B / duration` each call moved 64 bytes, and
-//!   in `duration - 5us` 5 µs are taken of each. So the metric of a row is what it is of each call if all
-//!   are alike, however many there are.
+//!   interval. `duration` is the time of exactly those calls whose values are in the sums, `calls`
+//!   is the number of these calls, and `dispatches` is the number of their dispatches. All three
+//!   can be combined with any group.
+//! - A number that is combined with a sum applies to each call: in `64B / duration` each call moved
+//!   64 bytes, and in `duration - 5us` 5 µs are subtracted from each call. So the metric of a row
+//!   is the same as that of each call if all calls are equal, however many there are.
 //! - An undefined value is missing: a division by zero, or an overflow. It is never NaN, never
 //!   infinite, and never replaced by 0.
 //! - An expression has at most [`MOST_BYTES`] bytes and [`MOST_DEPTH`] levels, which bounds every

@@ -1,8 +1,8 @@
-//! One list for an enum: its variants, their names for people, and their numbers in files.
+//! Makes an enum from one list: its variants, their names for people, and their numbers in files.
 
 /// Defines an enum whose variants have names: `named! { pub enum E { A = "a" } }`.
 ///
-/// It has `E::ALL` in the order of the list, and `name`, which documents and tables use.
+/// The enum has `E::ALL` in the order of the list, and `name`, which documents and tables use.
 #[macro_export]
 macro_rules! named {
     (

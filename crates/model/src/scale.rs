@@ -1,9 +1,9 @@
-//! Extrapolates from a count that covers part of the time to an estimate for all of it.
+//! Extrapolates a count of a part of the time to an estimate for all of the time.
 
 /// Returns `raw · enabled_ns / running_ns`, rounded to the nearest integer and computed in 128
-/// bits. This is what the counter would have shown if it had counted during all of `enabled_ns` at
-/// the rate of the `running_ns` that it saw. All three are differences over one interval, not
-/// totals since the counter was opened.
+/// bits. This is the count that the counter would have shown if it had counted during all of
+/// `enabled_ns` at the rate of the `running_ns` in which it counted. All three are differences over
+/// one interval, not totals since the counter was opened.
 ///
 /// Returns `None` if the counter never ran (the value is missing and not 0) or if the estimate does
 /// not fit in 64 bits. Returns `raw` if it ran all the time.

@@ -1,4 +1,4 @@
-//! "Did you mean": finds the known names that are closest to a typed one.
+//! Finds the known names that are closest to a typed one, for "did you mean".
 
 /// Returns up to three of `known`, closest first. Names that begin with the typed text, whose words
 /// begin with its letters (`pf` for `page-faults`), or that are few edits away come before names

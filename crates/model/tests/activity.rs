@@ -7,8 +7,8 @@ use model::activity::{
     Vocabulary, names,
 };
 
-/// Transcribed from Kineto's enumerations and not from the table under test: pull request #1212
-/// (names and aliases), #1148 (constants without their prefix), and main (constants).
+/// The names were transcribed from Kineto's enumerations and not from the table under test: pull
+/// request #1212 (names and aliases), #1148 (constants without their prefix), and main (constants).
 const PR_1212: &str = "cpu_op user_annotation gpu_user_annotation gpu_memcpy gpu_memset kernel \
     external_correlation runtime driver cpu_instant_event python_function overhead \
     collective_comm gpu_pm_counter mtia_insight cuda_sync cuda_event cuda_profiler_range \
@@ -103,7 +103,7 @@ fn names_have_the_right_kind_and_are_kept() {
 #[test]
 fn defaults_are_those_of_the_lists() {
     let of = |set: DefaultSet| set.kinds().map(Generic::name).collect::<Vec<_>>().join(" ");
-    // #1212 lists seventeen entries; MTIA_RUNTIME and MTIA_CCP_EVENTS repeat two of them.
+    // #1212 has seventeen entries; MTIA_RUNTIME and MTIA_CCP_EVENTS repeat two of them.
     assert_eq!(
         of(DefaultSet::Generic),
         "cpu_op user_annotation gpu_user_annotation memcpy memset kernel external_correlation \

@@ -14,7 +14,7 @@ fn counts<'n>(names: &[&'n str]) -> Vec<Operand<'n>> {
     names.iter().map(|name| operand(name, Unit::Count, 0)).collect()
 }
 
-/// The counters of a run for the tables below.
+/// Returns the counters of a run for the tables below.
 fn run() -> Vec<Operand<'static>> {
     vec![
         operand("cycles", Unit::Cycles, 0),
@@ -74,28 +74,28 @@ fn values_and_units() {
         ("instructions + cache-misses", Some(3.0), "count"),
         ("1000 * cache-misses / instructions", Some(2_000.0), "ratio"),
         ("1 - instructions / (4 * cycles)", Some(0.5), "ratio"),
-        // Minus and dashes.
+        // Expressions with minus signs and dashes.
         ("cycles - 3", Some(-2.0), "cycles"),
         ("cycles -3", Some(-2.0), "cycles"),
         ("cycles- 3", Some(-2.0), "cycles"),
         ("-cycles", Some(-1.0), "cycles"),
         ("--cycles", Some(1.0), "cycles"),
         ("2 - -cycles", Some(3.0), "cycles"),
-        // From left to right, and products before sums.
+        // Operations are computed from left to right, and products before sums.
         ("cycles - 3 - 4", Some(-6.0), "cycles"),
         ("12 / instructions / 3 * 2", Some(8.0), "ratio"),
         ("1 + 2 * cycles", Some(3.0), "cycles"),
         ("(1 + 2) * instructions", Some(3.0), "count"),
         ("min(cycles, 7, 0.5) + max(cycles)", Some(1.5), "cycles"),
         ("max(task-clock, 5ns)", Some(5.0), "ns"),
-        // Numbers.
+        // Expressions with numbers.
         ("cycles * 1.5e3", Some(1_500.0), "cycles"),
         ("cycles * 2Ki", Some(2_048.0), "cycles"),
         ("cycles * .5M", Some(500_000.0), "cycles"),
         ("cycles * 50%", Some(0.5), "cycles"),
         ("read + 1KiB", Some(1_025.0), "bytes"),
         ("duration + 1ms + 1µs", Some(1_001_010.0), "ns"),
-        // Names.
+        // Expressions with names.
         ("CPU-CYCLES", Some(1.0), "cycles"),
         ("perf::CYCLES", Some(1.0), "cycles"),
         ("PAPI_TOT_INS", Some(1.0), "count"),
@@ -105,7 +105,7 @@ fn values_and_units() {
         ("migrations", Some(1.0), "count"),
         // One step of `energy` is a quarter.
         ("energy * 2", Some(0.5), "count"),
-        // Undefined values.
+        // Values that are undefined.
         ("cycles / 0", None, "cycles"),
         ("0 / (cycles - cycles)", None, "ratio"),
         ("cycles / (instructions - 2)", None, "ratio"),
@@ -339,7 +339,7 @@ fn builtins_are_offered_where_they_can_be_formed() {
     assert_eq!(list(&counts(&["cycles"])), ["frequency"]);
     assert_eq!(list(&counts(&["cycles", "instructions"])), ["ipc", "cpi", "frequency"]);
     assert_eq!(list(&counts(&["cpu-cycles:u", "PAPI_TOT_INS:u"])), ["ipc", "cpi", "frequency"]);
-    // Not in one group, or not in the same modes.
+    // These counters are not in one group, or do not count in the same modes.
     let apart = [operand("cycles", Unit::Cycles, 0), operand("instructions", Unit::Count, 1)];
     assert_eq!(list(&apart), ["frequency"]);
     assert_eq!(list(&counts(&["cycles:u", "instructions:k"])), ["frequency"]);
@@ -385,8 +385,9 @@ fn builtins_are_offered_where_they_can_be_formed() {
     }
 }
 
-/// Counts of pipeline slots as processors would report them, and the parts that follow from these on paper. No such processor was
-/// there: the tests only show the arithmetic, and which of two formulas of one name is taken.
+/// The input is counts of pipeline slots as processors would report them, and the parts that were
+/// computed from them on paper. No such processor was used: the tests only show the arithmetic, and
+/// which of two formulas of one name is chosen.
 #[test]
 fn top_down_metrics_by_vendor() {
     let counts = |names: &[&'static str]| -> Vec<Operand<'static>> {
@@ -435,7 +436,7 @@ fn top_down_metrics_by_vendor() {
         ("core-bound", 5.0),
     ];
     expect(values(&intel), &[first, second].concat());
-    // 100 cycles with six slots each.
+    // There are 100 cycles with six slots each.
     let zen4 = [
         ("ls_not_halted_cyc", 100.0),
         ("ex_ret_ops", 240.0),
@@ -451,18 +452,19 @@ fn top_down_metrics_by_vendor() {
         ("backend-bound", 35.0),
         ("smt-contention", 5.0),
     ];
-    // What was lost adds up to all slots.
+    // The parts add up to all slots.
     assert_eq!(parts.iter().map(|(_, part)| part).sum::<f64>(), 100.0);
     expect(values(&zen4), &parts);
-    // By its name, the formula is that of the counters which are there.
+    // By its name, the formula whose counters are there is found.
     let of_zen4 = named_builtin("retiring", &counts(&["ls_not_halted_cyc", "ex_ret_ops"])).unwrap();
     assert!(of_zen4.expression.contains("ls_not_halted_cyc"));
     assert!(named_builtin("retiring", &[]).unwrap().expression.contains("topdown"));
-    // A part of the counters gives no metric.
+    // Some of the counters alone give no metric.
     expect(values(&intel[..4]), &[]);
 }
 
-/// Three calls of 10 ns each, with 4 cycles each. What is said of each call is the same of all.
+/// There are three calls of 10 ns each, with 4 cycles each. A number that is combined with a sum
+/// applies to each call.
 #[test]
 fn a_number_beside_a_sum_stands_for_each_call() {
     let cycles = Operand { name: "cycles", unit: Unit::Cycles, scale: 1.0, group: 0 };

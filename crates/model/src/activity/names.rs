@@ -1,4 +1,4 @@
-//! The published names of activity kinds, as a table.
+//! Lists the published names of activity kinds in a table.
 //!
 //! Sources: two pull requests of pytorch/kineto, one that made the list generic (#1212, commit
 //! 93105fe) and one that added dynamic plugins (#1148, commit 92fa2ff), and Kineto's main branch
@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Row] = &[
     row("counter", Generic::Counter, 0),
     row("gpu_memcpy", Generic::Memcpy, ALL),
     row("gpu_memset", Generic::Memset, ALL),
-    // The name of the constant in all three lists; it prints as `kernel`.
+    // This is the name of the constant in all three lists; the constant prints as `kernel`.
     row("concurrent_kernel", Generic::Kernel, ALL),
     row("cuda_runtime", Generic::Runtime, ALL),
     row("cuda_driver", Generic::Driver, ALL),
@@ -67,7 +67,7 @@ pub(super) const ROWS: &[Row] = &[
     row("cuda_event", Generic::DeviceEvent, A | C),
     row("mtia_counters", Generic::Counter, C),
     row("glow_runtime", Generic::Runtime, ALL),
-    // Ranges of kernels that CUPTI measured, which are slices on a device.
+    // These are ranges of kernels that CUPTI measured: slices on a device.
     row("cuda_profiler_range", Generic::DeviceEvent, ALL),
     row("hpu_op", Generic::Runtime, ALL),
     row("xpu_runtime", Generic::Runtime, ALL),

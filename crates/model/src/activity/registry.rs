@@ -1,4 +1,4 @@
-//! Kinds and names that are added at run time to the published ones.
+//! Keeps the kinds and names that are added to the published ones at run time.
 //!
 //! ```text
 //!  label   0 … 65,535                    row of the table of published names
@@ -60,7 +60,7 @@ impl fmt::Display for UnknownKind {
 
 impl std::error::Error for UnknownKind {}
 
-/// Why a kind was not registered.
+/// The reason why a kind was not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -86,7 +86,7 @@ impl fmt::Display for RegisterError {
 impl std::error::Error for RegisterError {}
 
 impl Label {
-    /// Returns its number; see the module's documentation.
+    /// Returns the label's number; see the module's documentation.
     pub fn number(self) -> u32 {
         self.0
     }
@@ -237,7 +237,8 @@ impl Registry {
         }
     }
 
-    /// Returns the name as the activity came with it; empty for a label of another registry.
+    /// Returns the original name, with which the activity came; empty for a label of another
+    /// registry.
     pub fn original(&self, label: Label) -> &str {
         match ROWS.get(label.0 as usize) {
             Some(row) => row.name,

@@ -1,4 +1,5 @@
-//! The other terms of a timeline: devices, streams, flows, correlation ids and metadata values.
+//! Defines the other terms of a timeline: devices, streams, flows, correlation ids and metadata
+//! values.
 
 use std::fmt;
 
@@ -10,7 +11,8 @@ pub struct DeviceId(pub i64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub i64);
 
-/// Links a request of the host to the work that a device did for it. All 64 bits are significant.
+/// Links a request of the host to the work that a device did for the request. All 64 bits are
+/// significant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CorrelationId(pub u64);
 
@@ -54,7 +56,7 @@ impl FlowKind {
 /// A value of an activity's metadata.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Explicitly absent.
+    /// A value that is explicitly absent.
     Null,
     /// A Boolean.
     Bool(bool),
@@ -62,7 +64,7 @@ pub enum Value<'a> {
     Int(i64),
     /// An unsigned integer.
     Uint(u64),
-    /// A floating-point number. JSON omits it if it is not finite.
+    /// A floating-point number. JSON output omits a number that is not finite.
     Float(f64),
     Text(&'a str),
     /// Valid JSON: a list or an object.

@@ -25,7 +25,7 @@ pub struct Operand<'a> {
 pub struct Bound {
     /// The name that views show.
     pub name: String,
-    /// The expression as written, including the unit.
+    /// The expression as the user wrote it, including the unit.
     pub expression: String,
     /// The unit of the metric's values.
     pub unit: MetricUnit,
@@ -55,9 +55,9 @@ impl Metric {
     /// Finds the counters of this metric among `operands`, which are all counters of a run in their
     /// order.
     ///
-    /// A name matches the counter with exactly this name. Otherwise, it matches the counter with
-    /// another spelling of it (`cpu-cycles` for `cycles`). Otherwise, a name without modifiers
-    /// matches a counter that differs only in its modifiers, if there is only one.
+    /// A name matches the counter with exactly this name. Otherwise, the name matches the counter
+    /// with another spelling of the name (`cpu-cycles` for `cycles`). Otherwise, a name without
+    /// modifiers matches a counter that differs only in its modifiers, if there is only one.
     ///
     /// # Errors
     /// Fails if a counter is missing or ambiguous, if the counters are in several groups, or if the
@@ -113,8 +113,9 @@ impl Bound {
         self.value_of(1.0, None, duration_ns, values)
     }
 
-    /// Computes the value of several calls: `values` and `duration_ns` are sums over `calls` calls, which are of so
-    /// many `dispatches`. A metric that uses a number of dispatches that is not known is undefined.
+    /// Computes the value of several calls: `values` and `duration_ns` are sums over `calls` calls,
+    /// which belong to `dispatches` dispatches. If the number of dispatches is not known, a metric
+    /// that uses it is undefined.
     ///
     /// # Panics
     /// Panics if there are fewer values than counters.
@@ -144,12 +145,13 @@ struct Sums<'a> {
 #[derive(Clone, Copy)]
 struct Value {
     number: f64,
-    /// Whether the value is larger, the more calls there are; for a quotient of sums it is not.
+    /// Whether the value grows with the number of calls. A quotient of two sums does not.
     is_sum: bool,
 }
 
 impl Value {
-    /// Beside a sum, a plain number stands for each call.
+    /// Returns the operand for an operation with `other`. A number that is combined with a sum
+    /// applies to each call, so it is multiplied by the number of calls.
     fn beside(self, other: Self, calls: f64) -> Self {
         match other.is_sum && !self.is_sum {
             true => Self { number: self.number * calls, is_sum: true },
@@ -158,7 +160,7 @@ impl Value {
     }
 }
 
-/// A name and the counter that it stands for.
+/// A name and its counter.
 struct Found<'n> {
     name: &'n Name,
     place: usize,
@@ -194,7 +196,7 @@ fn find(name: &Name, operands: &[Operand<'_>]) -> Result<(usize, bool), MetricEr
     }
 }
 
-/// Returns cause on what to type instead of a counter that does not exist.
+/// Returns the cause of an error about a counter that does not exist, from which advice is made.
 fn cause(typed: &str, operands: &[Operand<'_>]) -> MetricCause {
     let counted = |name: &str| {
         name == "duration" || name.bytes().all(|b| b.is_ascii_digit()) || {
@@ -304,8 +306,8 @@ impl Node<Name> {
         }
     }
 
-    /// Returns the same tree with indices into `places`. `next` returns the counter of each name in
-    /// turn.
+    /// Returns the same tree with indices into `places`. `next` returns the counters of the names
+    /// one after the other.
     fn placed(&self, next: &mut impl Iterator<Item = usize>, places: &[usize]) -> Node<usize> {
         match self {
             Self::Number(quantity) => Node::Number(quantity.clone()),
@@ -361,7 +363,7 @@ impl Node<usize> {
                     Operator::Multiply => {
                         Value { number: a.number * b.number, is_sum: a.is_sum || b.is_sum }
                     }
-                    // A sum that is divided by a number stays one.
+                    // A sum that is divided by a number is still a sum.
                     Operator::Divide => {
                         Value { number: left.number / b.number, is_sum: left.is_sum && !b.is_sum }
                     }

@@ -1,5 +1,5 @@
-//! Built-in metrics, which need no definition. They are offered if their counters were counted in
-//! one group.
+//! Lists the built-in metrics, which need no definition. They are offered if their counters were
+//! counted in one group.
 
 use super::names::Spelling;
 use super::{Bound, Metric, Operand};
@@ -65,8 +65,9 @@ pub const BUILTINS: &[Builtin] = &[
     builtin("switch-rate", "context-switches / duration", "context switches per second"),
 ];
 
-/// The slots of Intel's cores that the four counters of the first level share, from Ice Lake on. They are
-/// counted beside `slots`, which has to be the first counter of their group.
+/// The part of the slots of Intel's cores, from Ice Lake on. The four counters of the first level
+/// share the slots. They are counted together with `slots`, which has to be the first counter of
+/// their group.
 macro_rules! intel {
     ($of:literal) => {
         concat!(
@@ -77,8 +78,8 @@ macro_rules! intel {
     };
 }
 
-/// The dispatch slots of AMD's Zen 4, which are six in each cycle. Zen 5 has eight, and its names are
-/// refused.
+/// The part of the dispatch slots of AMD's Zen 4, of which there are six in each cycle. Zen 5 has
+/// eight, and the names of its counters are refused.
 macro_rules! zen4 {
     ($of:literal) => {
         concat!("(", $of, ") / (6 * ls_not_halted_cyc) in %")
@@ -87,12 +88,12 @@ macro_rules! zen4 {
 
 /// Top-down metrics by vendor: the slots for operations that stayed empty, by reason.
 ///
-/// Sources: for Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 3B, section
-/// "Performance Metrics" (PERF_METRICS), and `tools/perf/Documentation/topdown.txt` of Linux 6.12, which
-/// says that the kernel returns the metrics as numbers of slots. For AMD, "Processor Programming Reference
-/// for Family 19h Model 11h", events 0x0aa and 0x1a0, and the group `PipelineL1` of
-/// Linux 6.12, `tools/perf/pmu-events/arch/x86/amdzen4/pipeline.json`. None of them has run on such a
-/// processor: the tests have simulated counts.
+/// Sources: for Intel, "Intel 64 and IA-32 Architectures Software Developer's Manual", volume 3B,
+/// section "Performance Metrics" (PERF_METRICS), and `tools/perf/Documentation/topdown.txt` of
+/// Linux 6.12, which says that the kernel returns the metrics as numbers of slots. For AMD,
+/// "Processor Programming Reference for Family 19h Model 11h", events 0x0aa and 0x1a0, and the
+/// group `PipelineL1` of Linux 6.12, `tools/perf/pmu-events/arch/x86/amdzen4/pipeline.json`. None
+/// of these metrics was computed on such a processor: the tests have simulated counts.
 pub const TOP_DOWN: &[Builtin] = &[
     builtin("retiring", intel!("topdown-retiring"), "slots whose operation retired"),
     builtin("bad-speculation", intel!("topdown-bad-spec"), "slots lost to wrong predictions"),
@@ -129,13 +130,14 @@ pub const TOP_DOWN: &[Builtin] = &[
     ),
 ];
 
-/// All built-in metrics, in the order in which views show them. Several can have one name: that one counts
-/// whose counters are there.
+/// Returns all built-in metrics, in the order in which views show them. Several metrics can have
+/// one name: the one whose counters are there is used.
 pub fn all() -> impl Iterator<Item = &'static Builtin> {
     BUILTINS.iter().chain(TOP_DOWN)
 }
 
-/// The built-in metric with this name whose counters are there; otherwise the first one with the name.
+/// Returns the built-in metric with this name whose counters are there; otherwise the first one
+/// with the name.
 pub fn named(name: &str, operands: &[Operand<'_>]) -> Option<&'static Builtin> {
     let with_name = || all().filter(|builtin| builtin.name == name);
     let fits =

@@ -1,27 +1,27 @@
-//! The error type of metrics: what is wrong, where, and what to type instead.
+//! Defines the error type of metrics: the error, its place, and the cause.
 
 use std::fmt;
 
 /// A metric that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricError {
-    /// What is wrong.
+    /// The kind of the error.
     pub kind: MetricErrorKind,
     /// Byte offset in the text that was parsed.
     pub at: usize,
-    /// What is known beyond `kind`, from which the command line makes advice.
+    /// More data than `kind` has, from which the command line makes advice.
     pub cause: Option<MetricCause>,
 }
 
-/// What led to a [`MetricError`], with values. A new variant needs advice in the command line; the
-/// enum is exhaustive so that the compiler asks for it.
+/// The cause of a [`MetricError`], with values. A new variant needs advice in the command line; the
+/// enum is exhaustive so that the compiler reports a missing one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MetricCause {
     /// A name with slashes, commas or spaces is not in quotes.
     UnquotedName,
     /// A unit must be one of these, described in words.
     Units(&'static str),
-    /// A minus without spaces is part of the name. These are the two sides of it.
+    /// A minus without spaces is part of the name. The texts on both sides of it are known, too.
     Minus {
         /// The text to the left of the minus.
         left: String,
@@ -38,13 +38,13 @@ pub enum MetricCause {
     PlainNumber,
 }
 
-/// What is wrong with a metric.
+/// The kind of a [`MetricError`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MetricErrorKind {
     /// The text is not a definition.
     Syntax {
-        /// What was expected: the text after "expected".
+        /// The expected thing: the text after "expected".
         expected: &'static str,
         /// The character that was found; `None` at the end of the text.
         found: Option<char>,

@@ -1,5 +1,5 @@
-//! Units of metrics. They are propagated through an expression, and people write them after numbers
-//! and after `in`.
+//! Defines the units of metrics. They are propagated through an expression, and people write them
+//! after numbers and after `in`.
 
 use std::fmt;
 
@@ -66,9 +66,9 @@ impl Dimension {
         }
     }
 
-    /// Returns the dimension of a sum; `None` if the operands cannot be added. Counts of
-    /// different things can be added. A plain number can be added as well, and takes the name of the other
-    /// operand.
+    /// Returns the dimension of a sum; `None` if the operands cannot be added. Counts of different
+    /// things can be added. A number without a unit can be added as well, and takes the name of the
+    /// other operand.
     pub fn plus(self, other: Self) -> Option<Self> {
         if (self.ns, self.bytes, self.joules) != (other.ns, other.bytes, other.joules) {
             return None;
@@ -160,7 +160,7 @@ impl MetricUnit {
     }
 }
 
-/// All units that can be typed, without prefixes. Used in hints.
+/// All units that can be typed, without prefixes. They are used in hints.
 pub(super) const UNITS: &str = "%, ratio, count, cycles, and with a prefix (n u m k M G T, Ki Mi \
                                 Gi Ti) s, B, Hz, J, W; also one per another: GB/s, G/s, /s";
 
