@@ -10,6 +10,7 @@
 //!  pool thread       task        ├── 1 ───┤        belongs to the region, because both
 //!                                                  have the same region number
 //! ```
+//!
 //! A thread's calls are recorded when they end. So the calls inside a call are those that began
 //! after its start, ended before it, and are in no other call yet. This takes one pass over the
 //! pages, with the calls of one run in memory. An earlier pass ([`OpTrees::new`]) collects the
