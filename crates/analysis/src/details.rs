@@ -44,7 +44,7 @@ pub struct Options<'a> {
     pub workers: usize,
 }
 
-/// What [`details`] found out about some ops.
+/// The results of [`details`] for some ops.
 #[derive(Clone, Debug)]
 pub struct Details {
     /// The start of the first call, in ticks.

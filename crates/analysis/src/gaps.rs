@@ -27,8 +27,8 @@ use crate::exact::Histogram;
 use crate::table::{Key, devices};
 use crate::threads::ThreadTime;
 
-/// Each worker keeps at most this many pairs of ops apart. Further pairs of a thread are added up
-/// in one row.
+/// Each worker keeps separate sums for at most this many pairs of ops. Further pairs of a thread
+/// are added up in one row.
 const MOST_PAIRS: usize = 100_000;
 
 /// At most this many lengths of a pair's gaps are kept one by one. If there are more gaps, they are
@@ -42,7 +42,7 @@ pub enum Side {
     Op(Key),
     /// The last known moment of the thread, after its last call.
     End,
-    /// Any op, because there are too many pairs to keep them apart.
+    /// Any op, because there are too many pairs to keep separate sums.
     Any,
 }
 

@@ -122,10 +122,11 @@ pub struct ScheduledLoop {
     pub parent: Option<u32>,
     /// Number of loops around it: 0 for an outermost loop.
     pub depth: u32,
-    /// Whether the loop is to be instrumented.
+    /// Number of loops around the loop: 0 for an outermost loop.
     #[serde(default)]
     pub chosen: bool,
-    /// What the compiler of the schedule turned the loop into, if it is not a loop any more.
+    /// The code into which the compiler of the schedule turned the loop, if it is not a loop any
+    /// more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
     /// The place of the loop in the source: file and line.

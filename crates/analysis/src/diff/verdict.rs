@@ -67,7 +67,7 @@ pub enum Verdict {
     Differs(Change),
     /// The row takes the same time on both sides, within plus or minus this part.
     Same(f64),
-    /// It cannot be told whether the row differs.
+    /// It cannot be decided whether the row differs.
     Unknown {
         /// Half of the 95 % interval.
         half_width: f64,

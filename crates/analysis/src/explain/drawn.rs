@@ -1,5 +1,5 @@
-//! Draws a sample of the calls of ops. Whether a call is drawn depends only on the calls
-//! themselves, so the same profile always gives the same sample, with any number of workers.
+//! Chooses a sample of the calls of ops. The choice of a call depends only on the calls themselves,
+//! so the same profile always gives the same sample, with any number of workers.
 
 use std::collections::HashMap;
 

@@ -81,7 +81,7 @@ pub enum Silent {
     TooFew,
     /// All calls take about as long: see [`EVEN`].
     Even,
-    /// Neighbouring calls are too much alike for any finding to be told from chance.
+    /// Neighbouring calls are too similar to distinguish any finding from chance.
     Alike,
 }
 

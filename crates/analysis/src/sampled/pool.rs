@@ -2,7 +2,8 @@
 //! estimate without one, or nothing.
 //!
 //! A [`Pool`] adds up the [`Strata`] of the threads and ops of a row. The result depends on the
-//! number of drawn calls:
+//! number of *drawn* calls, which were chosen at random to be timed; the first calls of an op are
+//! timed in any case, and are not drawn:
 //!
 //! | known | result |
 //! |---|---|

@@ -37,7 +37,7 @@
 //! different weight for almost every timed call. Then each stratum would have one call, and no
 //! variance.
 //!
-//! **Equal values.** If all n drawn values of a class are equal, at most 3/n of the others differ,
+//! **Equal values.** If all n timed values of a class are equal, at most 3/n of the others differ,
 //! with 95 % confidence. Each of these may be 0 or twice as large, or 1 if the values are 0.
 //!
 //! **Few timed calls.** A class with a single timed call has no s². It takes the s² of the nearest

@@ -1,9 +1,9 @@
 //! Computes the weight of each timed call: the number of calls that it stands for.
 //!
-//! A call that was drawn with probability 1/w stands for about w calls. The real number is known,
-//! because all calls were counted. So the weights of a class of [`Strata`] are multiplied by a
-//! factor that makes them add up to the class's number of calls (*calibration*; Deville and
-//! Särndal, *Calibration Estimators in Survey Sampling*, 1992):
+//! A call that was chosen to be timed with probability 1/w stands for about w calls. The real
+//! number is known, because all calls were counted. So the weights of a class of [`Strata`] are
+//! multiplied by a factor that makes them add up to the class's number of calls (*calibration*;
+//! Deville and Särndal, *Calibration Estimators in Survey Sampling*, 1992):
 //!
 //! ```text
 //!   weight 1       1: the call stands for itself

@@ -8,8 +8,8 @@ use super::{OpStats, Scope, Table, Variable};
 use crate::sampled::{Sample, SampledRow};
 use crate::table::Key;
 
-/// Adds the numbers of calls and the estimated totals, and removes statistics for which there are
-/// too few drawn calls.
+/// Adds the numbers of calls and the estimated totals, and removes statistics for which too few
+/// calls were chosen at random to be timed.
 pub(super) fn add(
     profile: &Profile,
     choice: &Choice<'_>,
@@ -46,8 +46,8 @@ pub(super) fn add(
     ops.sort_by(|a, b| total(b).total_cmp(&total(a)).then(a.key.cmp(&b.key)));
 }
 
-/// Of a variable with too few drawn calls, keeps only the number of values and the extremes. The
-/// other variables get the means of a report.
+/// Keeps only the number of values and the extremes of a variable for which too few calls were
+/// chosen at random to be timed. The other variables get the means of a report.
 fn keep_known(profile: &Profile, scope: &mut Scope, row: &SampledRow) {
     scope.sampled = Some(Box::new(row.clone()));
     let timed = row.effective.is_some();
