@@ -125,13 +125,15 @@ impl Brackets {
         }
     }
 
-    /// The time that a bracket of this class adds to the duration of its own call, in parts.
+    /// Returns the time that a bracket of this class adds to the duration of its own call, in
+    /// parts.
     #[inline]
     pub fn in_duration(&self, class: Option<u32>) -> u64 {
         self.price(class).in_duration
     }
 
-    /// The time that a bracket of this class adds to the own time of the call around it, in parts.
+    /// Returns the time that a bracket of this class adds to the self time of the call around it,
+    /// in parts.
     #[inline]
     pub fn outside(&self, class: Option<u32>) -> u64 {
         self.price(class).outside

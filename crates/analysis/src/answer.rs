@@ -141,7 +141,7 @@ const PREEMPTED: u64 = 50;
 /// The kernel must also take its CPU at least this many times per second of its processor time.
 /// (Even a thread that has a CPU for itself loses it a few times per second to work of the kernel.)
 const PER_SECOND: f64 = 20.0;
-/// And at least this part of the thread's time in calls must be without a CPU.
+/// At least this part of the thread's time in calls must be without a CPU, too.
 const AWAY: f64 = 0.05;
 
 impl ThreadTime {
@@ -198,12 +198,13 @@ impl Row {
 }
 
 impl Outside {
-    /// The part of the threads' time that they spent outside of recorded calls, from 0 to 1.
+    /// Returns the part of the threads' time that they spent outside of recorded calls, from 0 to
+    /// 1.
     pub fn share(&self) -> f64 {
         self.ns / self.wall_ns
     }
 
-    /// The part of `ns` in which the threads were on no CPU. `None` if not known.
+    /// Returns the part of `ns` in which the threads were on no CPU. `None` if it is not known.
     pub fn off_cpu_share(&self) -> Option<f64> {
         self.off_cpu_ns.filter(|_| self.ns > 0.0).map(|off| off / self.ns)
     }
@@ -269,10 +270,10 @@ impl Summary {
         (rows * 2 < shares.len()).then_some(Most { rows, share: share.min(1.0) })
     }
 
-    /// In a summary by op in which calls are nested: returns the op or range that has the most time
-    /// with everything inside, leaving out ops and ranges that have nearly all of their threads'
-    /// time. `None` if no op or range has much time, or if not all calls were timed. Of equal ones,
-    /// the first of the profile.
+    /// Returns the op or range that has the most time with everything inside, in a summary by op in
+    /// which calls are nested. Ops and ranges that have nearly all of their threads' time are left
+    /// out. `None` if no op or range has much time, or if not all calls were timed. Of equal ones,
+    /// the first one of the profile is returned.
     pub fn around(&self, profile: &Profile) -> Option<Around> {
         if !self.nested || self.sampled.is_some() {
             return None;
@@ -296,7 +297,7 @@ impl Summary {
         found.max_by(|a, b| a.total_ns.total_cmp(&b.total_ns).then(b.key.cmp(&a.key)))
     }
 
-    /// In a summary by op: returns the function with at least half of the time in calls, if its
+    /// Returns the function with at least half of the time in calls, in a summary by op, if its
     /// host names a way to look inside of functions.
     pub fn dominant(&self, profile: &Profile) -> Option<Dominant> {
         let mut of_name: HashMap<(&str, &str), (f64, f64, OpId)> = HashMap::new();
@@ -334,7 +335,7 @@ impl Summary {
         self.outside(profile)?;
         let on_device = devices(profile);
         let threads = self.threads.iter().filter(|t| on_device.get(t.process) == Some(&false));
-        // Of equal threads, the first.
+        // Of equal threads, the first one is returned.
         let busiest = threads.rev().max_by(|a, b| a.dispatch_ns.total_cmp(&b.dispatch_ns))?;
         let (ns, wall_ns) = (busiest.no_dispatch_ns(), busiest.wall_ns);
         let off = busiest.off_cpu.filter(|off| !off.assumed);

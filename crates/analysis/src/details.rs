@@ -98,7 +98,7 @@ pub struct LongCall {
 }
 
 impl LongCall {
-    /// The call's duration in ticks, without what the recorder added.
+    /// Returns the call's duration in ticks, without the time that the recorder added.
     pub fn ticks(&self) -> f64 {
         self.duration as f64 / PARTS as f64
     }

@@ -56,7 +56,7 @@ impl<T> Innermost<T> {
         self.open.push(Open { end, own: 0, of });
     }
 
-    /// Must be called after the last call.
+    /// Ends all calls that are still open. This must be called after the last call.
     pub fn finish(&mut self, mut done: impl FnMut(T, u64)) {
         self.advance(u64::MAX, &mut done);
         while let Some(top) = self.open.pop() {

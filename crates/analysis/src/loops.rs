@@ -62,7 +62,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// The mode with this number in the descriptor.
+    /// Returns the mode with this number in the descriptor.
     pub fn from_number(number: u32) -> Self {
         match number {
             0 => Self::Sampled,
@@ -73,7 +73,7 @@ impl Mode {
         }
     }
 
-    /// The mode's name on the command line and in side tables.
+    /// Returns the mode's name on the command line and in side tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sampled => "sampled",

@@ -232,12 +232,12 @@ impl<'a> OpTrees<'a> {
         tasks::collect(profile, Brackets::new(profile, raw))
     }
 
-    /// The start of the profile's first call of any kind; `None` without calls.
+    /// Returns the start of the profile's first call of any kind; `None` without calls.
     pub fn first_tick(&self) -> Option<u64> {
         self.first_tick
     }
 
-    /// The losses found inside pages.
+    /// Returns the losses found inside pages.
     pub fn losses(&self) -> &[LossCount] {
         &self.losses
     }

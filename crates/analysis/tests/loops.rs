@@ -56,7 +56,7 @@ fn module(mode: u32, cost: Option<HitCost>) -> LoopModule {
     }
 }
 
-/// A row of mode timed.
+/// Returns a row of mode timed.
 fn timed(module: usize, tid: u32, id: u32, hits: u64, ticks: u64, child_ticks: u64) -> LoopRow {
     LoopRow {
         module,

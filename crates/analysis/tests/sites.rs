@@ -24,7 +24,7 @@ fn program(workgroups: &[Workgroup]) -> ProfileScript {
     script
 }
 
-/// One iteration of 1,000 ticks: *a* with 4 workgroups, *b* with 1, and *a* with 2.
+/// Returns one iteration of 1,000 ticks: *a* with 4 workgroups, *b* with 1, and *a* with 2.
 ///
 /// ```text
 ///  worker 0   a ├0 ┤├2 ┤├3 ┤            b ├0 ────┤              a ├0 ─────┤

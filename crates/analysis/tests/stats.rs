@@ -181,7 +181,7 @@ fn open(script: &ProfileScript, options: &Options) -> (Stats, Profile) {
     (stats, profile)
 }
 
-/// Two ops in two threads, one counter; one tick is 1 ns.
+/// Makes two ops in two threads, and one counter; one tick is 1 ns.
 ///
 /// ```text
 ///  main    f  1,000 + 100, cpu 1, counter 5      worker  f  1,500 + 300, cpu 2 of node 1,

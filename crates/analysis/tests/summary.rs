@@ -13,8 +13,8 @@ fn row(summary: &Summary, key: Key) -> &Row {
     summary.rows.iter().find(|row| row.key == key).expect("the summary has this row")
 }
 
-/// Two processes with the same library and the ops `f` (0) and `g` (1). The tiles of the dispatches
-/// are spread over two threads and CPUs.
+/// Makes two processes with the same library and the ops `f` (0) and `g` (1). The tiles of the
+/// dispatches are spread over two threads and CPUs.
 fn two_processes() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("faults", 0);
@@ -150,10 +150,10 @@ fn counts_beyond_64_bits_and_clocks_that_go_back() {
     assert_eq!((row.total.value, row.min, row.max), (5e9, 0.0, 5e9));
 }
 
-/// The begin is 1000; calls run 1000–1400 and 2000–2500, and are on a CPU for 300 and 500 of that.
-/// The clock is read at 1000 and 3000, and shows 1300 on a CPU between them. Wall time is 2000: 900
-/// in dispatches and 1100 in none. Outside of dispatches, the thread is on a CPU for 1300 − 800 =
-/// 500, so it is off the CPU for 600.
+/// Makes a thread that begins at 1000. Its calls run 1000–1400 and 2000–2500, and are on a CPU for
+/// 300 and 500 of that. The clock is read at 1000 and 3000, and shows 1300 on a CPU between them.
+/// Wall time is 2000: 900 in dispatches and 1100 in none. Outside of dispatches, the thread is on a
+/// CPU for 1300 − 800 = 500, so it is off the CPU for 600.
 fn on_and_off() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);
@@ -393,8 +393,8 @@ fn many_ops() {
     assert_eq!(summary(&script, &Options::default()).rows.len(), OPS as usize);
 }
 
-/// Three steps of 1,000 ns have an optimizer of 400 ns and a forward pass of 300 ns, all inside of
-/// a range for the loop.
+/// Makes three steps of 1,000 ns, each with an optimizer of 400 ns and a forward pass of 300 ns,
+/// all inside of a range for the loop.
 fn steps(roles: [Role; 2]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);

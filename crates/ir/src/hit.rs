@@ -24,7 +24,8 @@ pub trait Print {
     fn setting(&mut self, offset: usize) -> String;
     /// Returns a number as an operand.
     fn number(&mut self, number: u64) -> String;
-    /// Adds, subtracts, shifts and so on, by the name of LLVM's instruction.
+    /// Computes a binary operation (an addition, a shift and so on), by the name of LLVM's
+    /// instruction.
     fn binary(&mut self, op: &str, a: &str, b: &str) -> String;
     /// Compares two numbers, by LLVM's name of the condition.
     fn compare(&mut self, how: &str, a: &str, b: &str) -> String;
@@ -73,7 +74,7 @@ pub trait Print {
         self.store(&value, &address);
     }
 
-    /// Mode sampled: decides when the next hit is timed. `next` is the address of that hit's
+    /// Chooses the next hit that is timed, in mode sampled. `next` is the address of that hit's
     /// number.
     fn draw(&mut self, entry: &str, hits: &str, next: &str) {
         let (begun, _) = self.count(entry, offset_of!(Entry, begun));

@@ -125,8 +125,7 @@ pub struct ScheduledLoop {
     /// Number of loops around the loop: 0 for an outermost loop.
     #[serde(default)]
     pub chosen: bool,
-    /// The code into which the compiler of the schedule turned the loop, if it is not a loop any
-    /// more.
+    /// The reason why the loop does not exist any more, such as `unrolled` or `vectorized`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
     /// The place of the loop in the source: file and line.

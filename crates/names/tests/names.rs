@@ -5,7 +5,7 @@ use machine::Machine;
 use model::{Counter, PerfAttr, SimReading, Source, Unit};
 use names::{NameCause, Resolver, parse, pieces};
 
-/// A machine without PMUs and tracefs, on which only built-in names can be resolved.
+/// Returns a machine without PMUs and tracefs, on which only built-in names can be resolved.
 fn bare() -> Resolver {
     Resolver::new(&Machine::at("/nonexistent"))
 }

@@ -122,7 +122,8 @@ pub fn finish(dir: &Path, manifest: Manifest, closing: Closing) -> Result<Collec
     collect_known(&Dir::open(dir)?, manifest, closing, true)
 }
 
-/// `is_new` says that the manifest has not been written in this form.
+/// Collects the profile of `manifest`. `is_new` says that the manifest has not been written in this
+/// form.
 fn collect_known(
     root: &Dir,
     manifest: Manifest,

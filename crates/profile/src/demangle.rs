@@ -117,7 +117,8 @@ mod tests {
         }
     }
 
-    /// A name whose type doubles with each level: `pair<T, T>`, where T is the level below it.
+    /// Returns a name whose type doubles with each level: `pair<T, T>`, where T is the level below
+    /// it.
     fn doubling(levels: u32) -> String {
         // S_ is the function, S0_ is `pair`, and S1_, S2_, … are the types in their order.
         let types = (1..=levels).map(|level| {

@@ -47,7 +47,7 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// The number of the dispatch's workgroups.
+    /// Returns the number of the dispatch's workgroups.
     pub fn of(&self) -> u64 {
         self.count.iter().map(|n| u64::from(*n)).product()
     }
@@ -93,13 +93,13 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// `lost_calls` says whether some calls of this process were not recorded. `last` is the
-    /// highest number already in use.
+    /// Creates an assembler. `lost_calls` says whether some calls of this process were not
+    /// recorded. `last` is the highest number already in use.
     pub fn new(lost_calls: bool, last: DispatchId) -> Self {
         Self { open: HashMap::new(), last, lost_calls, lanes: Vec::new() }
     }
 
-    /// The highest number assigned.
+    /// Returns the highest number that was assigned.
     pub fn last(&self) -> DispatchId {
         self.last
     }

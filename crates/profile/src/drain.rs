@@ -60,8 +60,8 @@ impl Drain {
         Some(Self { pool, pool_file, copy: Box::default(), files, refused: BTreeSet::new(), guard })
     }
 
-    /// The number of pages that were offered so far, for [`Drain::wait`]. Read it before
-    /// [`Drain::take_all`].
+    /// Returns the number of pages that were offered so far, for [`Drain::wait`]. The number must
+    /// be read before [`Drain::take_all`] is called.
     pub fn offers(&self) -> &'static AtomicU32 {
         self.pool.offers()
     }

@@ -78,7 +78,7 @@ impl PartId {
         self.owner().unwrap_or(self)
     }
 
-    /// Returns the name of its directory.
+    /// Returns the name of the part's directory.
     pub fn name(self) -> String {
         part_name(self.pid, self.start_time, self.generation)
     }

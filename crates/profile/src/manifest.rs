@@ -194,7 +194,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The side's name in messages.
+    /// Returns the side's name in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::A => "A",
@@ -202,7 +202,7 @@ impl Side {
         }
     }
 
-    /// The name of the side's directory in a round.
+    /// Returns the name of the side's directory in a round.
     pub fn directory(self) -> &'static str {
         match self {
             Self::A => "a",
@@ -435,7 +435,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Atomically replaces the manifest of the profile in `dir`, which must exist.
+    /// Replaces the manifest of the profile in `dir`, which must exist, atomically.
     ///
     /// # Errors
     /// Fails if the directory is not writable or the disk is full.

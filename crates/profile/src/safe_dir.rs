@@ -345,7 +345,8 @@ impl Dir {
         self.dir(name)
     }
 
-    /// Atomically replaces whatever has this name with a file that contains these bytes.
+    /// Replaces the entry of this name, if there is one, with a file that contains these bytes,
+    /// atomically.
     ///
     /// # Errors
     /// Fails if the directory is not writable or the disk is full.

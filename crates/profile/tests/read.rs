@@ -13,7 +13,7 @@ use profile::{ErrorKind, Manifest, Profile};
 use support::{names, read};
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
-/// Three pages of one thread with two calls each.
+/// Makes three pages of one thread with two calls each.
 fn three_pages() -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.counter("a", 0);

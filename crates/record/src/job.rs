@@ -58,7 +58,8 @@ impl Job {
 }
 
 impl Wire for Job {
-    /// A number of ranks that is not above the rank means that it is not known.
+    /// Writes the job. A number of ranks that is not above the rank means that the number is not
+    /// known.
     fn put(&self, e: &mut Encoder) {
         e.u32(self.rank).u32(self.size.unwrap_or(0));
     }

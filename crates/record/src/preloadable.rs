@@ -49,7 +49,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// The loss to count because the program is not recorded.
+    /// Returns the loss to count because the program is not recorded.
     pub fn loss(self) -> Option<Loss> {
         match self {
             Self::Able => None,

@@ -25,12 +25,12 @@ pub struct Offset {
 }
 
 impl Offset {
-    /// The middle of the possible offsets.
+    /// Returns the middle of the possible offsets.
     pub fn ns(&self) -> f64 {
         (self.low_ns as f64 + self.high_ns as f64) / 2.0
     }
 
-    /// The largest error of the middle.
+    /// Returns the largest error of the middle.
     pub fn uncertainty_ns(&self) -> f64 {
         (self.high_ns as f64 - self.low_ns as f64) / 2.0
     }

@@ -73,33 +73,34 @@ pub struct Excess {
 }
 
 impl Excess {
-    /// The excess in ns.
+    /// Returns the excess in ns.
     pub fn ns(&self) -> f64 {
         self.own_ns - self.median_ns
     }
 
-    /// The excess over the median as a part of the median. `None` if the median rank has no time in the op.
+    /// Returns the excess over the median as a part of the median. `None` if the median rank has no
+    /// time in the op.
     pub fn part(&self) -> Option<f64> {
         (self.median_ns > 0.0).then(|| self.ns() / self.median_ns)
     }
 }
 
 impl RunAcross {
-    /// The part of the self time of all ops that belongs to this op of the run, from 0 to 1. `None`
-    /// if one of the two is not known, or if nothing took any time.
+    /// Returns the part of the self time of all ops that belongs to this op of the run, from 0 to
+    /// 1. `None` if one of the two times is not known, or if no op took any time.
     pub fn share(&self, op: &OpAcross) -> Option<f64> {
         let (own, all) = (op.sums.own_ns?, self.sums.own_ns.filter(|ns| *ns > 0)?);
         Some(own as f64 / all as f64)
     }
 
-    /// The ranks that stand out, those with the largest excess first.
+    /// Returns the ranks that stand out, those with the largest excess first.
     pub fn slow(&self) -> Vec<(&RankAcross, Excess)> {
         let mut found = self.by_excess();
         found.retain(|(_, excess)| excess.stands_out);
         found
     }
 
-    /// The ranks that are above the median in an op, those with the largest excess first.
+    /// Returns the ranks that are above the median in an op, those with the largest excess first.
     pub fn by_excess(&self) -> Vec<(&RankAcross, Excess)> {
         let all = self.ranks.iter().filter_map(|rank| Some((rank, rank.slow?)));
         let mut all: Vec<(&RankAcross, Excess)> = all.collect();

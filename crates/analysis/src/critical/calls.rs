@@ -69,7 +69,7 @@ struct Grid {
 }
 
 impl Calls {
-    /// The number of calls whose launch is known.
+    /// Returns the number of calls whose launch is known.
     pub fn launches(&self) -> u64 {
         self.all.iter().filter(|call| call.launched_by != NO).count() as u64
     }

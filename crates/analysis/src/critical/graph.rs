@@ -152,7 +152,7 @@ impl Builder<'_> {
         (line(before) == line(first)).then_some(before)
     }
 
-    /// A task on another thread begins after the step that precedes its region.
+    /// Links tasks on other threads to the step before their region: a task begins after this step.
     fn forks(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             if call.role != profile::Role::Task || call.of == NO {
@@ -169,8 +169,9 @@ impl Builder<'_> {
         }
     }
 
-    /// An activity begins after the last step that had ended before it, of the call that launched
-    /// it. If there is none, the step before that call takes its place.
+    /// Links activities to the call that launched them: an activity begins after the last step of
+    /// that call that had ended before it. If there is no such step, it begins after the step
+    /// before that call.
     fn launches(&mut self) {
         for (at, call) in (0u32..).zip(&self.calls.all) {
             let (by, first) = (call.launched_by as usize, self.first[at as usize]);
@@ -188,7 +189,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A dispatch begins after the dispatches of its process that had ended.
+    /// Links dispatches: a dispatch begins after the dispatches of its process that had ended.
     fn dispatches(&mut self) {
         let all = &self.calls.dispatches;
         let mut workgroups: Vec<(u32, u32)> = Vec::new();

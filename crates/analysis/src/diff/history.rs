@@ -245,7 +245,7 @@ fn shift(before: &[f64], after: &[f64]) -> (f64, [f64; 2]) {
     (part(middle), [part(all[low]), part(all[all.len() - 1 - low])])
 }
 
-/// SplitMix64, after Sebastiano Vigna.
+/// Returns a random number (SplitMix64, after Sebastiano Vigna).
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

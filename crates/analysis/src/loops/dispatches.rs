@@ -142,8 +142,8 @@ fn calls(profile: &Profile) -> HashMap<OpId, Calls> {
     all
 }
 
-/// In a run with a budget, replaces the sums over timed calls by exact numbers of calls and estimated times.
-/// An op without a known time is removed.
+/// Replaces the sums over timed calls by exact numbers of calls and estimated times, in a run with
+/// a budget. An op without a known time is removed.
 fn estimate(profile: &Profile, workers: usize, all: &mut HashMap<OpId, Calls>) {
     let places = Places::new(profile, &Selection::default());
     let sample = Sample::read(profile, &places, workers, &Brackets::new(profile, true));

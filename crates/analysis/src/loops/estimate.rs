@@ -188,7 +188,7 @@ impl Overhead {
         }
     }
 
-    /// The whole overhead, in ticks.
+    /// Returns the whole overhead, in ticks.
     pub fn total(&self) -> f64 {
         self.inside + self.timed + self.counted + self.reading
     }

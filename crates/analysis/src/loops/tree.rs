@@ -118,7 +118,7 @@ pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), Un
     Ok(())
 }
 
-/// The table that was embedded in a module, if it belongs to this module.
+/// Returns the table that was embedded in a module, if it belongs to this module.
 fn embedded(module: &LoopModule) -> Option<SideTable> {
     let table = SideTable::from_json(module.table.as_deref()?.as_bytes()).ok()?;
     (table.module == identity(&module.id)).then_some(table)

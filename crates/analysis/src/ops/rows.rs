@@ -175,13 +175,13 @@ impl RegionSum {
         self.worst = self.worst.into_iter().chain(region.imbalance).max_by(f64::total_cmp);
     }
 
-    /// The sum of the longest tasks divided by the sum of the means, over all regions.
+    /// Returns the sum of the longest tasks divided by the sum of the means, over all regions.
     pub fn imbalance(&self) -> Option<f64> {
         (self.mean_ticks > 0.0).then(|| self.longest_ticks as f64 / self.mean_ticks)
     }
 
-    /// Number of regions with tasks that ran one after the other although more could have run at
-    /// once.
+    /// Returns the number of regions with tasks that ran one after the other although more could
+    /// have run at once.
     pub fn serial(&self) -> u64 {
         self.serial_threads + self.serial_cpus.values().sum::<u64>()
     }
@@ -227,7 +227,7 @@ pub struct OpTable {
     by_rank: bool,
 }
 
-/// The rank of a process in a distributed job.
+/// Returns the rank of a process in a distributed job.
 fn rank_of(profile: &Profile, process: usize) -> Option<u32> {
     Some(profile.processes.get(process)?.job?.rank)
 }

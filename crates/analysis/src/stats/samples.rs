@@ -89,7 +89,7 @@ impl Samples {
         Self { columns, len }
     }
 
-    /// The number of calls.
+    /// Returns the number of calls.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -82,10 +82,10 @@ struct Names {
 }
 
 impl ActivitiesWriter {
-    /// Creates `activities/NAME` in the profile in `dir`. It must not exist yet.
+    /// Creates `activities/NAME` in the profile in `dir`. This directory must not exist yet.
     ///
     /// # Errors
-    /// Fails if it exists or if the profile is not writable.
+    /// Fails if the directory exists or if the profile is not writable.
     pub fn create(dir: &Dir, name: &str) -> Result<Self> {
         let dir = dir.make_dir(ACTIVITIES_NAME)?.create_dir(name)?;
         Ok(Self {
@@ -112,8 +112,8 @@ impl ActivitiesWriter {
         self.names.texts.get(name.0 as usize).map_or("", |text| text)
     }
 
-    /// Adds a row of the timeline. It is not looked up, because the caller knows which rows it has
-    /// added.
+    /// Adds a row of the timeline. Existing rows are not searched, because the caller knows which
+    /// rows it has added.
     pub fn row(&mut self, process: Option<&str>, thread: Option<&str>) -> RowId {
         let columns = &mut self.columns;
         let id = columns.next_row;
@@ -124,7 +124,7 @@ impl ActivitiesWriter {
         RowId(id)
     }
 
-    /// Adds an event. It is written by [`ActivitiesWriter::flush`] or when a batch is full.
+    /// Adds an event. The event is written by [`ActivitiesWriter::flush`] or when a batch is full.
     ///
     /// # Errors
     /// Same as for `flush`.

@@ -99,7 +99,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// The start of the next call.
+    /// Returns the start of the next call.
     fn begin(&self) -> Option<u64> {
         let call = *self.order.get(self.at)?;
         Some(self.decoder.columns().start_ticks[call as usize])

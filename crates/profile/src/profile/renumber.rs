@@ -4,9 +4,9 @@ use record::meta::Moments;
 
 use super::Process;
 
-/// Counter *i* of the recording becomes counter `places[i]` of the profile; `places` is rising. All
-/// fit in a mask, because there are at most [`model::MAX_COUNTERS`]. A page that names more counters
-/// than its recording has counts as torn.
+/// Renumbers the counters of a process: counter *i* of the recording becomes counter `places[i]` of
+/// the profile; `places` is ascending. All counters fit in a mask, because there are at most
+/// [`model::MAX_COUNTERS`]. A page that names more counters than its recording has counts as torn.
 pub(super) fn renumber(process: &mut Process, places: &[usize]) {
     if places.iter().enumerate().all(|(from, to)| from == *to) {
         return;

@@ -253,8 +253,8 @@ impl Check {
         }
     }
 
-    /// The clock of the displayed times must not go back between snapshots. A snapshot with clocks
-    /// of a sequence only relates these clocks.
+    /// Checks that the clock of the displayed times does not go back between snapshots. A snapshot
+    /// with clocks of a sequence only relates these clocks.
     fn snapshot(&mut self, at: u64, primary: Option<u64>, clocks: &[(u64, u64)]) {
         if clocks.iter().any(|(id, _)| *id >= clocks::OF_SEQUENCE) {
             return;
