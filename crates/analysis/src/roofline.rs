@@ -472,7 +472,7 @@ mod tests {
             let metric = model::Metric::parse(text).unwrap();
             row.metric(&metric.bind(&WORK_COUNTERS).unwrap())
         };
-        // 20e6 operations in 10 ms.
+        // The op computes 20e6 operations in 10 ms.
         let known = row(Some(10), work);
         assert_eq!(value(&known, "rate = flop / duration in G/s"), Some(2.0));
         assert_eq!(value(&known, "rate = bytes / duration in GB/s"), Some(1.0));

@@ -247,7 +247,7 @@ pub struct Variable {
     pub max: Option<Number>,
     /// The mean of each bucket; `None` for an empty one.
     pub bucket_means: Vec<Option<f64>>,
-    /// Like [`Scope::effective`], for the calls with a value.
+    /// The same as [`Scope::effective`], for the calls with a value.
     pub effective: Option<f64>,
 }
 
@@ -286,7 +286,7 @@ pub struct Pair {
     pub spearman: Option<f64>,
     /// The calls by buckets; `None` if it was not requested.
     pub table: Option<Table>,
-    /// Like [`Scope::effective`], for the calls in which both have a value.
+    /// The same as [`Scope::effective`], for the calls in which both variables have a value.
     pub effective: Option<f64>,
 }
 

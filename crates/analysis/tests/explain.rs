@@ -316,7 +316,7 @@ fn time_off_a_cpu_comes_first() {
         panic!("{:?}", found[0].answer)
     };
     assert_eq!((first.what, slow.median, others.median), (What::OffCpu, 8_000.0, 0.0));
-    // 8,000 of 9,000 to 9,529 ns.
+    // The slow calls take 9,000 to 9,529 ns, of which 8,000 are off the CPU.
     assert!(share > 0.83 && share < 0.89, "{share}");
     assert!(of_excess > 0.9 && of_excess <= 1.0, "{of_excess}");
 }

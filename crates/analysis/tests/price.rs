@@ -113,7 +113,7 @@ fn usage_and_processor_time_of_a_thread() {
         ticks: 190_000,
         cpu_ns: 190_000,
         minor_faults: 31,
-        // 13 − 10, and 50 − 50.
+        // The differences are 13 − 10 and 50 − 50.
         major_faults: 3,
         voluntary_switches: 7,
         involuntary_switches: 3,
@@ -345,7 +345,7 @@ fn brackets_that_were_timed_in_the_program() {
         // An earlier frame of the same thread, which the next one replaces.
         brackets(0, false, times(31, 500), times(31, 500)),
         brackets(0, false, times(14, 300), times(30, 300)),
-        // Another set of counters.
+        // These brackets have another set of counters.
         Brackets { counters: 2, ..brackets(0, false, times(1, 900), times(1, 900)) },
     ];
     let found = cost(&script);

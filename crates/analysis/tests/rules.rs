@@ -57,7 +57,7 @@ fn most_of_the_time_is_between_dispatches() {
     let (rule, share) = only(&dispatches(40_000, balanced));
     let Rule::Between { dispatches: 100, mean_gap_ns, mean_ns } = rule else { panic!("{rule:?}") };
     assert_eq!((mean_gap_ns, mean_ns), (30_000.0, 10_000.0));
-    // 99 gaps between 100 dispatches.
+    // There are 99 gaps between 100 dispatches.
     assert!((share - 2.97 / 3.97).abs() < 1e-9, "{share}");
     assert_eq!(fired(&dispatches(15_000, balanced)), [], "a third is not most");
 }

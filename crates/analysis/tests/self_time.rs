@@ -52,9 +52,9 @@ fn nest(r: &mut Random, begin: u64, end: u64, into: &mut Vec<Call>) {
 fn thread(r: &mut Random) -> Thread {
     let mut calls = Vec::new();
     match r.below(3) {
-        // As an agent does, which records each call at its end.
+        // The calls are recorded as by an agent: each at its end.
         0 => nest(r, 0, 300, &mut calls),
-        // As a trace does, which can have any order, nested or not.
+        // The calls are in any order, nested or not, as in a trace.
         1 => {
             nest(r, 0, 300, &mut calls);
             for i in (1..calls.len()).rev() {

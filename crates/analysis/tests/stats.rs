@@ -29,7 +29,7 @@ fn moments_and_buckets() {
     assert_eq!(variable.standard_deviation, Some(6.0f64.sqrt()));
     assert_eq!(variable.bucket_means, [Some(1.5), Some(3.5), Some(5.5), Some(7.5)]);
 
-    // 5·b/4 = 0, 1, 2, 3, 5.
+    // The buckets begin at 5·b/4 = 0, 1, 2, 3, 5.
     let scope = of(&[&[50, 40, 30, 20, 10]], 4);
     assert_eq!(scope.variables[0].bucket_means, [Some(10.0), Some(20.0), Some(30.0), Some(45.0)]);
 }

@@ -116,7 +116,7 @@ fn partial_counts_are_scaled_and_a_counter_that_never_ran_is_missing() {
         ],
     );
     let expected = Values::Counted {
-        // 50, and 10 in a quarter of the time.
+        // The counts are 50, and 10 in a quarter of the time.
         total: 90.0,
         over_ns: 2_000.0,
         rate: 45e6,

@@ -127,7 +127,7 @@ impl World {
     /// Returns the registers that a call may change.
     fn clobbered(&self) -> u32 {
         match self.machine {
-            // rax, rcx, rdx, rsi, rdi, r8 to r11
+            // The registers are rax, rcx, rdx, rsi, rdi, and r8 to r11.
             Machine::X86 => 0b1111_1100_0111,
             Machine::Arm => 0x4007_ffff,
         }

@@ -268,7 +268,7 @@ fn constant_step<'a>(line: &'a [u8], value: &[u8]) -> Option<Step<'a>> {
         b"add" => false,
         b"sub" => true,
         b"getelementptr" => {
-            // … TYPE, ptr %value, i64 NUMBER
+            // The operands are `TYPE, ptr %value, i64 NUMBER`.
             let first = 1 + flags(&[b"inbounds", b"nuw", b"nusw"]);
             let comma = top_comma(&tokens, first)?;
             let element = tokens.get(first)?.1.start..tokens.get(comma)?.1.start;

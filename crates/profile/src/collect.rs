@@ -37,15 +37,15 @@ use crate::pools::{self, NoPool};
 use crate::safe_dir::Dir;
 use crate::scan::scan;
 
-/// When the pool may be deleted.
+/// The time at which the pool may be deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Closing {
     /// When the recording is over: it is finished or its watched processes are dead, and no process
     /// in the process table is alive. A recording prepared by `env` never ends by itself.
     #[default]
     WhenOver,
-    /// As soon as no process in the process table is alive. For callers that know that no further
-    /// process will join.
+    /// As soon as no process in the process table is alive. This is meant for callers that know
+    /// that no further process will join.
     Now,
 }
 

@@ -138,11 +138,11 @@ pub struct GroupColumn {
 /// The state of one group's reading in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// Not read; the values are meaningless.
+    /// The group was not read; the values are meaningless.
     NotRead,
-    /// Read, and counting during the whole call.
+    /// The group was read, and was counting during the whole call.
     Whole,
-    /// Read, but counting only part of the time, so the values are too small.
+    /// The group was read, but was counting only part of the time, so the values are too small.
     Multiplexed,
     /// The counter was read, but it never counted during the call, so the values are meaningless.
     NeverRan,

@@ -130,9 +130,9 @@ enum Only {
     Pairs,
     /// Any number of rows of A, and the same number of rows of B.
     AsMany,
-    /// The same number on both sides, or one row on one side and several on the other.
+    /// The same number of rows on both sides, or one row on one side and several on the other.
     Any,
-    /// As with `Any`, but only if no matched row has this key.
+    /// The same numbers as for `Any`, but only if no matched row has this key.
     Specific,
 }
 
@@ -374,7 +374,7 @@ mod tests {
         assert_eq!(found(&["one@f:3"], &["two@f:3", "three@f:3"]), split);
         let joined = ["Joined two@f:3+three@f:3 one@f:3"];
         assert_eq!(found(&["two@f:3", "three@f:3"], &["one@f:3"]), joined);
-        // The only unmatched row between the same two neighbours.
+        // The two rows are the only unmatched ones between the same two neighbours.
         let place = ["Renamed x y", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "b"]), place);
         // With two rows between the same neighbours, it is not known which is which.

@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn operations_on_paper() {
         let of = |name: &str, shapes: &str| of_op(name, Some(shapes), None);
-        // 4 × 8 results of 16 products each.
+        // There are 4 × 8 results of 16 products each.
         assert_eq!(of("aten::mm", "[[4,16],[16,8]]"), Some(2 * 4 * 8 * 16));
         assert_eq!(of("aten::addmm", "[[8],[4,16],[16,8],[],[]]"), Some(1_024));
         assert_eq!(of("aten::bmm", "[[3,4,16],[3,16,8]]"), Some(3_072));

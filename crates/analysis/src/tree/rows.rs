@@ -227,7 +227,7 @@ mod tests {
         ]);
         let table =
             SideTable { entries: serde_json::from_value(entries).unwrap(), ..SideTable::default() };
-        // As long as two of the calls below together.
+        // The row is as long as two of the calls below together.
         let all = Margin { value: 20.0, margin: None };
         let times = Times { inclusive: all, own: Some(all), mean: None, share: None };
         let node = |id: u32, parent, level, hits| LoopNode {
