@@ -1,4 +1,5 @@
-//! The values of an empty call in each set of calls of a profile, for views that show single calls.
+//! Computes the values of an empty call in each set of calls of a profile, for views that show
+//! single calls.
 
 use profile::Profile;
 

@@ -1,4 +1,4 @@
-//! The cost of the probes, as a range.
+//! Estimates the cost of the probes, as a range.
 //!
 //! ```text
 //!  cost of a process  = calls × bracket in place     calibrated, and timed around some calls

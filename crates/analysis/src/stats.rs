@@ -82,9 +82,10 @@ const MOST_MEMORY: usize = 640 << 20;
 /// Options of [`stats`](stats()).
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Only calls of ops whose name matches (`*`, `?`).
+    /// If set, only calls of ops whose name matches (`*`, `?`) are described.
     pub op: Option<String>,
-    /// Only threads with this kernel id, or with a name that matches (`*`, `?`).
+    /// If set, only threads with this kernel id, or with a name that matches (`*`, `?`), are
+    /// described.
     pub thread: Option<String>,
     /// Whether to describe the calls of each rank of a distributed job, and not those of each thread.
     pub by_rank: bool,

@@ -2,7 +2,7 @@
 //! advice: `crates/cli/src/advice` decides which other input to suggest.
 
 /// The cause of a [`NameError`](crate::NameError), with values. A new variant needs advice in the
-/// command line; the enum is exhaustive so that the compiler asks for it.
+/// command line; the enum is exhaustive so that the compiler reports a missing one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameCause {
     /// Other names are spelled like this one. The nearest is first; never empty.

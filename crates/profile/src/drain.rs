@@ -1,5 +1,6 @@
-//! Draining: appends full pages to the profile while the program runs, so that the program's
-//! threads need not do it ([`record::pool::full`] says how a page gets here and back).
+//! Drains the pool: appends full pages to the profile while the program runs, so that the program's
+//! threads need not do this. [`record::pool::full`] describes the way of a page to the drain and
+//! back.
 //!
 //! The file of a part is only appended to if its process has created it. If there is a problem with
 //! a part (its process belongs to another user, the disk is full, somebody has deleted the

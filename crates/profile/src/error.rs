@@ -1,4 +1,4 @@
-//! The error type of this crate, which contains the path and the reason.
+//! Defines the error type of this crate, which contains the path and the reason.
 
 use std::io;
 use std::path::{Path, PathBuf};

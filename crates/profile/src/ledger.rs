@@ -1,7 +1,7 @@
-//! The ledger of a process: a copy of its row in the pool's process table, which is kept when the
-//! pool is deleted. It is the file `ledger.json` in the process's part, and only
-//! [`crate::collect()`] writes it. A ledger in the profile itself, without a process id, contains
-//! the losses outside of recording processes.
+//! Defines the ledger of a process: a copy of the process's row in the pool's process table, which
+//! is kept when the pool is deleted. The ledger is the file `ledger.json` in the process's part,
+//! and only [`crate::collect()`] writes it. A ledger in the profile itself, without a process id,
+//! contains the losses outside of recording processes.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! An opened profile: its processes, their threads, and the location of each page.
+//! Opens a profile: finds its processes, their threads, and the location of each page.
 //!
 //! Opening reads every file of pages once, to find the complete pages and the damage between them.
 //! Records are decoded later, page by page ([`crate::visit`]). The pool is read before the files,

@@ -1,5 +1,5 @@
-//! Tracks: time series of counters that belong to no thread of the program. `run` samples counters
-//! that only count for a whole machine or CPU; imports contribute the time series of other
+//! Defines tracks: time series of counters that belong to no thread of the program. `run` samples
+//! counters that only count for a whole machine or CPU; imports contribute the time series of other
 //! programs.
 //!
 //! ```text

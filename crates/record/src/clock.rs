@@ -1,5 +1,5 @@
-//! Time. Only this module decides which clock a run uses, reads it, and converts its ticks to
-//! nanoseconds.
+//! Reads clocks. Only this module decides which clock a run uses, reads that clock, and converts
+//! its ticks to nanoseconds.
 //!
 //! Two clocks are read in hot paths:
 //!

@@ -1,5 +1,5 @@
-//! The estimate of a difference and its interval: Hodges-Lehmann with exact quantiles of Wilcoxon's
-//! signed ranks.
+//! Estimates a difference, with an interval, from ranks: Hodges-Lehmann with exact quantiles of
+//! Wilcoxon's signed ranks.
 //!
 //! The estimate is the median of the *Walsh averages*, (dᵢ + dⱼ) / 2 for all i ≤ j. The ends of the
 //! interval are two of these averages, counted from both ends, such that the interval contains the

@@ -1,4 +1,4 @@
-//! Mode log: matches the starts and ends of hits.
+//! Matches the starts and ends of hits, in mode log.
 //!
 //! Each thread has a stack for each module, because only the order of events of one thread and
 //! module is known. An end belongs to the innermost start of the same id that is still open; hits

@@ -1,5 +1,5 @@
-//! Mode log: finds the workgroup call of an IREE dispatch in which a start or an end happened. A
-//! recorded start or end has no workgroup, but its time is inside of the call's time, on the same
+//! Finds, in mode log, the workgroup call of an IREE dispatch in which a start or an end happened.
+//! A recorded start or end has no workgroup, but its time is inside of the call's time, on the same
 //! thread.
 
 use std::collections::HashMap;

@@ -1,4 +1,5 @@
-//! The numbers of a thread about the steps of a program whose host announces its ops only in some steps.
+//! Defines the numbers of a thread about the steps of a program whose host announces its ops only
+//! in some steps.
 //!
 //! ```text
 //!  step   1 2 3 4 5 6 7 8 · · · 12 · 14 · · · · · 20 · …      · away: no op is announced, none is counted
