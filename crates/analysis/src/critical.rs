@@ -126,7 +126,8 @@ pub struct OnThread {
 /// Finds the critical path.
 ///
 /// # Errors
-/// The profile has none: see [`NoPath`]. Or its activities cannot be read.
+/// Returns [`NoPath`] if the profile has no critical path. Fails if the profile's activities cannot
+/// be read.
 pub fn critical_path(profile: &Profile) -> profile::Result<Result<CriticalPath, NoPath>> {
     if profile.is_sampled() {
         return Ok(Err(NoPath::Sampled));

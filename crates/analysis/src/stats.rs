@@ -347,7 +347,7 @@ pub struct TooManyCalls {
 /// variable (13 if a value is 2³² or more), and 8 (or 12) per call and worker.
 ///
 /// # Errors
-/// [`TooManyCalls`].
+/// Fails with [`TooManyCalls`].
 pub fn stats(profile: &Profile, options: &Options) -> Result<Stats, TooManyCalls> {
     let (stats, exhausted) = once(profile, options)?;
     if options.raw || !checks::may_contradict(exhausted) {

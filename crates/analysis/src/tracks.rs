@@ -83,7 +83,7 @@ pub struct TracksSummary {
 /// Reads every sample of `profile` once.
 ///
 /// # Errors
-/// A file of samples cannot be read.
+/// Fails if a file of samples cannot be read.
 pub fn tracks(profile: &Profile) -> profile::Result<TracksSummary> {
     let mut summary = TracksSummary::default();
     let mut losses = Vec::new();

@@ -105,7 +105,7 @@ impl Rules {
     /// Reads a table: a rule in each line. Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
-    /// A line is not a rule.
+    /// Fails if a line is not a rule.
     pub fn parse(text: &str) -> Result<Self, RuleError> {
         let mut rules = Vec::new();
         for (at, line) in text.lines().enumerate() {

@@ -130,7 +130,7 @@ impl KeptText {
     /// subtracted, because a few compressed bytes can become very many.
     ///
     /// # Errors
-    /// No text is kept, it is damaged, or it does not fit.
+    /// Fails if no text is kept, or if the text is damaged or does not fit.
     pub fn numbered(&self, room: &mut u64) -> Result<BTreeMap<u32, String>, TextError> {
         let too_long = || TextError::TooLong(self.path.clone());
         let mut need = |bytes: usize| {

@@ -82,7 +82,7 @@ impl Schedule {
     /// Reads a schedule.
     ///
     /// # Errors
-    /// The text is not a schedule, or it contradicts itself.
+    /// Fails if the text is not a schedule, or if it contradicts itself.
     pub fn from_json(text: &[u8]) -> Result<Self, ScheduleError> {
         let schedule: Self = serde_json::from_slice(text)?;
         if schedule.counterpoint_schedule != VERSION {

@@ -76,7 +76,7 @@ impl Metric {
     /// Parses `name = expression [in unit]`.
     ///
     /// # Errors
-    /// The error contains the byte offset in `text`.
+    /// Returns an error with the byte offset in `text`.
     pub fn parse(text: &str) -> Result<Self, MetricError> {
         let Some((name, behind)) = text.split_once('=') else {
             return Err(MetricError::expected("NAME=EXPRESSION", text, text.len()));
@@ -91,7 +91,7 @@ impl Metric {
     /// [`Metric::expression`].
     ///
     /// # Errors
-    /// The error contains the byte offset in `expression`.
+    /// Returns an error with the byte offset in `expression`.
     pub fn of(name: &str, expression: &str) -> Result<Self, MetricError> {
         parse::name(name, 0)?;
         Self::at(name, expression, 0)

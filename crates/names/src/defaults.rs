@@ -82,7 +82,7 @@ pub fn asked(variable: &dyn Fn(&str) -> Option<String>) -> Vec<&'static DeviceKi
 /// variable names must work unchanged.
 ///
 /// # Errors
-/// The list in a variable is wrong, or its counters do not work here.
+/// Fails if the list in a variable is wrong, or if its counters do not work here.
 pub fn of_devices(
     kinds: &[&DeviceKind],
     variable: &dyn Fn(&str) -> Option<String>,

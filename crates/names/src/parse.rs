@@ -25,7 +25,7 @@ use crate::syntax::{Access, Entries, Filter, Head, Item, List, Modifiers, Term};
 /// Reads a counter list. It does not check whether the names exist.
 ///
 /// # Errors
-/// The error describes the first place where the text is not a counter list.
+/// Returns an error about the first place where the text is not a counter list.
 pub fn parse(text: &str) -> Result<List, NameError> {
     let mut p = Parser { text, at: 0 };
     let mut entries = Vec::new();

@@ -104,7 +104,7 @@ impl Resolver {
     /// each other in the result, and groups are in the order of their first counters.
     ///
     /// # Errors
-    /// The error describes the first problem in the list.
+    /// Returns an error about the first problem in the list.
     pub fn resolve(&self, text: &str) -> Result<Vec<Counter>, NameError> {
         self.read(text, false).map(|(counters, _)| counters)
     }

@@ -64,7 +64,7 @@ impl Series {
     /// Reads the description of the series in `dir`.
     ///
     /// # Errors
-    /// The file does not exist, is not JSON or has another schema version.
+    /// Fails if the file does not exist, is not JSON or has another schema version.
     pub fn read_in(dir: &Dir) -> Result<Self> {
         let path = dir.path_of(SERIES_NAME);
         let text = dir.read(SERIES_NAME, MOST_BYTES)?;
@@ -81,7 +81,7 @@ impl Series {
     /// Writes the description into `dir`, which must exist.
     ///
     /// # Errors
-    /// The directory is not writable or the disk is full.
+    /// Fails if the directory is not writable or the disk is full.
     pub fn write(&self, dir: &Path) -> Result<()> {
         replace_json(&Dir::open(dir)?, SERIES_NAME, self)
     }

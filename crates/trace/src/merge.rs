@@ -460,7 +460,7 @@ pub(crate) fn later(exact: &str, by_ns: i64) -> Cow<'_, str> {
     }
 }
 
-/// Returns JSON that this crate has just written as text.
+/// Returns JSON, which this crate has just written, as text.
 fn utf8(bytes: &[u8]) -> &str {
     str::from_utf8(bytes).unwrap_or("null")
 }

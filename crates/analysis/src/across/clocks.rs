@@ -60,7 +60,7 @@ pub enum NotAligned {
 /// that rank's own clock, in the order of the calls.
 ///
 /// # Errors
-/// See [`NotAligned`].
+/// Returns the reason: see [`NotAligned`].
 pub fn align(calls: &BTreeMap<u32, Vec<(i64, i64)>>) -> Result<BTreeMap<u32, Offset>, NotAligned> {
     let Some((_, first)) = calls.first_key_value() else { return Ok(BTreeMap::new()) };
     let one = |(rank, own): (&u32, &Vec<(i64, i64)>)| {

@@ -133,7 +133,7 @@ impl Recorded {
 /// Reads one run. With `raw`, nothing is subtracted for the recorder.
 ///
 /// # Errors
-/// The loops or activities of the profile cannot be read.
+/// Fails if the loops or activities of the profile cannot be read.
 pub fn recorded(
     profile: &Profile,
     by: By,

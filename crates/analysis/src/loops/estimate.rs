@@ -219,7 +219,7 @@ pub enum NoTime {
 /// Computes the time of all hits of a row.
 ///
 /// # Errors
-/// No hit was timed, or the row is damaged.
+/// Fails if no hit was timed, or if the row is damaged.
 pub fn total(row: &LoopRow, mode: Mode) -> Result<Total, NoTime> {
     if row.first_ended > row.ended
         || row.first_ticks > row.ticks

@@ -78,7 +78,8 @@ fn listed(modules: &[String]) -> String {
 /// Checks that a side table belongs to a module of the profile.
 ///
 /// # Errors
-/// The table belongs to no module, or the module has a table of its own that differs from this one.
+/// Fails if the table belongs to no module, or if the module has a table of its own that differs
+/// from this one.
 pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable> {
     let mut known: Vec<String> = Vec::new();
     for module in modules {
@@ -102,7 +103,7 @@ pub fn fits(table: &SideTable, modules: &[LoopModule]) -> Result<(), UnfitTable>
 /// loops.
 ///
 /// # Errors
-/// [`UnfitTable::Differs`].
+/// Fails with [`UnfitTable::Differs`].
 pub fn agree<'a>(modules: impl Iterator<Item = &'a LoopModule>) -> Result<(), UnfitTable> {
     let mut known: HashMap<[u8; 16], (&LoopModule, Option<SideTable>)> = HashMap::new();
     for module in modules.filter(|module| module.table.is_some()) {

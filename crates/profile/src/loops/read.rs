@@ -25,7 +25,7 @@ impl Profile {
     /// loss, and is not an error.
     ///
     /// # Errors
-    /// A file cannot be read.
+    /// Fails if a file cannot be read.
     pub fn loops(&self) -> Result<Loops> {
         let mut loops = Loops::default();
         let mut lost = 0;
@@ -87,7 +87,7 @@ impl Profile {
     /// bytes.
     ///
     /// # Errors
-    /// The file cannot be read, has more than `most` bytes, or consists only of holes.
+    /// Fails if the file cannot be read, has more than `most` bytes, or consists only of holes.
     pub fn kept_code(&self, module: &LoopModule, most: u64) -> Result<Option<Vec<u8>>> {
         let kept = module.code.as_ref().and_then(|code| code.kept);
         let (Some(number), Some(process)) = (kept, self.processes.get(module.process)) else {

@@ -43,7 +43,7 @@ impl Announcement {
     /// that `manifest` already watches.
     ///
     /// # Errors
-    /// The directory cannot be opened, or the system has no random numbers.
+    /// Fails if the directory cannot be opened, or if the system has no random numbers.
     pub fn new(manifest: &Manifest, dir: &Path) -> Result<Self> {
         let dir = Dir::open(dir)?;
         let failed = |e: io::Error| Error::new("write", &dir.path_of(MANIFEST_NAME), e);
@@ -69,7 +69,7 @@ impl Announcement {
     /// this process. Makes only system calls: no memory is allocated, and no lock is taken.
     ///
     /// # Errors
-    /// The directory is not writable, the disk is full, `/proc` is missing.
+    /// Fails if the directory is not writable, the disk is full, or `/proc` is missing.
     pub fn write(&mut self) -> io::Result<ProcessId> {
         let process = caller()?;
         fill(&mut self.text[self.pid.clone()], process.pid.into());
