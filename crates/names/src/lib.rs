@@ -1,4 +1,5 @@
-//! Turns the names that a person types into [`model::Counter`]s. Not used inside other people's programs.
+//! Turns the names that a person types into [`model::Counter`]s. This crate is not used inside
+//! other people's programs.
 //!
 //! ```text
 //!  "{cycles,instructions}:u,page-faults"

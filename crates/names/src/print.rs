@@ -125,7 +125,7 @@ impl fmt::Display for Access {
     }
 }
 
-/// The text begins with a colon; it is empty if there is no letter.
+/// Writes the letters after a colon; nothing if there is no letter.
 impl fmt::Display for Modifiers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {

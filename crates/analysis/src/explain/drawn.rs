@@ -46,7 +46,7 @@ pub(super) struct Drawn {
     values: Vec<u64>,
     /// The first call on each thread.
     first: HashMap<(u32, u32), Call>,
-    /// Calls with a larger lot are not part of the sample.
+    /// Calls with a [`Call::lot`] above this limit are not part of the sample.
     limit: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ impl Drawn {
         self.values.get(call.values + counter).copied().filter(|value| *value != MISSING)
     }
 
-    /// Keeps the calls with the smallest lots, and the first calls.
+    /// Keeps the calls with the smallest values of [`Call::lot`], and the first calls.
     fn keep(&mut self, most: usize, counters: usize) {
         if self.calls.len() > most {
             self.calls.select_nth_unstable_by_key(most, |call| call.lot);
@@ -106,7 +106,8 @@ impl Drawn {
     }
 }
 
-/// Draws at most [`MOST_CALLS`] calls of each op, and adds the first one on each thread.
+/// Chooses a sample of at most [`MOST_CALLS`] calls of each op, and adds the first call on each
+/// thread.
 pub(super) fn draw(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -> Vec<Drawn> {
     let brackets = Brackets::new(profile, raw);
     let mut numbers = HashMap::new();
