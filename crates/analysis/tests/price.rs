@@ -378,8 +378,9 @@ fn times_of_several_threads_and_interrupted_ones() {
     assert!((found.probes.high - 40.0 * (900.0 + half)).abs() < 1e-6, "{:?}", found.probes);
 }
 
-/// Forty calls have two readings each, after each of which the program loses 50. The constructor
-/// and loading took 400,000, and the dynamic linker some more. The process used 10 ms in all.
+/// Forty calls have two readings each, and the program loses 50 ticks of 1 ns after each reading.
+/// The constructor and loading took 400,000 ns; the time of the dynamic linker comes on top and is
+/// not measured. The process used 10 ms in all.
 #[test]
 fn what_lies_outside_of_brackets() {
     let mut script = counted();

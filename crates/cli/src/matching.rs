@@ -20,7 +20,7 @@ pub fn no_op(profile: &Profile, option: &str, glob: &str) {
     }
 }
 
-/// Like [`no_op`], but for threads, whose names and numbers are shown.
+/// Like [`no_op`], but for the names of threads.
 pub fn no_thread(profile: &Profile, option: &str, glob: &str) {
     say!("{option} {glob}: no thread of this profile matches");
     let threads = profile.processes.iter().flat_map(|process| &process.threads);

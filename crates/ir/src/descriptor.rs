@@ -277,8 +277,9 @@ start:
 }
 
 impl Names {
-    /// Adds our functions to the module's lists of constructors and destructors: as changes of the
-    /// text, and as text for its end.
+    /// Adds our functions to the module's lists of constructors and destructors. If the module has
+    /// such a list, an entry in `edits` extends it; if not, a new list is written to `out`, the
+    /// text that will follow the module.
     pub fn constructors(
         &self,
         text: &[u8],

@@ -191,7 +191,8 @@ impl Body {
         });
     }
 
-    /// Ends a block. If its last statement did not end it, it has no terminator.
+    /// Ends a block. `open` means that its last statement is no terminator. Then the function is
+    /// not understood, and `strange` keeps the reason.
     fn end_block(&mut self, open: bool) {
         if open {
             self.strange(|| "a block does not end with a known terminator".to_owned());

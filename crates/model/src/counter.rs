@@ -66,7 +66,8 @@ impl Default for Scale {
 /// The threads or CPUs whose occurrences a counter counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// The occurrences in one thread (or of one CPU, if it is opened like that).
+    /// The occurrences in one thread. If the counter is opened for a CPU instead, the occurrences
+    /// on this CPU.
     #[default]
     Thread,
     /// The occurrences in a package, a die, a memory controller and so on. Such a counter can only be opened

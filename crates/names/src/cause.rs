@@ -5,7 +5,7 @@
 /// command line; the enum is exhaustive so that the compiler reports a missing one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameCause {
-    /// Other names are spelled like this one. The nearest is first; never empty.
+    /// Other names with a similar spelling, the nearest first. The list is never empty.
     Near(Vec<String>),
     /// This can be typed in place of the name.
     Instead(String),

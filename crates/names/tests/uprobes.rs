@@ -264,7 +264,7 @@ fn one_name_in_several_places() {
     let named = [format!("{first:#x} (one.c)"), format!("{second:#x} (two.c)")];
     let swapped = [format!("{first:#x} (two.c)"), format!("{second:#x} (one.c)")];
     assert!([named, swapped].iter().any(|n| error.ends_with(&format!("Places({n:?})"))), "{error}");
-    // With an offset, each of them is counted exactly.
+    // An offset chooses one of the two functions, so the count is exact.
     let one = if error.contains(&format!("{first:#x} (one.c)")) { first } else { second };
     let call = loaded(&library, "call1");
     if let Some(counts) = counted(&format!("uprobe:{file}:{one:#x}"), || assert_eq!(call(321), 321))

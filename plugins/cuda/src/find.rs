@@ -114,7 +114,7 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folders of installed toolkits.
+/// Returns the folders in which an installed toolkit would have CUPTI. They need not exist.
 fn toolkits() -> Vec<PathBuf> {
     let named = ["CUDA_HOME", "CUDA_PATH"].iter().filter_map(std::env::var_os).map(PathBuf::from);
     let roots = named.chain([PathBuf::from("/usr/local/cuda")]);

@@ -6,8 +6,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::cupti::{self, DOMAIN_DRIVER, DOMAIN_RUNTIME};
 use crate::records::Call;
 
-/// Functions that only ask for something, which some programs call for each kernel. Their calls are
-/// left out unless they fail.
+/// Functions that only query a state. Some programs call them for each kernel. Their calls are left
+/// out unless they fail.
 const SMALL_TALK: [&str; 12] = [
     "cudaGetDevice",
     "cudaSetDevice",
@@ -37,7 +37,7 @@ pub fn name_of(call: &Call) -> Arc<str> {
     with_function(call, |function| Arc::clone(&function.name))
 }
 
-/// Returns whether a call only asked for something, and was answered.
+/// Returns whether a call only queried a state, and succeeded.
 pub fn is_small_talk(call: &Call) -> bool {
     call.code == 0 && with_function(call, |function| function.is_small_talk)
 }

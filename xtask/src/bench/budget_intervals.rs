@@ -1,10 +1,11 @@
-//! `budget-intervals`: measures how often the 95 % intervals of runs with a budget contain what a
-//! full run of the same program found.
+//! `budget-intervals`: runs programs with a budget, and measures how often the 95 % interval of an
+//! estimate contains the value that a full run of the same program found.
 //!
-//! There are two comparisons. `replay` records a program in full, and samples from its calls many
-//! times with each budget, with the code of the agent (`recorder/budget/replay.rs`), so that no
-//! process differs from another. `direct` compares real runs with each budget with full runs.
-//! `benches/budget_intervals.py` does both.
+//! There are two comparisons. `replay` records a program once in full. Then, many times for each
+//! budget, it chooses calls of this recording with the code of the agent
+//! (`recorder/budget/replay.rs`). All replays are of the same process, so differences between
+//! processes play no part. `direct` runs the program with each budget, and compares these runs with
+//! full runs. `benches/budget_intervals.py` does both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -9,13 +9,13 @@
 //!  at the next call   attach again, as every forked child does
 //! ```
 //!
-//! Forks by a handler and forks by the program itself look the same, so every fork of a recording
-//! thread does this; it costs a mapping and a copy. Work that takes longer than a record
-//! (attaching, flushing, leaving, everything under the lock) cannot be interrupted, because signals
-//! are blocked meanwhile.
+//! Forks by a handler and forks by the program itself look the same, so these steps are taken at
+//! every fork of a recording thread. They cost a mapping and a copy. Work that takes longer than a
+//! record (attaching, flushing, leaving, everything under the lock) cannot be interrupted, because
+//! signals are blocked meanwhile.
 //!
-//! A `clone` through a raw system call runs none of this code; its child must not return from the
-//! handler.
+//! A `clone` through a raw system call runs none of this code, so the child of such a `clone` must
+//! not return from the handler.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;

@@ -86,7 +86,8 @@ fn what_is_not_known_is_not_zero() {
     }
     let counted = Sums { total_ns: None, total_range_ns: None, own_ns: None, ..measured(9, 0) };
     add(&mut all, 6, "a", counted);
-    // An estimate that may be as small as the others.
+    // The interval of this estimate contains the time of the other ranks, so rank 7 must not stand
+    // out.
     let wide = Sums { total_range_ns: Some((100, 900)), is_estimate: true, ..measured(1, 500) };
     add(&mut all, 7, "a", wide);
     let found = all.finish();

@@ -242,7 +242,8 @@ impl OpTable {
             return value;
         }
         let own = match row.kind {
-            // The row of a run includes the values of the time between ops.
+            // The counters of this row include those of the gaps between ops, so the limit includes
+            // the time of the gaps.
             OpRowKind::Entry => {
                 let of_runs = |other: &&OpRow| {
                     other.kind == OpRowKind::Between

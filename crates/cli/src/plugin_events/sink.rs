@@ -31,12 +31,13 @@ use trace::import::trace::{CounterValue, OneTrace};
 
 use super::owner::{Name, Owner};
 
-/// The state of a recording of another profiler while its events come ([`super::recording`]).
+/// What is known so far about a recording that another profiler made, while its events are read
+/// ([`super::recording`]).
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// The facts that the recording has about itself.
     pub fields: Map<String, Value>,
-    /// Whether anything of a recording has come.
+    /// Whether anything of a recording has been read.
     pub any: bool,
     /// Whether the ops of PyTorch in this process are calls of the profile already.
     pub ops_are_calls: bool,

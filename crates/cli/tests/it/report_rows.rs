@@ -154,8 +154,8 @@ fn one_source_location_for_all_ops() {
 
 /// Returns a profile of two threads; one tick is 1 ns. For `slow`, the first calls of the threads
 /// take 50,000 and 40,000, and eleven more on each take 100: 92,200 together, of which the first
-/// calls are 90,000 or 97.6 %. `even` takes 100 in each of its 20 calls. `few` has too few calls
-/// for a statement.
+/// calls are 90,000 or 97.6 %. `even` takes 100 in each of its 20 calls. `few` has too few calls to
+/// say whether its first calls are slower than the others.
 fn warming_up() -> (Scratch, std::path::PathBuf) {
     let scratch = Scratch::new();
     let mut script = ProfileScript::monotonic();

@@ -88,8 +88,9 @@ impl Case {
         command.output().unwrap()
     }
 
-    /// Makes a profile that everybody may write. Returns the profile, its pool, and its variables
-    /// without the preload.
+    /// Makes a profile that everybody may write to. Returns the paths of the profile and of its
+    /// pool, and the environment variables that make a program record into it, without
+    /// `LD_PRELOAD`.
     fn profile(&self, name: &str) -> (PathBuf, PathBuf, Vec<(String, String)>) {
         let profile = self.scratch.join(name);
         let variables = environment(&self.program, "none", &profile);

@@ -126,7 +126,8 @@ fn rows_that_no_member_has_are_an_error_of_the_merge() {
         fs::create_dir(dir).unwrap();
     }
     merge(&[Dataset::open(&a).unwrap()], &b).unwrap();
-    // Rank 1 is between the others, where statistics do not show that it is missing.
+    // Rank 1 is removed from the list of members. It is neither the lowest nor the highest rank, so
+    // the minimum and maximum in a file's statistics do not show rows without a member.
     let directory = b.join("parts/run=train%207");
     let json = fs::read_dir(directory).unwrap().next().unwrap().unwrap().path();
     let mut part: Part = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();

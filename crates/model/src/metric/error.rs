@@ -28,7 +28,8 @@ pub enum MetricCause {
         /// The text to the right of the minus.
         right: String,
     },
-    /// Counters of the recording are spelled like this name. The nearest is first; never empty.
+    /// Counters of the recording are spelled like this name. The list starts with the nearest and
+    /// is never empty.
     Near(Vec<String>),
     /// The recording has these counters.
     Counters(Vec<String>),

@@ -133,7 +133,8 @@ impl Query {
 fn query(plugin: &mut Plugin, findings: &mut Findings) {
     for interface in plugin.profilers() {
         let mut query = Query::new();
-        // A plugin need not write the end of a list that the host has cleared.
+        // The list is filled with zeros first, as a host does it, so a plugin need not write the
+        // zero that ends the list.
         query.types[..ROOM].fill(0);
         let code = call(interface.query, &mut query.params(NAME_BYTES, ROOM)).unwrap_or(-1);
         if code != 0 {

@@ -102,7 +102,7 @@ fn frames_are_read_as_they_were_written() {
     let bytes: Vec<u8> = frames().iter().flat_map(CountsFrame::to_bytes).collect();
     let expected = CountsFrames { frames: frames().to_vec(), torn: 0 };
     assert_eq!(read_frames(&bytes), expected);
-    // A kind of a later version is skipped.
+    // A frame whose kind only a later version knows is skipped.
     let mut later = frame(9, b"what");
     later.extend(&bytes);
     assert_eq!(read_frames(&later), expected);

@@ -95,11 +95,11 @@ pub struct PageHeader {
     pub start: PageStart,
     /// Bytes of records.
     pub committed: u32,
-    /// Number of call records among them.
+    /// Number of call records in these bytes.
     pub calls: u32,
     /// Number of calls in progress when the page was last written to.
     pub open_calls: u32,
-    /// The export of the outermost of these calls.
+    /// The export of the outermost call in progress.
     pub open_export: u32,
     /// Whether this is the thread's last page.
     pub last: bool,

@@ -1,4 +1,5 @@
-//! Passes a timeline that one thread produces to another thread, which writes it.
+//! Passes a timeline from the thread that decodes the calls to a second thread, which writes the
+//! file.
 //!
 //! ```text
 //!  calls ─► Relay ─ a batch of slices ─► thread ─► TimelineSink ─► file

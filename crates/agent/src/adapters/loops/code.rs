@@ -1,6 +1,6 @@
-//! Tells the profile where the machine code of a module is, and copies the code there if the
-//! recording wants that: executables are unloaded, files are rebuilt, and code of a JIT compiler
-//! has no file.
+//! Notes in the profile where the machine code of a module is. If the recording asks for copies,
+//! also copies the code into the profile, because the code may be gone later: executables are
+//! unloaded, files are rebuilt, and code of a JIT compiler has no file.
 //!
 //! ```text
 //!  descriptor ─► in an object of the dynamic linker ─► its file; deleted or too large: its code in memory

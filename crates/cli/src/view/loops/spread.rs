@@ -46,7 +46,8 @@ pub fn json(loops: &Loops<'_>, glob: Option<&str>) -> Vec<impl Serialize> {
     chosen(loops, glob).into_iter().map(out).collect()
 }
 
-/// Prints a table, if there are such loops. Returns whether there are.
+/// Prints a table of the loops and functions that `chosen` finds. Returns false, and prints
+/// nothing, if it finds none.
 pub fn print(
     out: &mut impl Write,
     loops: &Loops<'_>,

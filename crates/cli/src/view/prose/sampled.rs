@@ -225,8 +225,9 @@ pub fn finish(profile: &Profile, summary: &Summary, columns: &mut Vec<Column>) {
     if let Some(column) = columns.iter_mut().find(|column| column.name == "dispatches") {
         column.csv_only |= column.cells.iter().all(|cell| cell.is_none());
     }
-    // A metric is computed only from the calls whose counters were read, so every metric would be
-    // marked as partial. By CPU, counters are not known at all.
+    // In a run with a budget, counters are read only in some calls. Every metric is computed from
+    // these calls and would be marked as partial, so the mark is removed. In a table by CPU, no
+    // counter has a value, so the marks of counters are removed too.
     let by_cpu = sampled.iter().any(|row| row.calls.is_none());
     let partial = columns.iter_mut().filter(|column| column.hidden.is_some() || by_cpu);
     partial.for_each(|column| column.coverage = None);

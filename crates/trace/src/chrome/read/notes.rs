@@ -1,4 +1,5 @@
-//! Defines the notes of a scan about an event, from which a shape can be made.
+//! Defines the notes that a scan takes about an event, from which its shape ([`super::shape`]) can
+//! be made.
 
 use super::fields::Field;
 
@@ -55,7 +56,7 @@ impl Notes {
         self.marks.push((at, mark));
     }
 
-    /// Notes that the event has a property that a shape cannot express.
+    /// Notes that no shape can be made of the event, for example because a key occurs twice.
     pub(super) fn set_odd(&mut self) {
         self.odd = true;
     }
