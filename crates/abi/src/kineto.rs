@@ -29,7 +29,7 @@ pub struct Revision {
     pub commit: &'static str,
     /// Bytes of a profiler's table of functions in this state ([`ProfilerInterface`]).
     pub interface_bytes: usize,
-    /// The differences between this state and [`REVISION`]; empty for that one.
+    /// The differences between this state and [`REVISION`]; empty for [`REVISION`] itself.
     pub differs: &'static str,
 }
 
@@ -39,8 +39,8 @@ pub const PULL_REQUEST: u32 = 1148;
 /// The state of the interface that Counterpoint implements.
 pub const REVISION: Revision = Revision { commit: "92fa2ffc", interface_bytes: 88, differs: "" };
 
-/// Earlier states that differ in ways that matter. Counterpoint does not load plugins of these
-/// states.
+/// Earlier states that differ from [`REVISION`] in ways that matter. Counterpoint does not load
+/// plugins that were built for one of them.
 pub const OLDER: [Revision; 2] = [
     Revision {
         commit: "a5ccd64b",

@@ -44,7 +44,7 @@ pub struct Sums {
     pub total_ns: Option<i128>,
     /// The ends of the interval of `total_ns`.
     pub total_range_ns: Option<(i128, i128)>,
-    /// Time in the calls without the calls inside of them, in ns.
+    /// The time in the calls, without the time in calls inside of them, in ns.
     pub own_ns: Option<i128>,
     /// Whether one of the rows is an estimate.
     pub is_estimate: bool,

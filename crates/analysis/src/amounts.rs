@@ -210,9 +210,10 @@ impl Price {
     }
 }
 
-/// Returns the bracket of a call that was only timed on a thread with counters. If such brackets
-/// were not calibrated, it is estimated: as the part that is in the duration, which is the same,
-/// and the time for entering and leaving the recorder.
+/// Returns the bracket of a call that was only timed on a thread with counters. If brackets without
+/// counters were not calibrated, the bracket is estimated as a sum: the part that is inside of the
+/// duration, which is the same with and without counters, plus the time for entering and leaving
+/// the recorder.
 fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall {
     if let Some(timed) = empty_call(profile, process, 0) {
         return timed;
@@ -286,7 +287,7 @@ impl BracketCounts {
         (known == calls).then_some(sum)
     }
 
-    /// Returns the part of these calls' durations that is their own brackets, in ticks.
+    /// Returns how much of the calls' durations their own brackets take, in ticks.
     pub fn durations(&self, calls: u64, brackets: &Brackets) -> Option<Estimate> {
         let duration = |class: &ClassCount| Some(brackets.get(class.number)?.duration);
         self.sum(calls, |class| class.calls, duration)
@@ -345,10 +346,10 @@ impl BracketCounts {
         Some((rest, brackets.get(most.number)?))
     }
 
-    /// Returns what a counter counted in the empty brackets of the `calls` calls that have a value
-    /// of it, and in the brackets of the calls inside of these. The number of brackets inside
-    /// follows from the time that was subtracted for them from all calls: calls with a value have a
-    /// proportional part of it.
+    /// Returns what a counter counted in empty brackets: in the brackets of the `calls` calls that
+    /// have a value of the counter, and in the brackets of the calls inside of these calls. The
+    /// number of brackets inside follows from the time that was subtracted for brackets inside from
+    /// all calls: calls with a value have a proportional part of this time.
     pub fn counter(
         &self,
         profile: &Profile,

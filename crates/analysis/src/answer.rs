@@ -23,7 +23,7 @@ const AROUND_ALL: f64 = 0.95;
 /// The fewest rows that have more than half of the time together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Most {
-    /// Number of these rows, less than half of all rows.
+    /// Number of the rows. It is less than half of all rows.
     pub rows: usize,
     /// The part of the time that these rows take, from 0 to 1.
     pub share: f64,
@@ -65,7 +65,8 @@ pub struct Around {
     pub total_ns: f64,
     /// Number of threads that called it.
     pub threads: usize,
-    /// The part of these threads' time in calls, from 0 to 1.
+    /// The part that the calls take of the time in calls of the threads that made them, from 0 to
+    /// 1.
     pub share: f64,
 }
 
@@ -82,7 +83,8 @@ pub struct Dominant {
 /// The sums over all calls of a profile, for the first line of a report.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Together {
-    /// The number of passes of which the other numbers are the mean; 1 if there are no passes.
+    /// The number of passes. If there are several, the other numbers are means over the passes. 1
+    /// if there are no passes.
     pub passes: u64,
     pub calls: u64,
     /// Number of dispatches, if known.

@@ -30,7 +30,7 @@ use profile::{Calibration, Profile};
 
 use crate::estimate::Estimate;
 
-/// The part of an empty call's duration that is subtracted from a call that does something.
+/// The part of an empty call's duration that is subtracted from the duration of a recorded call.
 const PART_OF_DURATION: f64 = 0.5;
 /// A miss in a cache takes at least this long: the latency of the second level is 12 to 15 cycles.
 const MISS_NS: f64 = 3.0;
@@ -84,7 +84,7 @@ pub struct EmptyCall {
 pub(crate) struct Place {
     /// The mean time of a reading in the program, in ns.
     pub reading_ns: f64,
-    /// The standard deviation of these times.
+    /// The standard deviation of the times of readings in the program, in ns.
     pub deviation_ns: f64,
     /// The mean time of a reading in the calibration, in ns.
     pub calibrated_ns: f64,

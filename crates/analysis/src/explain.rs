@@ -136,9 +136,9 @@ pub fn explain(profile: &Profile, ops: &[Vec<Key>], raw: bool, workers: usize) -
 pub(crate) struct LaterFaults {
     /// Number of such calls that were sampled and have a value.
     pub calls: usize,
-    /// Number of these calls with at least one fault.
+    /// Number of calls with at least one fault.
     pub with_some: usize,
-    /// The mean number of faults over all of these calls.
+    /// The mean number of faults over all calls.
     pub mean: f64,
 }
 

@@ -421,7 +421,8 @@ impl Marker<'_, '_> {
     }
 }
 
-/// Keeps the `n` calls that come first in the order of [`Begun`], and returns the last of them.
+/// Keeps the `n` calls that come first in the order of [`Begun`], and returns the last call that is
+/// kept.
 fn keep(calls: &mut Vec<Begun>, n: usize) -> Option<Begun> {
     if calls.len() > n {
         calls.select_nth_unstable(n - 1);

@@ -121,7 +121,7 @@ impl Gaps {
         self.part(self.recorder_ns)
     }
 
-    /// Returns the part of the threads' time that is between calls; 0 without any time.
+    /// Returns the part of the threads' time in which they were in no call; 0 if there is no time.
     pub fn part_of_wall(&self) -> f64 {
         if self.wall_ns > 0.0 { self.between_ns / self.wall_ns } else { 0.0 }
     }

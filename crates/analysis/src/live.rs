@@ -6,8 +6,8 @@
 //! Unread calls are assumed to be like those that were read in the same round, so the values are
 //! then estimates.
 //!
-//! Self times are those of calls that have ended. A call in progress has no record, so the calls
-//! inside of it are known before it is. The time that the recorder added is not subtracted, because
+//! Self times cover only calls that have ended. A call in progress has no record yet, although the
+//! calls inside of it may have one. The time that the recorder added is not subtracted, because
 //! that needs calibrations, which threads write at their end.
 
 use std::collections::HashMap;

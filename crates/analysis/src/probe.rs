@@ -200,9 +200,9 @@ impl ProbeCost {
         self.process_ns.or(self.cpu_ns)
     }
 
-    /// Returns the processor time of the program, without the cost of recording. It is that of the
-    /// whole process, or of its threads since their first calls if that of the process is not
-    /// known. `None` if less than a thousandth of the process's time is left.
+    /// Returns the processor time of the program, without the cost of recording. This is the time
+    /// of the whole process or, if that is not known, of its threads since their first calls.
+    /// `None` if less than a thousandth of the process's time is left.
     pub fn program_ns(&self) -> Option<f64> {
         match self.process_ns {
             Some(ns) => Some(ns - self.total().value).filter(|left| *left > ns / 1000.0),
@@ -355,8 +355,8 @@ fn cost(
     Some(cost.within_what_was_used())
 }
 
-/// Returns the time in which a host announces ops. If the program does not run between two ops, the
-/// time between them is that of a virtual machine, which calls the instrument twice and makes its
+/// Returns the time in which a host announces ops. If the program does not run between two ops, a
+/// virtual machine takes all of the time between them: it calls the instrument twice and makes its
 /// own step; `outside` is the part of a bracket that is in this time, in ticks.
 fn way(profile: &Profile, process: usize, in_place: &InPlace, outside: f64) -> Option<Estimate> {
     let mut hosts = profile.processes.get(process)?.seen_hosts();

@@ -7,8 +7,8 @@
 //!  least = max(flop / peak, bytes / bandwidth)
 //! ```
 //!
-//! where *peak* and *bandwidth* are those of as many cores as threads worked on the call, and the
-//! bandwidth is that of the nearest level of memory that has room for all its bytes. An op is
+//! where *peak* and *bandwidth* are what as many cores can do as threads worked on the call.
+//! *Bandwidth* is for the nearest level of memory that has room for all bytes of the call. An op is
 //! *compute* bound if the first term is larger, and *memory* bound otherwise. `least / duration` is
 //! its part of the roof; in the usual picture, with operations per second over operations per byte,
 //! this is the op's height as a part of the roof above it.

@@ -101,8 +101,8 @@ pub struct Fired {
     pub share: f64,
 }
 
-/// Returns the rules that hold, the one with the most at stake first. `sites` are those of the
-/// profile, if it has any; `summary` must be by op without a filter.
+/// Returns the rules that hold, the one with the most at stake first. `sites` are the profile's
+/// dispatch sites, if it has any; `summary` must be by op without a filter.
 pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec<Fired> {
     let wall = wall_ns(profile, summary);
     if wall <= 0.0 || summary.sampled.is_some() {
@@ -112,7 +112,7 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
     let ns_per_tick = profile.timeline.ns_per_tick();
     let taken = |of: &Preempted<'_>| of.in_calls_ns >= CROWDED * of.thread.dispatch_ns;
     let crowded = summary.preempted(profile).iter().any(taken);
-    // In a crowded run, gaps and idle workers are those of threads that had no CPU.
+    // In a crowded run, gaps and idle workers only show that threads had no CPU.
     if let Some(sites) = sites.filter(|_| !crowded) {
         between(sites, wall, ns_per_tick, &mut found);
         workers(sites, wall, ns_per_tick, &mut found);
@@ -280,8 +280,8 @@ fn fresh_memory(profile: &Profile, summary: &Summary, wall: f64, found: &mut Vec
     let Some(counter) = counters.iter().position(|c| is_faults(&c.name)) else { return };
     let clock = (0..counters.len()).find(|at| is_clock_of_threads(profile, *at));
     let value = |row: &Row, at: usize| row.counters.get(at).copied().flatten();
-    // Returns the time of an op's calls, and whether it is processor time. The counts of calls
-    // inside are part of a call's counts, so the time is that of the whole call.
+    // Returns the time of an op's calls, and whether it is processor time. A call's counts include
+    // the counts of the calls inside, so the time includes the calls inside, too.
     let own = |row: &Row, calls: u64| match clock.and_then(|at| value(row, at)) {
         Some(on_cpu) if on_cpu.calls == calls => (on_cpu.value.value, true),
         _ => {

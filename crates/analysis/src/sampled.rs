@@ -56,7 +56,7 @@ pub(crate) fn apply(row: &mut Row, sampled: SampledRow, metrics: &[Bound], raw: 
         }
         if let Some(total) = sampled.total {
             row.total = widened(total, row.taken.map(|taken| taken.total));
-            // The self time is known only if no call is inside of these.
+            // The calls' self time is known only if they contain no other calls.
             row.own = row.total;
         }
         row.calls = calls;

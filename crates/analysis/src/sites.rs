@@ -45,25 +45,25 @@ pub struct Site {
     /// The number of dispatches of one iteration, if the site has a position.
     pub of: Option<u32>,
     pub dispatches: u64,
-    /// Number of the workgroups of these dispatches.
+    /// Number of workgroups of the site's dispatches.
     pub workgroups: u64,
     /// Number of threads that ran workgroups, in the process that has the most.
     pub workers: usize,
-    /// Number of dispatches with missing workgroups. Their times are those of the recorded
-    /// workgroups.
+    /// Number of dispatches with missing workgroups. Such a dispatch lasts from the first to the
+    /// last of its recorded workgroups.
     pub incomplete: u64,
     /// Sum of the times from the start of a dispatch's first workgroup to the end of its last one,
     /// as recorded.
     pub wall: f64,
-    /// The mean of these times.
+    /// The mean of the times that `wall` adds up.
     pub mean: f64,
-    /// The shortest and the longest of these times.
+    /// The shortest and the longest of the times that `wall` adds up.
     pub range: [f64; 2],
     /// 10th percentile and median over the dispatches. The time of a dispatch is the sum of the
     /// durations of its workgroups, without the time that the recorder added.
     pub dispatch: DispatchTimes,
-    /// Sum of the durations of all workgroups, without the time that the recorder added. It is the
-    /// total of the function's calls, if all of them are of this site.
+    /// Sum of the durations of all workgroups, without the time that the recorder added. If all
+    /// calls of the function belong to this site, it is the total of these calls.
     pub sum: f64,
     /// The part of the time of all workers for which they were in workgroups: `sum` divided by
     /// `wall` and by the number of threads of the process that ran workgroups. From 0 to 1.

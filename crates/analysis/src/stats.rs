@@ -276,22 +276,23 @@ impl Number {
 pub struct Pair {
     /// Index of the earlier variable. The table contains probabilities of its buckets.
     pub of: usize,
-    /// Index of the later variable, which is the condition of these probabilities.
+    /// Index of the later variable, whose bucket is the condition of the probabilities.
     pub given: usize,
     /// Number of calls in which both have a value.
     pub calls: u64,
     /// Pearson's correlation; `None` if one variable is constant in these calls.
     pub pearson: Option<f64>,
-    /// Spearman's correlation, which is that of the ranks. Equal values have the mean of the ranks
-    /// that they span.
+    /// Spearman's correlation, which is Pearson's correlation of the ranks. Equal values have the
+    /// mean of the ranks that they span.
     pub spearman: Option<f64>,
-    /// The calls by buckets; `None` if it was not requested.
+    /// The calls by buckets; `None` if the table was not requested.
     pub table: Option<Table>,
     /// The same as [`Scope::effective`], for the calls in which both variables have a value.
     pub effective: Option<f64>,
 }
 
-/// Calls by the buckets of two variables. The buckets are those of [`Variable::bucket_means`].
+/// Calls by the buckets of two variables. The buckets are the same as in
+/// [`Variable::bucket_means`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// The cells with calls, sorted by the bucket of `given`, then of `of`.

@@ -404,7 +404,7 @@ fn join(
 }
 
 /// Adds up the processor time of each page, from its start to its end, or to its last clock
-/// reading. The time between two pages is that of the flush.
+/// reading. The time between two pages belongs to the flush, so it is not added.
 fn cpu_ns<'a>(
     headers: impl Iterator<Item = &'a PageHeader>,
     pages: &[(PageKey, PageTime)],

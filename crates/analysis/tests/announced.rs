@@ -59,10 +59,10 @@ fn announcing_ops_is_a_part_of_the_cost() {
     assert_eq!((cost(&script).way, cost(&script).waiting), (None, None), "an earlier version");
     let process = &mut script.processes[0];
     process.announced = vec![
-        // An earlier frame of the same thread, which the next one replaces.
+        // This frame must not count, because the next one of the same thread replaces it.
         announced(0, 31, 31, 500),
         announced(0, 20, 10, 40),
-        // A time of more than 20 µs was interrupted.
+        // These times must not count: more than 20 µs means that the thread was interrupted.
         Brackets {
             thread_uid: 1,
             before: announced(1, 30_000, 0, 9).before,
@@ -80,7 +80,7 @@ fn announcing_ops_is_a_part_of_the_cost() {
     assert_eq!(found.probes.value, 5_000.0);
     assert!((found.of_calls().value - 8_300.0).abs() < 1e-6);
     assert_eq!(found.waiting, None, "no thread works for others");
-    // With too few times, nothing is known.
+    // 29 times are too few, so the cost of announcing is not known.
     script.processes[0].announced[1] = announced(0, 20, 10, 29);
     assert_eq!(cost(&script).way, None);
 }

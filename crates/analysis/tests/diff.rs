@@ -150,7 +150,8 @@ fn intervals_hold_the_truth() {
         floor[0] <= 0.05 && 0.05 <= floor[1]
     });
     let held = held.count();
-    // 95 % of 200 is 190, and three standard deviations are 9.
+    // 95 % of 200 are 190. A number that is smaller by up to three standard deviations, which are
+    // 9, is chance.
     assert!(held >= 181, "{held} of 200 intervals of 95 %");
 }
 
@@ -326,7 +327,7 @@ fn new_gone_and_missing_rows() {
     a.iter_mut().for_each(|run| run.rows.insert(0, row("only_a", 10.0, 10.0, 10.0)));
     a.iter_mut().for_each(|run| run.rows.insert(1, row("also_a", 10.0, 10.0, 10.0)));
     b.iter_mut().for_each(|run| run.rows.push(row("only_b", 10.0, 10.0, 10.0)));
-    // In one run, the op was shorter than an empty call.
+    // In one run of B, the op was shorter than an empty call, so nothing is left of its times.
     b[2].rows[0].call_p10_ns = Some(0.0);
     b[2].rows[0].dispatch_p50_ns = None;
     let diff = compare(&a, &b, &pairs, &OPTIONS);

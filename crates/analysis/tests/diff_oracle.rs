@@ -22,7 +22,7 @@ fn agrees_with_scipy() {
         let shift = [0.0, 0.02, 0.1, -0.05][case % 4];
         let mut common: Vec<f64> = (0..n).map(|_| uniform() - 0.5).collect();
         if case % 3 == 0 {
-            // One pair in which the machine was disturbed.
+            // In every third case, the machine was disturbed during one pair.
             common[0] = 40.0;
         }
         let row = |_| common.iter().map(|c| 0.1 * c + shift + 0.05 * (uniform() - 0.5)).collect();

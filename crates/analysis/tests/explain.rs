@@ -276,7 +276,8 @@ fn of_a_profile() {
             }
             (What::Thread, Effect::Class { class, share, of_slow, .. }) => {
                 let of = matmul.class(what, class).unwrap();
-                // Two classes are equally far from the middle.
+                // The threads 0 and 1 are equally far from the middle, so either of them may be
+                // named.
                 assert!(matches!(of, Class::Thread(0, 0 | 1)), "{of:?}");
                 let expected = if of == Class::Thread(0, 1) { 1.0 } else { 0.0 };
                 assert_eq!((share, of_slow), (0.5, expected));

@@ -81,7 +81,7 @@ fn what_cannot_be_tested_has_none() {
     assert_eq!(change_points(&[step]), [[]]);
     assert_eq!(change_points(&[vec![3.0; 30]]), [[]]);
     assert!(change_points(&[]).is_empty());
-    // Without noise, every split is certain.
+    // The step has no noise, so the interval must contain nothing but the change itself.
     let step: Vec<f64> = (0..20).map(|i| if i < 8 { 1.0 } else { 2.0 }).collect();
     let [one] = change_points(&[step])[0].clone().try_into().unwrap();
     assert_eq!((one.at, one.interval), (8, [1.0, 1.0]));

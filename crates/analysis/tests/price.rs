@@ -100,7 +100,8 @@ fn every_part_of_the_cost() {
         high: 72_000.0 + 14_000.0 + rest,
     };
     assert_eq!(cost.total(), total);
-    // 80,000 and 110,000 in the pages. The time between the pages belongs to the flush.
+    // The processor times of the two pages are 80,000 and 110,000. The time between the pages
+    // belongs to the flush, so it is not added.
     assert_eq!(cost.cpu_ns, Some(190_000.0));
     assert_eq!(cost.alone_ns(), Some(190_000.0 - 84_000.0));
     assert_eq!(cost.dispatch_ns, Some(40_000.0));
@@ -129,7 +130,8 @@ fn usage_and_processor_time_of_a_thread() {
     let first = Usage { ticks: 90_000, cpu_ns: 80_000, minor_faults: 30, ..expected };
     let first = Usage { voluntary_switches: 4, involuntary_switches: 1, ..first };
     assert_eq!((thread.usage, thread.cpu_ns), (Some(first), Some(140_000.0)));
-    // A profile of an earlier version has only the clock records.
+    // A profile of an earlier version has no usages in its pages, so the processor time must come
+    // from its clock records.
     let mut old = counted();
     let thread = &mut old.processes[0].threads[0];
     thread.usages.clear();
@@ -161,7 +163,7 @@ fn switches_that_were_not_measured() {
     let mut script = counted();
     script.manifest.switch_cost = None;
     assert_eq!((cost(&script).switches, cost(&script).switched), (10, None));
-    // A thread without counters has no such cost.
+    // Without counters, a context switch of the thread costs nothing extra.
     let mut timing = counted();
     timing.manifest.counters.clear();
     timing.processes[0].calibrations[0] =
@@ -257,7 +259,7 @@ fn a_metric_that_is_mostly_the_bracket_is_absent() {
     let rate = metric(&calls(80, 900), "x = 1 / duration");
     assert_eq!(rate.hidden, None);
     assert!(rate.value.is_some());
-    // Without a calibration, this is unknown.
+    // Without a calibration, the share of the empty calls is not known.
     let mut old = calls(65, 425);
     old.processes[0].calibrations.clear();
     assert_eq!(summary(&old, &Options::default()).rows[0].empty_share, None);
@@ -342,7 +344,7 @@ fn brackets_that_were_timed_in_the_program() {
     let process = &mut script.processes[0];
     process.brackets = vec![
         brackets(0, true, times(10, 64), times(12, 64)),
-        // An earlier frame of the same thread, which the next one replaces.
+        // This frame must not count, because the next one of the same thread replaces it.
         brackets(0, false, times(31, 500), times(31, 500)),
         brackets(0, false, times(14, 300), times(30, 300)),
         // These brackets have another set of counters.
@@ -352,7 +354,7 @@ fn brackets_that_were_timed_in_the_program() {
     assert_eq!((found.calibrated_per_call_ns, found.per_call_ns), (900.0, 922.0));
     let expected = Estimate { value: 36_880.0, low: 36_880.0, high: 40.0 * (922.0 + 878.0) };
     assert_eq!(found.probes, expected);
-    // With too few times, the readings are used instead.
+    // 29 times are too few, so the cost must come from the readings of counters instead.
     let process = &mut script.processes[0];
     process.brackets[2].after = times(30, 29);
     process.brackets.remove(1);
@@ -466,6 +468,6 @@ fn a_thread_is_preempted_if_it_lost_the_cpu_often() {
     assert_eq!(preempted(60, 60, 500), None, "it waited by itself");
     let waits_between = preempted_of(true, 60, 60, 500);
     assert_eq!(waits_between, Some((60, 120.0, 400e6)), "workgroups do not wait");
-    // 40 ms are less than 5 % of the 900 ms in calls.
+    // The thread was off the CPU for 40 ms, which is less than 5 % of its 900 ms in calls.
     assert_eq!(preempted(5, 60, 860), None, "hardly off the CPU");
 }

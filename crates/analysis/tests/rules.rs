@@ -101,7 +101,7 @@ fn the_workers_wait_for_workgroups() {
     let (rule, share) = only(&script);
     assert!(matches!(rule, Rule::FewWorkgroups { workgroups: 1.0, workers: 2, .. }), "{rule:?}");
     assert!((share - 0.495).abs() < 0.01, "{share}");
-    // With one worker, none waits.
+    // With one worker, no worker waits for another, so no rule holds.
     assert_eq!(fired(&dispatches(10_000, &[&[9_900]])), []);
 }
 
@@ -149,7 +149,7 @@ fn workers_wait_inside_of_dispatches() {
     }
     let (rule, share) = only(&script);
     let Rule::WorkersWait { efficiency, .. } = rule else { panic!("{rule:?}") };
-    // 40 µs of work in 45 µs of two workers.
+    // The two workers did 40 µs of work, and had 45 µs each.
     assert!((efficiency - 40.0 / 90.0).abs() < 1e-9, "{efficiency}");
     assert!((share - 25.0 / 50.0).abs() < 0.01, "{share}");
 }

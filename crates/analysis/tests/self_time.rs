@@ -190,7 +190,7 @@ fn random_calls() {
         }
         let busy: u64 = expected.iter().map(|e| e.1).sum();
         let overlapping: u64 = expected.iter().map(|e| e.2).sum();
-        // With few calls per round, there are many rounds.
+        // If a round may have only few calls, there are many rounds. The results must be the same.
         for calls in [None, Some(1), Some(2), Some(7)] {
             let with =
                 |by| Options { by, raw: true, round: calls, workers: 2, ..Options::default() };

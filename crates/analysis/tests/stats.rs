@@ -25,7 +25,8 @@ fn moments_and_buckets() {
         (8, Some(Number::Whole(1)), Some(Number::Whole(8)))
     );
     assert_eq!(variable.mean, Some(4.5));
-    // 2 · (3.5² + 2.5² + 1.5² + 0.5²) = 42; 42 / 7 = 6.
+    // The squares of the distances from the mean add up to 2 · (3.5² + 2.5² + 1.5² + 0.5²) = 42, so
+    // the variance is 42 / 7 = 6.
     assert_eq!(variable.standard_deviation, Some(6.0f64.sqrt()));
     assert_eq!(variable.bucket_means, [Some(1.5), Some(3.5), Some(5.5), Some(7.5)]);
 
@@ -155,7 +156,7 @@ fn missing_values_are_left_out_pair_by_pair() {
     assert!((pair.pearson.unwrap() - 40.0 / (98.0f64 * 56.0).sqrt()).abs() < 1e-15);
     // Ranks 1 2 3 and 1 3 2: products 1, squares 2 and 2.
     assert_eq!(pair.spearman, Some(0.5));
-    // Buckets of all values: x 1 3 | 4 9, y 2 5 | 6 8.
+    // The buckets are made from all values of a variable: x has 1 3 | 4 9, and y has 2 5 | 6 8.
     assert_eq!(cells(&scope, 0), [(0, 0, 1), (1, 1, 2)]);
     let empty = &scope.pairs[1];
     assert_eq!((empty.of, empty.given, empty.calls), (0, 2, 0));

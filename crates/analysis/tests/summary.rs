@@ -44,7 +44,8 @@ fn the_op_table() {
     let f = row(&summary, Key::Op(0));
     assert_eq!((f.calls, f.dispatches, f.total.value), (4, Some(2), 800.0));
     assert_eq!((f.min, f.max, f.mean().value), (100.0, 300.0, 200.0));
-    // 100 100 300 300: the median lies between ranks 1 and 2.
+    // The durations are 100, 100, 300 and 300, so the median is half-way between the second and the
+    // third.
     assert_eq!((f.p50, f.p99), (200.0, 300.0));
     let faults = f.counters[0].unwrap();
     assert_eq!((faults.total, faults.calls, faults.mean().value), (24, 4, 6.0));
@@ -274,7 +275,8 @@ fn probes_and_empty_calls() {
     assert_eq!((probe.calls, probe.per_call_ns, probe.probes.value), (3, 90.0, 270.0));
     assert_eq!((probe.flush_ns, probe.total().value), (30.0, 300.0));
     assert_eq!((probe.empty_call.ticks, &*probe.empty_call.values), (450, &[Some(3)][..]));
-    // 400, 500 and 500, minus half of 450 each; 1, 1 and 7, minus 3 each.
+    // An empty call takes 450 and counts 3. Half of 450 is subtracted from each of the durations
+    // 400, 500 and 500, and 3 from each of the counts 1, 1 and 7.
     let recorded = summary(&script, &Options { raw: true, ..Options::default() });
     assert_eq!((ticks(recorded.total), ticks(summary_plain.total)), (1_400.0, 725.0));
     let row = &summary_plain.rows[0];

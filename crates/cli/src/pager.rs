@@ -65,9 +65,9 @@ pub fn begin() -> Option<Pager> {
     }
     terminal::is_paged(columns);
     PAGER.store(child.id().cast_signed(), Ordering::SeqCst);
-    // The terminal sends SIGINT to the pager and to this process. For the pager it is a command,
-    // and the pager must not lose its input to it. Until something has been written, it ends both
-    // processes.
+    // The terminal sends SIGINT to the pager and to this process. For the pager, the signal is a
+    // command, and the pager still needs the output of this process. So the signal ends both
+    // processes only if nothing has been written yet.
     extern "C" fn interrupted(signal: libc::c_int) {
         if terminal::has_begun() {
             return;

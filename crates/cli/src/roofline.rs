@@ -46,7 +46,7 @@ enum Format {
     Json,
 }
 
-/// If the median is less than this part of the best repetition, something else ran most of the
+/// If the median is less than this part of the best repetition, other programs ran most of the
 /// time.
 const QUIET: f64 = 0.7;
 

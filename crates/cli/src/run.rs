@@ -298,7 +298,7 @@ fn find(name: &Path) -> Result<PathBuf, Failure> {
         if is_program(name) {
             return Ok(name.to_owned());
         }
-        // The exit codes are those of shells, because most programs use other codes for themselves.
+        // Shells use the same exit codes. Most programs use other codes for themselves.
         let (why, code) = match name.metadata() {
             Err(e) if e.kind() == ErrorKind::NotFound => ("no such file".to_owned(), NOT_FOUND),
             Err(e) => (e.to_string(), NOT_EXECUTABLE),

@@ -133,8 +133,8 @@ pub fn known_width() -> Option<usize> {
     std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok())
 }
 
-/// Whether to use colours on stdout: as `--color` says. By default, colours are used if stdout is a
-/// terminal and `NO_COLOR` is not set.
+/// Whether to use colours on stdout. `--color` decides this. By default, colours are used if stdout
+/// is a terminal and `NO_COLOR` is not set.
 pub fn colour() -> bool {
     match COLOUR.load(Ordering::Relaxed) {
         n if n == When::Always as u8 => true,

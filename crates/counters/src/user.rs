@@ -26,9 +26,9 @@
 //!
 //! If root disables user-space reads while a program uses them (by setting
 //! `kernel.perf_user_access`, or `rdpmc` in sysfs, to 0), the next read traps and kills the
-//! program. This happens to every program that reads counters like this, because the pages still
-//! allow what the processor refuses. [`crate::Plan::kernel_reads_only`] is for machines on which
-//! this can happen.
+//! program. This happens to every program that reads counters without the kernel, because the pages
+//! still allow what the processor refuses. [`crate::Plan::kernel_reads_only`] is for machines on
+//! which this can happen.
 
 mod page;
 mod pmu;

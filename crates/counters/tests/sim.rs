@@ -58,7 +58,8 @@ fn failing_and_multiplexed_readings() {
     // The group's times are those of its first counter.
     assert_eq!(r[1].coverage(&r[0], 1), Coverage::Part { enabled_ns: 10, running_ns: 4 });
     assert_eq!(r[2].coverage(&r[1], 0), Coverage::Nothing);
-    // A failure affects its own group and no other.
+    // A reading that fails takes away the values of its own group only, here of the counters 0 and
+    // 1.
     assert_eq!([0, 1, 2].map(|i| r[3].value(i)), [None, None, Some(28)]);
     assert_eq!(r[3].missing(), !0b100);
     assert_eq!(r[3].coverage(&r[2], 0), Coverage::Nothing);

@@ -46,8 +46,8 @@ pub fn stores_or_calls(block: &[u8]) -> bool {
         if !begins(&[b"call ", b"tail call ", b"musttail call ", b"notail call "]) {
             return false;
         }
-        // The first global name is that of the called function; calls of assembly and of pointers
-        // have none.
+        // The first global name is the name of the called function. Calls of assembly and of
+        // pointers have no global name.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at + 1..]);
         match called.and_then(|name| name.strip_prefix(b"llvm.")) {
             Some(intrinsic) => WRITING.iter().any(|name| intrinsic.starts_with(name)),

@@ -36,7 +36,7 @@ pub struct Counter {
     pub unit: Unit,
     /// The value with which the counter begins, as in the text.
     pub start: String,
-    /// The number that is added in each iteration, in the unit; not 0.
+    /// The number that is added in each iteration, in `unit`. It is not 0.
     pub step: i64,
     /// The value that the phi node gets from inside of the loop, with `%`.
     pub next: String,

@@ -24,7 +24,7 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
-/// Prefixes of the files of libraries: rustc's, and those of the system.
+/// Prefixes of the files of rustc's libraries and of the system's libraries.
 const LIBRARIES: [&str; 3] = ["library/", "/rustc/", "/usr/"];
 /// At most this many bytes of a block are searched for a location.
 const MOST_BYTES: usize = 1 << 16;

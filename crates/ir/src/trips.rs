@@ -81,7 +81,8 @@ fn calls_out(block: &[u8]) -> bool {
         if is_call && has(b" asm ") && !has(b" unwind ") {
             return false;
         }
-        // The first global name is that of the called function; without one, a pointer is called.
+        // The first global name is the name of the called function. If there is none, a pointer is
+        // called.
         let called = statement.iter().position(|b| *b == b'@').map(|at| &statement[at..]);
         is_other || is_call && !called.is_some_and(|name| name.starts_with(b"@llvm."))
     })

@@ -39,7 +39,7 @@ impl Twice {
     pub fn is_called(&self, text: &[u8], call: Span) -> bool {
         let mut seen = false;
         Tokens::new(text, call).any(|(token, span)| match token {
-            // The first global name is that of the called function.
+            // The first global name is the name of the called function.
             Token::Global => !std::mem::replace(&mut seen, true) && is_one(name(span.of(text))),
             Token::Word => span.of(text) == b"returns_twice",
             Token::Attributes => {

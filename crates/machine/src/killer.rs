@@ -7,8 +7,8 @@
 //! `clone` without flags, so that no handler of `pthread_atfork` runs and no SIGCHLD is sent) and
 //! makes only system calls.
 //!
-//! The agent does not do this, because a fork inside of somebody else's program could do more harm
-//! than such a filter.
+//! The agent makes no such child, because a fork inside of somebody else's program could do more
+//! harm than such a filter.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::OnceLock;

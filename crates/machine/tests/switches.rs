@@ -39,7 +39,7 @@ fn nothing_to_measure() {
     let simulated = sim("simulated", 0, &[SimReading { add: 1, ..SimReading::default() }]);
     assert_eq!(switches::measure(&plan(vec![simulated])), None);
     if can_count() {
-        // No kernel has a PMU with this type.
+        // No kernel has a PMU with this type, so the counter cannot be opened.
         let nowhere = perf("nowhere", 0, PerfAttr { kind: u32::MAX, ..software(2) });
         assert_eq!(switches::measure(&plan(vec![nowhere])), None);
     }

@@ -60,7 +60,7 @@ fn begin_and_end_reuse_one_measurement() {
         counters.end(&mut m).unwrap();
         let faults = m.value("page-faults").unwrap();
         assert_eq!(m.value("dummy"), Some(0));
-        // A second end after the same begin.
+        // A second end after the same begin must count everything since that begin.
         memory.touch_page(pages);
         counters.end(&mut m).unwrap();
         if round > 0 {

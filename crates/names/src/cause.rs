@@ -11,7 +11,7 @@ pub enum NameCause {
     Instead(String),
     /// A quote or slash at this byte of the list is not closed.
     OpenedAt(usize),
-    /// The letters are modifiers, but a second colon is between them.
+    /// All letters are modifiers, but a second colon separates them.
     SeparatedModifiers,
     /// Only a number can follow `mem:`.
     AddressExpected,

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A component for which this version has no source is listed, too; its source only names the
-//! library that is missing. The kinds are those of DLPack, with the names that TVM gives them.
+//! library that is missing. The kinds are defined by DLPack, and have the names that TVM gives
+//! them.
 
 use crate::{Entry, Head, NameCause, NameErrorKind, NameSource, Resolved, Trouble};
 

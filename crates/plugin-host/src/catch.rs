@@ -1,9 +1,9 @@
 //! Calls functions of a plugin so that only a return value leaves them: a C++ exception, another
 //! language's exception, and `pthread_exit` end the call and become a [`Left`].
 //!
-//! Rust cannot do this itself. Its `catch_unwind` ends the process when it meets an exception that
-//! is not a Rust panic, and the personality function of Rust's frames calls the unwinder that is
-//! linked with us, which need not be the one that the exception came with: the agent brings its
+//! Rust alone cannot catch these. Its `catch_unwind` ends the process when it meets an exception
+//! that is not a Rust panic, and the personality function of Rust's frames calls the unwinder that
+//! is linked with us, which need not be the one that the exception came with: the agent brings its
 //! own, and a plugin may bring another. So the call goes through a function in assembly, whose
 //! personality function does not call the unwinder:
 //!

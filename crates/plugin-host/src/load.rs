@@ -48,8 +48,8 @@ pub struct Host {
 }
 
 /// A function that makes a recording hand over its events, because the plugin with this number asks
-/// for it on the calling thread. The pointer is the result of the plugin's `create`; it is
-/// compared, never dereferenced. Returns whether the events were handed over.
+/// for it on the calling thread. `session` is the pointer that the plugin's `create` returned; it
+/// is only compared, and never dereferenced. Returns whether the events were handed over.
 pub type TakeEvents = fn(number: u32, session: *mut c_void) -> bool;
 
 // SAFETY: the pointer in `raw` is the address of the host itself, which is never freed.

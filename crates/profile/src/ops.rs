@@ -306,7 +306,7 @@ mod tests {
             ticks: 0,
             exports: Vec::new(),
         };
-        // Ops in the form of an import: as functions of a library.
+        // An imported trace has its ops as functions of a library.
         let steps = ["ProfilerStep#4", "ProfilerStep#5", "mm"];
         let function =
             |id: u32| Export { id, name: steps[id as usize].into(), ..Export::default() };

@@ -80,8 +80,8 @@ impl Dir {
     }
 
     /// Adds a directory entry `name` to a directory in memory. A directory that shows this one (see
-    /// [`Dir::showing`]) then has a subdirectory `name`, whose content is that of `within/name`. On disk, this
-    /// does nothing.
+    /// [`Dir::showing`]) then has a subdirectory `name` with the content of `within/name`. On disk,
+    /// this does nothing.
     pub fn show(&self, name: impl AsRef<OsStr>, within: &Self) {
         if let Some(memory) = &self.memory {
             memory.put(name.as_ref(), Node::Elsewhere(within.clone()));

@@ -111,8 +111,8 @@ pub struct Call {
     /// The exported function. Functions are numbered from 0 in the order in which the process first
     /// saw them. A module that is unloaded and loaded again keeps its numbers.
     pub export: u32,
-    /// Number of workgroups of the dispatch in x, y, z. No dispatch has 0,0,0; it means that the runtime did
-    /// not report the count. Then `workgroup` and `worker` are also unknown.
+    /// Number of workgroups of the dispatch in x, y, z. 0,0,0, which no dispatch has, means that
+    /// the runtime did not report the number. Then `workgroup` and `worker` are also unknown.
     pub count: [u32; 3],
     /// This workgroup's id; each component is below that of `count`.
     pub workgroup: [u32; 3],

@@ -86,7 +86,8 @@ pub fn examine(at: c_int, path: &CStr) -> Carrier {
     let mut start = [0u8; START_BYTES];
     let Some(mut file) = File::open(at, path) else { return Carrier::Able };
     if !file.is_readable() {
-        // The file may still be executable: some systems install `sudo` like this.
+        // A file that is not readable may still be executable: some systems install `sudo` with
+        // such a mode.
         return if file.gains_rights() { Carrier::Privileged } else { Carrier::Able };
     }
     let mut length = file.read(0, &mut start);
@@ -160,7 +161,7 @@ fn examine_elf(file: &File, start: &[u8; START_BYTES]) -> Carrier {
 }
 
 /// Returns whether the program needs a shared runtime of AddressSanitizer that ends the program
-/// because our library comes first. The library asks the runtime not to do this
+/// because our library comes first. The library asks the runtime not to end the program
 /// (`__asan_default_options` in the agent). That does not help if the program defines its own
 /// options, or if the runtime is older than that option (GCC 8, whose runtime is `libasan.so.5`).
 #[inline(never)]

@@ -130,7 +130,7 @@ pub fn of(head: &[u8]) -> FileKind {
     }
 }
 
-/// Whether the first line is that of a bundle of IREE.
+/// Whether the text begins with the first line of a bundle of IREE.
 fn is_of_iree(text: &[u8]) -> bool {
     let line = text.split(|byte| *byte == b'\n').next().unwrap_or(text);
     let has = |what: &[u8]| line.windows(what.len()).any(|part| part == what);

@@ -244,7 +244,8 @@ pub fn known(handle: Handle) -> Option<Arc<Queue>> {
 }
 
 /// Returns the queue with this handle. A queue that the layer did not see, because a function of an
-/// extension made it, is asked for its properties; it has times only if the program wanted them.
+/// extension made it, is asked for its properties. Its commands have times only if the program
+/// asked for times when it made the queue.
 pub fn find(handle: Handle) -> Option<Arc<Queue>> {
     known(handle).or_else(|| {
         let properties = ask::queue_number(handle, api::QUEUE_PROPERTIES).ok()?;

@@ -10,7 +10,7 @@ global_asm!(
     "1: subs x0, x0, #1",
     "  b.ne 1b",
     "2: ret",
-    // Three instructions per trip.
+    // The next loop has three instructions in each iteration.
     ".balign 64",
     ".global pmu_vm_spin3",
     "pmu_vm_spin3:",

@@ -85,8 +85,8 @@ fn populate(start: usize, end: usize, for_writing: bool) {
     let bytes = end.next_multiple_of(PAGE) - start;
     // If there is no memory for the pages, a later use may fault, as it would have without this.
     // Before Linux 5.14, each page is touched instead. The kernel also returns EINVAL for a page
-    // that may not be used like this, and touching such a page would end the program. An empty
-    // range may always be used, which tells the two apart.
+    // that may not be read, or not written, and touching such a page would end the program. For an
+    // empty range, only a kernel before 5.14 returns EINVAL, which tells the two cases apart.
     let is_invalid = |bytes| sys::populate(start, bytes, for_writing) == Err(libc::EINVAL);
     if is_invalid(bytes) && is_invalid(0) {
         (start..end).step_by(PAGE).for_each(|at| touch(at, for_writing));

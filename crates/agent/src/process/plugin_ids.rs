@@ -59,8 +59,8 @@ fn takers() -> Option<&'static Takers> {
     unsafe { TAKERS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Returns whether the plugins that take ids are those of a process that this one was forked from,
-/// so that ids do not reach them.
+/// Returns whether the plugins that take ids belong to a process from which this process was
+/// forked, so that ids do not reach the plugins.
 pub fn are_inherited() -> bool {
     takers().is_some_and(|takers| takers.process != process_number())
 }

@@ -356,9 +356,10 @@ unsafe extern "C" fn leave_c(thread: *mut c_void) {
 static LEAVING: AtomicU32 = AtomicU32::new(0);
 
 /// Waits until no thread writes its last page any more, for at most a second. Called after the
-/// epoch of a session has ended, so that no further thread begins to do so. A program may have
-/// joined such a thread already: Python does that before the destructors of the thread have run. A
-/// reader of the profile would then find half of the page, or none.
+/// epoch of a session has ended, so that no further thread begins to write one. The program may
+/// have joined a thread whose last page is still missing, because Python joins threads before their
+/// destructors have run. Without this wait, a reader of the profile would find half of the page, or
+/// none.
 pub fn wait_for_leaving() {
     const STEP_NS: libc::c_long = 100_000;
     for _ in 0..10_000 {

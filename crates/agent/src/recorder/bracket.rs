@@ -77,11 +77,11 @@ pub(crate) struct NewCall {
 pub enum Ending {
     /// The call ends in the function of ours that makes it. The frame is that function's.
     Here,
-    /// The call ends in another call of the host, which only says which export ends. The frame is
-    /// that of the function that called us before the call.
+    /// The call ends in another call of the host, which only says which export ends. The frame
+    /// belongs to the function that called us before the call.
     ByExport,
     /// The call ends in another call of the host, made from the same place, so that it has the same
-    /// frame. The host may have frames of its own between that and the call.
+    /// frame. The host may have frames of its own between that frame and the call.
     ByFrame,
     /// The call ends in another call of the host, as for [`Self::ByFrame`], but the host makes that
     /// call whatever happens, even if the recorded call throws. The frame is made by [`held`] and
@@ -96,7 +96,7 @@ impl Ending {
         matches!(self, Self::ByFrame | Self::Held)
     }
 
-    /// Returns the state of a call that ends like this.
+    /// Returns the state of an open call whose end is found in this way.
     #[inline(always)]
     const fn state(self) -> State {
         match self {

@@ -54,8 +54,9 @@ impl Busy {
 
 /// `while_busy!(thread, change)` runs `change` as the recorder, so that calls that a signal handler
 /// makes at the same time are not recorded. Where a handler of the program may have interrupted the
-/// recorder, the caller has checked that the guard is not set. `change` must not return; it may
-/// break out of a labelled block.
+/// recorder, the caller has checked that the guard is not set. `change` must not leave the macro
+/// (by `return`, for example), because the guard would stay set. It may break out of a labelled
+/// block that it contains.
 ///
 /// It is a macro because a closure is not certain to be inlined, and a bracket is to be one short function.
 macro_rules! while_busy {

@@ -99,7 +99,7 @@ extern "C" fn in_parent() {
 static ADAPTERS_OWN: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Makes `function` run in forked children, before anything else runs there. At most one adapter
-/// may do this.
+/// may call `call_in_child`.
 pub fn call_in_child(function: fn()) {
     ADAPTERS_OWN.store(function as *mut (), Ordering::Release);
 }

@@ -31,7 +31,7 @@ pub fn claim(run: &Run, process: &Process) -> Option<usize> {
 }
 
 /// Claims a page as [`claim`] does, for a thread that already has one, so that it is not a loss if
-/// there is none. The error is that of making the page present.
+/// no page is free. The error is the errno if the page could not be made present.
 fn claim_spare(run: &Run, process: &Process) -> Result<usize, Option<i32>> {
     let page =
         run.pool.claim_page(process.row_number(), HINT.load(Ordering::Relaxed)).ok_or(None)?;
@@ -162,7 +162,8 @@ impl Thread {
     pub(super) fn leave_spares(&mut self) {
         let (pool, row) = (&self.run.pool, self.process.row_number());
         for page in std::mem::replace(&mut self.spares, [NO_PAGE; SPARES]) {
-            // Between two of these questions, `run` may have gone a step further.
+            // `run` may change the state of the page between two of these calls, so they are tried
+            // again.
             for _ in 0..MOST_STEPS {
                 if page == NO_PAGE || pool.leave_page(page, row) {
                     break; // `run` releases it.

@@ -62,7 +62,7 @@ impl Thread {
             return false;
         }
         while_busy!(self, {
-            // The state of a free place is that of such a call.
+            // A free place already has the state of a call that is only timed.
             self.calls[0].frame = frame;
             // SAFETY: the caller has found this thread attached, so its writer has a page.
             unsafe { self.writer.set_open(1, export) };
@@ -208,8 +208,8 @@ impl Thread {
         self.record(call, &[]);
     }
 
-    /// Reads the counters, and records call `at` if all of them are in one group that was counting all
-    /// the time. If it returns false, the counters have been read, and nothing was recorded.
+    /// Reads the counters, and records call `at` if all counters are in one group that was counting
+    /// all the time. If it returns false, the counters have been read, and nothing was recorded.
     ///
     /// # Safety
     /// A page with room must be attached.

@@ -27,10 +27,11 @@ fn sums_and_imbalance_by_hand() {
     let found = all.finish();
     let run = &found[0];
     assert_eq!(run.sums.own_ns, Some(120));
-    // 60 as a multiple of the mean 30; the fourth rank did not call the op.
+    // Rank 2 took 60 in `matmul`, twice the mean of 30 over the three ranks that called it. The
+    // fourth rank did not call it.
     assert_eq!((run.ops[0].imbalance, run.ops[0].most, run.ops[0].ranks), (Some(2.0), Some(2), 3));
     assert_eq!((run.ops[1].imbalance, run.ops[1].ranks), (Some(1.0), 1));
-    // 90 as a multiple of the mean 30 over four ranks.
+    // Rank 2 took 90 in all ops, three times the mean of 30 over four ranks.
     assert_eq!(run.imbalance, Some(3.0));
     let of_mean: Vec<_> = run.ranks.iter().map(|rank| rank.of_mean).collect();
     assert_eq!(of_mean, [Some(1.0 / 3.0), Some(2.0 / 3.0), Some(3.0), Some(0.0)]);
@@ -56,7 +57,8 @@ fn a_rank_for_which_others_wait_is_found() {
     let slow = found[0].slow();
     assert_eq!(slow.len(), 1, "{slow:?}");
     assert_eq!((slow[0].0.rank, &*found[0].ops[slow[0].1.op].name), (17, "conv"));
-    // 37·17 mod 11 = 2, and the median of the noise is 5.
+    // The noise of rank 17 is 37·17 mod 11 = 2 µs, and the median of all ranks is 5 µs, so 150 µs
+    // are found as 147 µs.
     assert_eq!(slow[0].1.ns(), 147_000.0);
     // The sum over all ops does not show the slow rank.
     assert!(found[0].imbalance.is_some_and(|imbalance| imbalance < 1.01));

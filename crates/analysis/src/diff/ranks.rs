@@ -131,8 +131,8 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// From the tables of Hollander and Wolfe (A.4): for n = 10, P(T⁺ ≥ 55) is 1/1024, and the 2.5
-    /// % point is 8; it is 0 for n = 6, and 52 for n = 20.
+    /// The expected values are from the tables of Hollander and Wolfe (A.4). For n = 10, P(T⁺ ≥ 55)
+    /// is 1/1024, and the 2.5 % point is 8. The 2.5 % point is 0 for n = 6, and 52 for n = 20.
     #[test]
     fn quantiles_of_tables() {
         // The published critical values are the largest sums with P ≤ 2.5 %; the quantile is the

@@ -50,8 +50,9 @@ impl Blocks {
         Self::longer_than(0, TIMES_TAU, series)
     }
 
-    /// Computes the blocks for a question about the time in the run: as long as the longest that
-    /// any series needs. For the series in `level`, that follows from their reach.
+    /// Computes the blocks for a question about the time in the run. They are as long as the
+    /// longest blocks that any series needs. For the series in `level`, the necessary length
+    /// follows from their reach.
     pub fn for_time(series: &[&[f32]], level: &[&[f32]]) -> Option<Self> {
         let reach = level.iter().map(|one| reach(one)).max().unwrap_or(0);
         Self::longer_than(TIMES_REACH * reach, 2.0 * TIMES_TAU, series)
@@ -104,7 +105,7 @@ impl Blocks {
     }
 }
 
-/// Writes the values in the order of these pieces.
+/// Copies the values of `of` to `to`, one piece of `pieces` after another.
 pub(super) fn moved<T: Copy>(of: &[T], pieces: &[(usize, usize)], to: &mut Vec<T>) {
     to.clear();
     pieces.iter().for_each(|(from, end)| to.extend_from_slice(&of[*from..*end]));

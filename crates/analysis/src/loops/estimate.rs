@@ -16,9 +16,9 @@
 //! ```
 //!
 //! `1 − m/N` is the finite population correction (Cochran, theorem 2.2): if every hit was timed, V
-//! is 0 and T is exact. The formula is that of a simple random sample. Hits at random distances are
-//! such a sample as long as the times do not follow a pattern with the distances; the distances are
-//! random for this reason. Times that drift only make the interval wider than necessary.
+//! is 0 and T is exact. The formula is the one for a simple random sample. Hits at random distances
+//! are such a sample as long as the times do not follow a pattern with the distances; the distances
+//! are random for this reason. Times that drift only make the interval wider than necessary.
 //!
 //! **Rare slow hits.** If a few of the random hits are much longer than the others, the interval of
 //! a normal distribution is too short: a sample has too few of the slow hits more often than too

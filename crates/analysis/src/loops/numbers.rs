@@ -203,7 +203,7 @@ pub(super) fn of_scope(
     all
 }
 
-/// For each row, the time that the loops directly inside took together: as measured, and compensated.
+/// For each row, two sums of the times of the loops directly inside: as measured, and compensated.
 type Wholes = HashMap<u32, [f64; 2]>;
 
 fn inner(

@@ -58,7 +58,7 @@ pub struct OpRow {
     pub outside: bool,
     /// Number of calls of ops; in rows about runs, number of runs.
     pub calls: u64,
-    /// Number of these calls that are inside of other calls of the row.
+    /// Number of calls that are inside of other calls of the row. They are part of `calls`.
     pub inner: u64,
     /// Sum of the durations. If a call is inside another call of the same row, only the outer one
     /// counts.
@@ -90,7 +90,7 @@ pub struct CounterSum {
     pub calls: u64,
     /// The values of empty calls, over the calls for which they are known.
     pub empty: Estimate,
-    /// Number of those calls.
+    /// Number of calls for which the value of an empty call is known.
     pub calibrated: u64,
 }
 

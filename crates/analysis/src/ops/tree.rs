@@ -46,7 +46,7 @@ impl Node {
 #[derive(Debug, Default)]
 struct Arena {
     nodes: Vec<Node>,
-    /// The counter values: as many for each call as the profile has counters.
+    /// The counter values of all calls. Each call has as many values as the profile has counters.
     values: Vec<u64>,
     children: Vec<usize>,
     users: Vec<(u32, u64)>,
@@ -257,7 +257,7 @@ impl<V: OpVisitor> Shower<'_, '_, V> {
     }
 
     /// Finds the ops and runs that are directly inside a call, ordered by start, and its regions.
-    /// If the call is itself a region, it is one of these regions.
+    /// If the call is itself a region, it is one of the regions that are found.
     fn look_inside(&mut self, arena: &Arena, at: usize) {
         self.inner.clear();
         self.regions.clear();

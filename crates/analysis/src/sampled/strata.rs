@@ -226,8 +226,8 @@ impl Strata {
         self.last = Some(place);
     }
 
-    /// Whether some of the calls were drawn. If not, the known values are those of first calls,
-    /// which are not a sample of the others.
+    /// Whether some of the calls were drawn. If not, only first calls have known values, and these
+    /// are not a sample of the others.
     pub fn any_drawn(&self) -> bool {
         self.last.is_some()
     }

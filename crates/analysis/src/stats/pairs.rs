@@ -88,8 +88,8 @@ fn products<A: Copy + Into<u64>, B: Copy + Into<u64>>(
     blocks.sum()
 }
 
-/// Describes a pair with missing values: means, squares and ranks are those of the calls that have
-/// both values.
+/// Describes a pair with missing values: means, squares and ranks are computed from the calls that
+/// have both values.
 fn partly(of: &Side<'_>, given: &Side<'_>, scratch: &mut PairScratch) -> Pair {
     let sides = [of, given];
     let both = || {

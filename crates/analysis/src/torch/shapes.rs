@@ -21,7 +21,7 @@ pub struct ShapeRow {
     pub calls: u64,
     /// The sum of the durations of the calls.
     pub total_ns: i64,
-    /// The sum of the durations of the calls, without the ops inside of them.
+    /// The sum of the durations of the calls, without the durations of the ops inside of them.
     pub self_ns: i64,
     /// The shortest duration of a call.
     pub min_ns: i64,

@@ -145,7 +145,7 @@ pub fn check(rules: &[Gate], diff: &Diff, names: &[String]) -> Result<Vec<Failed
                         Known::Fact { sums: [a, b], calls } => {
                             let each = |sum: u128, calls: u64| sum as f64 / calls.max(1) as f64;
                             let (a, b) = (each(a, calls[0]), each(b, calls[1]));
-                            // A change from nothing to something exceeds any limit.
+                            // A change from 0 to any other number exceeds any limit.
                             let more = if a > 0.0 { b / a - 1.0 } else { f64::INFINITY };
                             (b > a && more > rule.limit).then_some(more)
                         }

@@ -42,7 +42,7 @@ const CALLS: usize = 1_200_000;
 const PACKED: usize = 1_200_000;
 /// The limit of all compressed bytes in a page of at most 2 MB, without the page's program.
 const PAGE: usize = 1_400_000;
-/// The compressed bytes of the details of an op. This number and [`ROW`], for a row of a table,
+/// The compressed bytes of the details of an op. [`ROW`] is the same for a row of a table. Both
 /// were measured with a training loop of PyTorch that has 674 ops and shapes.
 const DETAILS: usize = 1_400;
 const ROW: usize = 320;

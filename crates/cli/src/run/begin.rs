@@ -37,8 +37,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Prepares a program. `words` are the arguments, with the name first. The environment is that
-    /// of this process, with `variables` added.
+    /// Prepares a program. `words` are the arguments, with the name first. The program gets the
+    /// environment of this process, with `variables` added.
     ///
     /// # Errors
     /// The path, an argument or a variable has a byte 0.

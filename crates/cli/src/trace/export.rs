@@ -285,7 +285,7 @@ impl Args {
 /// The part of a profile that is written.
 struct Selection {
     filter: Filter,
-    /// The arrows of which both ends are written.
+    /// The arrows whose two ends are both written.
     arrows: HashSet<u64>,
 }
 

@@ -94,8 +94,8 @@ fn write(
 }
 
 /// Finds the dispatches of the bundle in the profile, and adds the numbers of the profile's
-/// dispatches as arguments. Returns the process that has most of them, the number of dispatches
-/// that were found, and the number that the bundle has.
+/// dispatches as arguments. Returns the process with most of the dispatches, the number of
+/// dispatches that were found, and the number of dispatches in the bundle.
 fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize), String> {
     let Some(recorded) = dispatches(profile) else {
         return Err("a run with a budget recorded only some workgroups of each dispatch".to_owned());

@@ -279,7 +279,7 @@ fn programs_get_every_byte() {
     let ops = || json["rows"].as_array().unwrap().iter().map(|row| row["op"].as_str().unwrap());
     assert!(ops().any(|op| op == evil("other")), "{json}");
     assert_eq!(json["profile"]["host"], evil("host"));
-    // On a terminal, it is the same document.
+    // On a terminal, the command must print the same document.
     let mut command = Command::new(PROGRAM);
     command.args(["report", "--format", "json"]).arg(&at);
     let (_, shown) = pty::shown(&mut command, 120);

@@ -78,7 +78,7 @@ fn verify(dir: &Path, slots: &[Slot], when: &str) -> usize {
     let profile = Profile::open(dir).unwrap();
     let (states, damage) =
         profile.visit(2, BTreeMap::<(usize, usize), Numbers>::new, |threads, columns| {
-            // A page without calls only shows that a call was cut short.
+            // A page without calls only shows that a call was cut short, so it makes no entry.
             if !columns.is_empty() {
                 threads.entry((columns.process, columns.thread)).or_default().add(columns);
             }

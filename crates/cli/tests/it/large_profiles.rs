@@ -75,7 +75,7 @@ fn metrics_without_values_take_no_memory() {
         let (of_absent, _) = peak(&absent);
         let (of_known, _) = peak(&known);
         let values = u64::from(OPS) * shown;
-        // A table is laid out as a whole, and each cell is a text.
+        // A table may need more memory, because it is laid out as a whole and each cell is a text.
         let texts = if format == "table" { 48 * values } else { 0 };
         assert!(of_absent < base + NOISE + texts, "{format}: {base} {of_absent}");
         assert!(of_known < base + NOISE + texts + 128 * values, "{format}: {base} {of_known}");

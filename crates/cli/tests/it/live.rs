@@ -147,7 +147,8 @@ fn the_view_is_refreshed_and_left_by_q() {
     let entered = session.until(0, ENTER);
     let first = session.until(entered, "_matmul_64x256x784_f32");
     assert_ne!(session.settings(), before);
-    // A second view is drawn, and then one that fits a smaller terminal.
+    // Waits until the view is drawn a second time. Then the terminal becomes smaller, and the next
+    // view must fit it.
     let second = session.until(first, "_matmul_64x256x784_f32");
     session.size(50, 8);
     let small = session.until(second, "\x1b[H");

@@ -152,7 +152,7 @@ fn sampling_follows_the_options() {
 fn each_thread_has_its_own_numbers() {
     let Some(program) = support::counterpoint("loops: threads") else { return };
     let run = Looped::run(&program, &host(&[]), &["threads", "10", "3"]);
-    // One call is in main before any thread, and two are in threads.
+    // `main` makes one call before it starts two threads, which make one call each.
     assert_eq!(run.threads(), sorted(vec![nest(10, 3), nest(10, 3), nest(20, 3)]));
     run.all_ended();
     run.is_without_losses();

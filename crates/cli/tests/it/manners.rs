@@ -231,7 +231,8 @@ fn shown_while_it_waits(scratch: &Scratch, words: &[&str], times: usize) -> Stri
     command.arg(&fifo).env("TERM", "xterm").stdin(Stdio::null());
     command.stdout(theirs.try_clone().unwrap()).stderr(theirs);
     let mut child = command.spawn().unwrap();
-    // Without this, this process would keep the terminal open.
+    // The command still has descriptors of the terminal, which would keep the terminal open in this
+    // process.
     drop(command);
     let mut writer = File::options().write(true).open(&fifo).unwrap();
     writer.write_all(b"{\"traceEvents\": [").unwrap();

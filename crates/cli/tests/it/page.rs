@@ -325,7 +325,8 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
         browser.key(key);
         browser.wait_for(&format!("document.body.dataset.view === '{view}'"));
     }
-    // In a filter's field, the keys that open views elsewhere are text.
+    // In the field of a filter, the keys that open views elsewhere are only text, so the view must
+    // not change.
     browser.key("2");
     browser.key("/");
     for key in ["6", "4", "x"] {
@@ -334,7 +335,8 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('filter=64x')");
     assert_eq!(browser.eval("document.body.dataset.view"), "ops");
     browser.key("Escape");
-    // A header that is used to sort keeps the focus.
+    // A header by which the table was sorted must keep the focus, so that a second Enter reverses
+    // the order.
     browser.eval("document.querySelector('[data-key=\"sort:calls\"]').focus()");
     browser.key("Enter");
     browser.wait_for("location.hash.includes('sort=-calls')");

@@ -201,7 +201,8 @@ fn a_page_with_a_trace_opens_it_at_the_call() {
     }
     let href = browser.eval("document.querySelector('.elsewhere p a').href");
     assert!(href.as_str().unwrap().starts_with("https://ui.perfetto.dev/#!/?"), "{href}");
-    // A file has no address that Perfetto could open.
+    // A trace that is a file beside the page has no address that Perfetto could open, so the page
+    // must not link to Perfetto.
     done(&["report", "--html", to, "--trace", "x.json.gz"], &[&profile]);
     browser.open(&page, "#timeline?time=2.1us");
     ready(&mut browser);

@@ -133,7 +133,8 @@ fn groups_are_passes() {
         text.contains("passes    2") && !text.contains("counted in only some of the calls"),
         "{text}"
     );
-    // A metric over one pass works; one over two passes is refused.
+    // A metric whose counters were in one pass works. A metric whose counters were in two passes is
+    // refused.
     let ratio = run.json(&["report", "--format", "json", "--metric", "r=b/a"]);
     assert!(ratio.to_string().contains(r#""name":"r""#), "{ratio}");
     let mut refused = Command::new(&program);
@@ -250,7 +251,8 @@ fn a_signal_between_two_passes_ends_the_command() {
     let [host, library] = host();
     let script = r#"test -e first && exec sleep 30; echo $$ > first; exec "$0" "$1" calls 10"#;
     let events = "{sim/a,readings=0:1/},{sim/b,readings=0:1/},{sim/c,readings=0:1/}";
-    // On a busy machine, the key may arrive after the second pass has begun, which then ends by it.
+    // On a busy machine, Ctrl-C may arrive only after the second pass has begun, and end that pass
+    // instead. So the test tries again.
     for _ in 0..20 {
         let scratch = Scratch::new();
         let mut driver = Command::new(&python);
@@ -384,7 +386,7 @@ fn a_model_in_passes() {
         assert_eq!(row["passes"].as_array().unwrap().len() as u64, passes);
     }
     assert_eq!(report["rows"].as_array().unwrap().len(), expected.ops.len());
-    // A busy machine may sample late.
+    // On a busy machine, a sample may be late. This is the only loss that may occur.
     let losses = report["losses"].as_array().unwrap();
     assert!(losses.iter().all(|loss| loss["name"] == "track_overrun"), "{losses:?}");
     assert!(report["tracks"][0]["samples"].as_u64().unwrap() >= 2, "samples of all passes");

@@ -100,8 +100,8 @@ fn the_smallest_valid_plugin_conforms() {
     // not to a violation.
     let fragile = findings(&document, "fragile");
     assert!(fragile.iter().any(|(clause, _)| clause == "robust"), "{fragile:?}");
-    // A null builder and a size of a later version are the probe's doing. No finding blames the
-    // plugin for them.
+    // The probe itself passes a null builder and a size of a later version, so no finding may blame
+    // the plugin for them.
     let style = findings(&document, "style");
     let all: Vec<_> = fragile.iter().chain(&style).collect();
     assert!(all.iter().all(|(_, what)| !what.contains("later version")), "{all:?}");

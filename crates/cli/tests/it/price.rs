@@ -139,7 +139,8 @@ fn a_process_that_dies() {
     let report = recorded.report(&[]);
     assert!(report["total"]["calls"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["threads"][0]["usage"], Value::Null);
-    // 100,000 calls fill several pages.
+    // 100,000 calls fill several pages. The usage of the pages that ended before the abort is
+    // known.
     let recorded = Recorded::run(&program, "none", &mut host("abort 100000"));
     let report = recorded.report(&[]);
     let thread = &report["threads"][0];

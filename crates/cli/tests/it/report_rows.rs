@@ -276,7 +276,8 @@ Statistics for thread a (9), op even:
   page-faults: 1 in each of 10 calls
 ";
     assert_eq!(text, expected);
-    // One call of 30 µs has no fault.
+    // On thread `a`, `few` has two calls, of 30 µs and of 100 ns. Both have no fault, so there is
+    // no correlation.
     let one = ["stats", "--op", "few", "--thread", "a", "--width", "80"];
     let (_, text, _) = run(&at, &one);
     assert!(text.contains("  page-faults: 0 in each of 2 calls\n"), "{text}");

@@ -176,7 +176,7 @@ fn doctor_says_what_forbids_counting() {
             format!("open task-clock:u on this thread: {name} (a seccomp filter {does} perf)");
         assert_eq!(found["counters"][1]["state"], *state, "{found}");
     }
-    // A filter that allows counting is not a problem.
+    // A filter that allows counting must be reported as `ok`.
     let output = doctor(-1, &["--format", "json"]);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let all = found["findings"].as_array().unwrap();

@@ -111,7 +111,8 @@ fn the_price_contains_what_the_host_takes_to_announce_ops() {
         let way = report["probe"]["parts"]["way"]["value"].as_f64().unwrap();
         assert!((way / expected - 1.0).abs() < 1e-9, "{options:?}: {way} and not {expected}");
         assert_eq!(report["probe"]["way_ns"], way);
-        // A table has one price.
+        // A table must show one cost of announcing ops, and not a second one that the recorder
+        // measured itself.
         let shown = view(&recorded, &["report", "--verbose", "--width", "400"]);
         assert!(shown.contains("announcing ops to the recorder "), "{shown}");
         assert!(!shown.contains("by its own account"), "{shown}");
@@ -287,7 +288,8 @@ fn forks_between_ops_and_inside_of_them() {
         .filter(|p| !parents.contains(p))
         .collect();
     assert_eq!(of_children, children);
-    // A call that began in the parent has no row in the child.
+    // A call that was open during the fork began in the parent, so the child must have no row for
+    // it.
     for name in ["aten::around", "a range"] {
         assert_eq!((of(name, true).len(), of(name, false).len()), (2, 0), "{name}");
     }

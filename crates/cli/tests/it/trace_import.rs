@@ -59,7 +59,8 @@ fn traces_of_counterpoint_are_refused() {
     }
     let left = std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(left.into_iter().all(|name| !name.to_string_lossy().starts_with('.')));
-    // A part of another program's trace is a trace of that program.
+    // A part of another program's trace is still a trace of that program, so it can be imported
+    // again.
     done(&["trace", "export", "new.cpt", "-o", "part.json", "--from", "0ns"]);
     done(&["trace", "import", "part.json", "-o", "again.cpt"]);
 }

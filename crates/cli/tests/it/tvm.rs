@@ -380,7 +380,8 @@ fn shapes_are_bounded() {
     assert_eq!(rows.len(), 70_000);
     let bare = rows.iter().filter(|row| row.arguments.is_empty()).count() as u64;
     assert_eq!(losses(&profile), [("op_shapes_left_out".to_owned(), bare)].into());
-    // Two entry functions and the calibration have signatures, too.
+    // 65,536 signatures are kept. Three of them belong to the two entry functions and the
+    // calibration.
     assert_eq!(70_000 - bare, 65_536 - 3);
 }
 

@@ -261,7 +261,8 @@ impl Victim {
     pub fn mend(&mut self, damage: Damage) {
         self.parts[damage.part].is_whole = None;
         if !self.dir.exists() {
-            // A new directory has another inode.
+            // The whole victim is made again, because a new directory would have another inode than
+            // the one that is known.
             *self = (self.make)();
             return;
         }

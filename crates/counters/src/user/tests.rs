@@ -120,7 +120,7 @@ fn enabled_and_running_go_on_from_where_the_page_was_written() {
     let page = page(2, 48, 0);
     page.time_enabled.store(1_000, Ordering::Relaxed);
     page.time_running.store(400, Ordering::Relaxed);
-    // 2 ns per tick, written at tick 500 (the offset is −1,000 ns).
+    // A tick is 2 ns. The kernel wrote the page at tick 500, so the offset is −1,000 ns.
     page.time_mult.store(2, Ordering::Relaxed);
     page.time_offset.store(1_000u64.wrapping_neg(), Ordering::Relaxed);
     let now = Still { counters: [0, 7, 0, 0], ticks: 530 };

@@ -21,7 +21,7 @@ pub struct Counter {
     pub bits: u32,
     /// The value with which the counter begins, by its name with `%`.
     pub start: String,
-    /// The number that is added in each iteration; not 0.
+    /// The number that is added in each iteration. It is not 0.
     pub step: i64,
     /// The next value of the counter, by its name with `%`.
     next: String,

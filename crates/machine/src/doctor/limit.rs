@@ -31,7 +31,8 @@ pub enum Limit {
     NothingAllowed,
     /// `perf_event_paranoid` forbids counting in the kernel.
     KernelForbidden,
-    /// The capabilities are those of a user namespace, and the kernel does not accept them.
+    /// The process has its capabilities only in a user namespace, and the kernel does not accept
+    /// these.
     NamespaceCapabilities,
     /// A seccomp filter is active, and it forbids or may forbid counting.
     Filter {

@@ -15,8 +15,8 @@ use crate::Machine;
 
 /// The duration of a measurement of memory. Going over memory once takes milliseconds.
 const LONG: Duration = Duration::from_millis(10);
-/// The size of all blocks together in memory if the machine reports no caches; also the smallest
-/// size.
+/// The smallest size of all blocks together, in memory. It is also their size if the machine
+/// reports no caches.
 const LEAST: u64 = 64 << 20;
 /// The largest size of all blocks together.
 const MOST: u64 = 4 << 30;

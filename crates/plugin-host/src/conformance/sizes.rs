@@ -210,7 +210,7 @@ fn null_ids(plugin: &mut Plugin, _: &mut Findings) {
     }
 }
 
-/// Returns whether the plugin uses null as its handle, which it may if it has no state.
+/// Returns whether the plugin uses null as its handle, which a plugin without state may do.
 fn is_stateless(interface: &ProfilerInterface) -> bool {
     Raw::create(interface).is_ok_and(|made| {
         let stateless = made.handle.is_null();

@@ -222,7 +222,8 @@ impl ReadId {
     }
 }
 
-/// A value as it was read: a text is a number of a text, or a place in [`Reader::values`].
+/// A value as it was read. A text is stored as the number of a text that can occur again, or as a
+/// place in [`Reader::values`].
 enum ReadValue {
     Integer(i64),
     Unsigned(u64),

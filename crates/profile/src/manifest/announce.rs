@@ -23,8 +23,8 @@ use crate::error::{Error, Result};
 use crate::live::{ProcessId, Stat};
 use crate::safe_dir::Dir;
 
-/// A placeholder for the process until it is known: as wide as the largest numbers, so that any
-/// id fits. JSON allows the blanks that fill the rest.
+/// A placeholder for the process until it is known. It is as wide as the largest numbers, so that
+/// any id fits. JSON allows the blanks that fill the rest.
 const ROOM: ProcessId = ProcessId { pid: u32::MAX, start_time: u64::MAX };
 
 /// A manifest with room for the process that will write it.

@@ -45,7 +45,8 @@ pub enum Lost {
     /// The file is not a pool, or names no profile: somebody has changed its size or its header. No process
     /// can record into it, and nothing can be collected from it.
     Damaged,
-    /// The pool's header is that of another version of the format, which decides whether it is in use.
+    /// The pool's header has another version of the format. Only a program of that version can tell
+    /// whether the pool is in use.
     OtherVersion,
 }
 

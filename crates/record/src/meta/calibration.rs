@@ -45,8 +45,8 @@ pub struct Sums {
 pub struct Moments {
     /// Sum of the values.
     pub sum: u64,
-    /// Sum of the squares of the values. Because the values are those of empty calls, this does not
-    /// overflow in practice; it saturates.
+    /// Sum of the squares of the values. Empty calls have small values, so the sum does not
+    /// overflow in practice. If it did, it would saturate.
     pub squares: u64,
 }
 

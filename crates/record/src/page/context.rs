@@ -139,7 +139,7 @@ impl Contexts {
         Some(Call { export, count, workgroup, location, worker, start: 0, end: 0 })
     }
 
-    /// Remembers this call as the last one. The slot must already be that of its export.
+    /// Remembers this call as the last one. The slot must already belong to the export of the call.
     #[inline(always)]
     fn advance(&mut self, export: u32, count: [u32; 3], workgroup: [u32; 3]) {
         if self.is_done {

@@ -114,7 +114,7 @@ impl Pool {
     }
 
     /// Takes the first page that is offered, from number `start` on. Only one thread of one process
-    /// may do this.
+    /// may take full pages.
     pub fn take_full_page(&self, start: usize) -> Option<Taken<'_>> {
         let claims = self.claims();
         (start..claims.len()).find_map(|page| {

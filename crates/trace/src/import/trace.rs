@@ -156,7 +156,7 @@ impl Id {
     }
 }
 
-/// Whether the id that is remembered is that of the event.
+/// Whether the id that is remembered equals the event's id.
 fn same(known: &Option<Id>, found: &Option<Scalar<'_>>) -> bool {
     match (known, found) {
         (None, None) => true,

@@ -18,8 +18,8 @@
 //! | metadata of Chrome | keys of the document |
 //!
 //! Times are in nanoseconds. If the trace relates its clocks to real time, they are counted from a
-//! base time, which is computed as Kineto computes `baseTimeNanoseconds`. Otherwise they are those of
-//! the clock since boot. Packets of other kinds are only counted.
+//! base time, which is computed as Kineto computes `baseTimeNanoseconds`. Otherwise, they are
+//! counted from the boot of the machine. Packets of other kinds are only counted.
 //!
 //! Memory: one packet, interned texts, descriptions, flow ids, and `MOST_WAITING` slices.
 

@@ -391,7 +391,7 @@ fn annotate(
     known: &mut [u64; 3],
     fresh: &mut Fresh,
 ) {
-    // Most arguments are like this.
+    // Most arguments are unsigned numbers with a name that is already interned.
     if let (ArgValue::Plain(Value::Uint(n)), 1..) = (arg.value, known[0]) {
         let key = (annotation::NAME_IID, known[0]);
         return e.pair(event::ANNOTATIONS, key, (annotation::UINT, n));

@@ -61,7 +61,7 @@ fn every_command_is_found_by_name_with_its_sizes() {
     let grow = recorded.named("grow")[0];
     assert_eq!(argument(grow, "global size").as_deref(), Some("[64, 32]"));
     assert_eq!(argument(grow, "global offset").as_deref(), Some("[0, 0]"));
-    // 4096 numbers of 4 bytes.
+    // The whole buffer has 4,096 numbers of 4 bytes.
     for (name, bytes) in [
         ("write buffer", 16_384),
         ("read buffer", 16_384),
@@ -245,7 +245,8 @@ fn a_flood_is_bounded() {
     let only_kernels = ("OPENCL_TEST_TYPES", "6");
     let recorded = run(&scratch, &object, "flood", &[only_kernels]);
     assert_eq!(recorded.written, "70000\n");
-    // 65,536 commands may wait (docs/plugins.md); the write before them has ended.
+    // At most 65,536 commands may wait for their times (docs/plugins.md). The write before the
+    // kernels has ended and does not wait.
     assert_eq!(recorded.named("grow").len(), 65_536);
     assert_eq!(recorded.events.len(), 65_536, "only what was requested");
     assert!(recorded.events.iter().all(|event| event.flow == 0), "no arrow without a begin");
@@ -254,7 +255,7 @@ fn a_flood_is_bounded() {
     assert!(said.contains(expected), "{said}");
     assert_eq!(recorded.rows("missing"), [["2", "4464"]]);
 
-    // A megabyte holds some thousand records; the rest is counted.
+    // A megabyte holds a few thousand records. The other records are only counted.
     let limited =
         run(&scratch, &object, "flood", &[only_kernels, ("OPENCL_TEST_LIMIT", "1048576")]);
     assert_eq!(limited.written, "70000\n");
@@ -452,7 +453,7 @@ fn a_copy_of_the_file_is_not_the_layer_and_that_is_said() {
     let layer = link.display().to_string();
     let recorded = run(&scratch, &object, "", &[("OPENCL_LAYERS", &layer)]);
     assert_eq!(recorded.activities().len(), 11);
-    // Once without a layer, and once with a copy of it.
+    // The program runs once without the layer, and once with a copy of its file.
     let copy = scratch.join("copy.so");
     fs::copy(plugin(), &copy).expect("copies");
     let copy = copy.display().to_string();

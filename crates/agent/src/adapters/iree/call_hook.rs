@@ -36,10 +36,10 @@ const _: Option<CallHook> = None;
 /// library cannot be read.
 const NOT_RECORDED: u32 = u32::MAX;
 
-/// A library that was first seen in a call. It is never freed, and is found again by its address
-/// and that of its table. If a library were unloaded and another one loaded at the same place, the
-/// second would be mistaken for the first. But runtimes only unload libraries that they have
-/// loaded, and those are patched.
+/// A library that was first seen in a call. It is never freed. It is found again by two addresses:
+/// its own and the address of its table. If a library were unloaded and another one loaded at the
+/// same place, the second would be mistaken for the first. But runtimes only unload libraries that
+/// they have loaded, and those are patched.
 struct Known {
     library: usize,
     pointers: usize,
@@ -129,7 +129,7 @@ unsafe fn export_of(library: *const LibraryHead, ordinal: usize, take_in: bool) 
         return None;
     }
     // SAFETY: by contract, the library is loaded. A library whose header has one of these versions
-    // has the tables that are read here, and nothing else of it is read.
+    // has the tables that are read here. Of any other library, only the header is read.
     let pointers = unsafe {
         let header = (*library).header;
         if header.is_null() || !abi::iree::VERSIONS.contains(&(*header).version) {

@@ -1,6 +1,7 @@
 //! The modules of this process. Each has a number, by which threads find their tables. A module is
 //! never forgotten: one that is unloaded and loaded again gets its number back, so that a program
-//! which does that for ever needs no more memory and writes no more metadata.
+//! that loads and unloads a module again and again needs no more memory and writes no more
+//! metadata.
 
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 

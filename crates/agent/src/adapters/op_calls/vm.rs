@@ -34,8 +34,8 @@ pub struct Vm {
     next: *const Vm,
 }
 
-/// The state that tells whether a machine is between two calls of its instrument. TVM uses the
-/// instrument again after the op; if it was removed in between, TVM reports an error.
+/// The state that tells whether a machine has called its instrument before an op, and will call it
+/// again after the op. If the instrument is removed in between, TVM reports an error.
 #[derive(Debug, Default)]
 pub struct Inside {
     /// The thread that called the machine last; 0 if none has.

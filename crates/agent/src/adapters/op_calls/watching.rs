@@ -16,8 +16,8 @@ pub const WATCHED: u32 = 1;
 pub const UNWATCHED: u32 = 2;
 
 /// The state of one machine. One run claims the machine at a time, because a machine cannot run on
-/// two threads at once. If a program does that all the same, all of the machine's runs are watched
-/// from then on.
+/// two threads at once. If a program runs it on two threads all the same, all of the machine's runs
+/// are watched from then on.
 #[derive(Debug, Default)]
 pub struct Watching {
     state: AtomicU32,

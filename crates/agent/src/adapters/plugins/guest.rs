@@ -25,8 +25,8 @@ use super::threads;
 use crate::os::sys;
 use crate::process::panics::guarded;
 
-/// The size of the stack of a thread that calls a plugin, in bytes; it is as large as that of a
-/// program's main thread.
+/// The size in bytes of the stack of a thread that calls a plugin. The stack of a program's main
+/// thread has the same size.
 pub const STACK: usize = 8 << 20;
 
 /// A plugin that takes part in a recording. Guests are never freed, because a thread that hangs may

@@ -150,7 +150,7 @@ impl Recording {
         let given: &[RawArgument] = if raw.arguments.is_null() {
             &[]
         } else {
-            // SAFETY: by contract, the entry's arguments are readable: as many as it counts.
+            // SAFETY: by contract, as many arguments are readable as `argument_count` says.
             unsafe { std::slice::from_raw_parts(raw.arguments, raw.argument_count) }
         };
         // SAFETY: by contract, the arguments' texts are readable.

@@ -234,8 +234,8 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
     // task.
     let launch = unsafe { &*data.cast::<Launch>() };
     let begun = task_begins(launch, stack_address());
-    // SAFETY: `body` and `data` are what the library passed to `GOMP_parallel`, to be called like
-    // this.
+    // SAFETY: the library passed `body` and `data` to `GOMP_parallel` so that `body` is called with
+    // `data`.
     unsafe { (launch.shared.body)(launch.shared.data) };
     if let Some((bracket, what)) = begun {
         task_ends(&bracket, &what, launch);

@@ -203,7 +203,7 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
         // this thread.
         unsafe {
             let call = &*call;
-            // If the op is not known, `begin` follows and does this once more.
+            // If the op is not known, `begin` is called next, and enters the bracket once more.
             let entered = if short::is_for_ops() {
                 Some(bracket::enter_before(Caller::MeasuredHolder))
             } else {

@@ -163,7 +163,8 @@ unsafe extern "C-unwind" fn run_task(
     // SAFETY: the runtime passes null or its group of tasks, which outlives the task.
     let count = unsafe { group.as_ref() }.map_or(1, |group| group.tasks);
     let begun = task_begins(launch, number, count, stack_address());
-    // SAFETY: `task` and `data` are what the module passed to the launch, to be called like this.
+    // SAFETY: the module passed `task` and `data` to the launch so that `task` is called with a
+    // number, a group and `data`.
     let code = unsafe { (launch.task)(number, group, launch.data) };
     if let Some((bracket, what)) = begun {
         task_ends(&bracket, &what, code != 0);

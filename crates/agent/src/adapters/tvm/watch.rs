@@ -1,8 +1,8 @@
 //! Runs models without watching them ([`crate::recorder::budget::watch`]): takes the machine's
 //! instrument away for one run, and gives it back after the run.
 //!
-//! Only the wrapper of an entry function does this, for the time of one call. Calls that reach the
-//! machine in another way always find the instrument.
+//! Only the wrapper of an entry function takes the instrument away, for the time of one call. Calls
+//! that reach the machine in another way always find the instrument.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;

@@ -101,7 +101,7 @@ mod tests {
         assert_ne!(first.at(), other.at());
         let at = first.at();
         let kept = first.kept.expect("kept");
-        // A child leaves it like this: with its own id, and never given back.
+        // A child leaves the place in this state: it has the child's id, and is never given back.
         kept.id.store(u32::MAX, Ordering::Relaxed);
         std::mem::forget(first);
         assert_eq!(Place::take(50).expect("a place").at(), at);

@@ -42,8 +42,9 @@ const WEIGHT: f64 = 1.0 / 16.0;
 /// The cost of a cold bracket for the program that the recorder does not measure, as a multiple of
 /// how much longer a cold bracket takes than a warm one: mispredicted jumps before the first clock
 /// read and after the last, and lines of the caches that the program must fetch again. Measured
-/// with a transformer (134 calls in 200 µs): a timed call in nine cost 274 ns, of which the
-/// recorder measured 93; three in four cost 67 ns, of which it measured 42; a warm one takes 35.
+/// with a transformer (134 calls in 200 µs): if one call in nine was timed, a timed call cost 274
+/// ns, of which the recorder measured 93 ns; if three in four were timed, it cost 67 ns, of which
+/// the recorder measured 42 ns. A warm bracket takes 35 ns.
 const UNSEEN: f64 = 3.0;
 
 /// A cost that is measured again and again: the mean, and the smallest value, which is the cost of
@@ -99,7 +100,7 @@ pub struct Account {
     /// The time spent on calls that are only counted, but not by a stub: ops, which the host
     /// announces one by one, and calls in runs that are not watched.
     telling: f64,
-    /// Number of these calls. They are not in `counting`.
+    /// Number of calls whose time is in `telling`. Their time is not in `counting`.
     told: u64,
     /// The time spent on attaching the thread.
     attaching: f64,
@@ -218,8 +219,8 @@ impl Account {
 
     /// Returns the period with which the calls of an export are timed from now on. `timed` of its
     /// calls took `ticks` in total. `current` is the present period, which is kept if it is not
-    /// much too long, because fewer different periods make better estimates. If the calls are in
-    /// runs of which only one in `watched` is watched, the period counts the calls in watched runs.
+    /// much too long, because fewer different periods make better estimates. If only one run in
+    /// `watched` is watched, the period counts only the calls in watched runs.
     #[inline(always)]
     pub fn period(&self, timed: u64, ticks: u64, current: u32, watched: u32) -> u32 {
         if timed < FIRST_TIMED {
@@ -303,8 +304,9 @@ mod tests {
 
     #[test]
     fn counters_have_half_of_the_share() {
-        // Half of 8 % for timing 1,000 ns: 40 ns, one in 2.5 → 3. Counters cost 1,000 ns more: at most
-        // one call in 25, which is one in 25 / 3 = 8.3 of those that are timed → 12.
+        // Half of 8 % for timing 1,000 ns: 40 ns, one in 2.5 → 3. Counters cost 1,000 ns more, so
+        // they are read in at most one call in 25. That is one in 25 / 3 = 8.3 of the timed calls →
+        // 12.
         let account = account(0.1, true);
         assert_eq!(account.period(1_000, 1_000_000, 1, 1), 3);
         assert_eq!(account.counter_period(1_000, 1_000_000, 3, 1), 12);
@@ -313,15 +315,16 @@ mod tests {
 
     #[test]
     fn runs_are_watched_within_half_of_what_is_left() {
-        // 8 % of 24,000 ticks are 1,920, of which 180 go to runs that are not watched; half of the rest
-        // is 870. Watching a run costs 43,000: one in 49.4, rounded up to 64.
+        // 8 % of 24,000 ticks are 1,920. Runs that are not watched take 180 of them; half of the
+        // rest is 870. Watching a run costs 43,000: one in 49.4, rounded up to 64.
         let account = account(0.1, false);
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), 64);
-        // Watching costs almost nothing.
+        // Watching costs almost nothing, so every run is watched.
         assert_eq!(account.runs_per_watched(100.0, 24_000.0, 180.0, 1), 1);
-        // Nothing is left: 1/32 of the budget, of which half are 37.5 ticks: one in 1,147.
+        // Nothing is left, so 1/32 of the budget is used. Half of that is 37.5 ticks: one run in
+        // 1,147, rounded up to 1,536.
         assert_eq!(account.runs_per_watched(43_000.0, 24_000.0, 2_000.0, 1), 1_536);
-        // Budget 0.
+        // With a budget of 0, as few runs as possible are watched.
         let none = super::Account::new(0.0, 1.0, 0, false);
         assert_eq!(none.runs_per_watched(43_000.0, 24_000.0, 180.0, 1), MOST_RUNS);
     }

@@ -92,7 +92,7 @@ impl Recording {
 #[derive(Clone, Default)]
 struct Unit {
     calls: u64,
-    /// The number of calls that were timed, and of those whose counter was read.
+    /// The number of timed calls, and the number of calls whose counter was read.
     known: [u64; 2],
     durations: Strata,
     counter: Strata,
@@ -161,8 +161,8 @@ fn replay(made: &[Made], ops: usize, budget: f64, counts: bool, seed: u64) -> Ve
 /// The properties of the intervals of some estimates of one quantity.
 #[derive(Clone, Debug, Default)]
 struct Judged {
-    /// The number of intervals that contain the true value, of those that do not, and of estimates
-    /// without an interval.
+    /// The number of intervals that contain the true value (`held`), the number that do not
+    /// (`missed`), and the number of estimates without an interval (`unknown`).
     held: u64,
     missed: u64,
     unknown: u64,

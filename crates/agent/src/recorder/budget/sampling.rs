@@ -303,7 +303,8 @@ impl Draws {
         Some((DrawnCall { export, drawn, begun, is_billed: false }, reads))
     }
 
-    /// Stores how call `at` was drawn, which is being opened; it must be below [`DEEPEST`].
+    /// Stores how the call with index `at`, which is being opened, was drawn. `at` must be below
+    /// [`DEEPEST`].
     #[inline(always)]
     pub(crate) fn set_open(&mut self, at: usize, open: &DrawnCall) {
         // SAFETY: callers pass an index below DEEPEST, the length of the array.

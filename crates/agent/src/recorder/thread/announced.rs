@@ -30,7 +30,7 @@ const SOON: u32 = 48;
 pub(crate) struct Times {
     /// Number of ops that were drawn.
     drawn: u32,
-    /// State of the random numbers; not 0.
+    /// State of the random numbers, which is never 0.
     random: u32,
     /// The numbers of times before and after an op, by bucket.
     counts: [[u32; BUCKETS]; 2],
@@ -70,7 +70,7 @@ pub(crate) struct Announcing {
     until: u16,
     /// Number of times that an op shall be announced; 0 if no announcement is due.
     due: u8,
-    /// Whether the last announcement was that of a start.
+    /// Whether the last announcement was about the start of an op.
     has_begun: bool,
 }
 

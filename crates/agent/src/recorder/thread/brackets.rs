@@ -60,7 +60,7 @@ impl Halves {
 pub(crate) struct BracketTimes {
     /// Number of timed halves, for each half.
     timed: [u32; 2],
-    /// State of the random numbers; not 0.
+    /// State of the random numbers, which is never 0.
     random: u32,
     /// Whether every call is timed.
     all: bool,

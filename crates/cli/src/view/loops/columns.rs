@@ -181,8 +181,8 @@ pub fn kind(kind: Kind) -> &'static str {
 }
 
 /// Writes the CSV of TVM's original lightweight profiling: the functions and loops that were
-/// entered, with the time of all hits together in whole ticks. The offsets are those of the machine
-/// code if it is known, or else return addresses, which only mode log has.
+/// entered, with the time of all hits together in whole ticks. The offsets say where the machine
+/// code is, if that is known. If not, they are return addresses, which only mode log has.
 pub fn original(out: &mut impl Write, loops: &Loops<'_>) -> io::Result<()> {
     write!(
         out,

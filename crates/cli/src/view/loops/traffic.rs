@@ -43,8 +43,8 @@ pub fn of_code(
 }
 
 /// Returns bounds of the bytes of their arguments that the calls of a function of TVM touched. The
-/// arguments are those of the op with the function's name. `None` if ops of this name have
-/// different types or shapes.
+/// sizes of the arguments come from the op with the function's name. `None` if ops of this name
+/// have different types or shapes.
 pub fn of_arguments(loops: &Loops<'_>, tree: &LoopTree, node: &LoopNode) -> Option<Bounds> {
     let entry = tree.entry(node).filter(|entry| entry.kind == Kind::Function)?;
     let name = entry.function.trim_start_matches("__tvm_ffi_").trim_end_matches("_compute_");

@@ -82,8 +82,8 @@ fn ops(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Resul
     let left_out = text::table(&mut printed, &table, width)?;
     if left_out.contains(&columns::ARGUMENTS) && columns::names_are_shared(view) {
         printed.clear();
-        // The rows are those of the other table: a filter matches names without the arguments,
-        // which follow the names here.
+        // The rows are taken from the other table, because a filter matches names without
+        // arguments, and here the arguments follow the names.
         let mut narrow = columns::ops(view, columns::Readers::PeopleInANarrowPlace);
         (narrow.order, narrow.left_out) = (table.order.clone(), table.left_out);
         text::table(&mut printed, &narrow, width)?;

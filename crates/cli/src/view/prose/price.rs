@@ -232,9 +232,9 @@ pub fn reason(hidden: Hidden, overview: &Overview<'_>) -> String {
     }
 }
 
-/// Writes `probe` of the report's JSON. The numbers without a range are the values of those in
-/// `parts`, which have ranges. All are in ns, and null if they are not known. `run_cpu_ns` is the
-/// processor time of `run` itself, which is not part of the cost.
+/// Writes `probe` of the report's JSON. The numbers without a range repeat the values of the
+/// numbers in `parts`, which have ranges. All are in ns, and null if they are not known.
+/// `run_cpu_ns` is the processor time of `run` itself, which is not part of the cost.
 fn probe_out(
     totals: &Price,
     run_cpu_ns: Option<u64>,

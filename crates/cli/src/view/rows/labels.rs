@@ -155,8 +155,7 @@ pub fn silent_label(profile: &Profile, thread: &SilentThread) -> String {
 
 /// Returns a thread's name and number. Linux gives a thread the name of the program unless the
 /// thread gets a name of its own. If another thread with calls has the same name as the main
-/// thread, the main thread's label says so. The main thread is the one whose number is that of the
-/// process.
+/// thread, the main thread's label says so. The main thread has the same number as the process.
 fn named_thread(process: Option<&Process>, tid: u32, name: &str) -> String {
     let is_main = process
         .filter(|of| of.id.pid == tid)

@@ -30,9 +30,10 @@ pub(super) enum Mark {
     Number(Field, i64),
     /// A value that is kept as text starts here.
     Open,
-    /// The value ends here; it is `args`.
+    /// The value that is kept as text ends here. It is the value of `args`.
     Args,
-    /// The value ends here. The key starts this many bytes before the value, and has this length.
+    /// The value that is kept as text ends here. Its key starts this many bytes before the value,
+    /// and has this length.
     Other(u32, u32),
 }
 

@@ -252,18 +252,21 @@ impl Shape {
     }
 }
 
-/// Returns the guess for another number like this one.
+/// Returns the guess after this number: the next number in its place has as many digits. 0 if this
+/// one is no plain number.
 fn plain_digits(number: &[u8]) -> Guess {
     let plain = number.len() < WIDTH && number.iter().all(u8::is_ascii_digit);
     if plain { number.len() as Guess } else { 0 }
 }
 
-/// Returns the guess for another string like this one.
+/// Returns the guess after a string of this length: the next string in its place has the same
+/// length. 0 if this one has escapes.
 fn plain_length(length: usize, escaped: bool) -> Guess {
     if escaped { 0 } else { Guess::try_from(length).unwrap_or(0) }
 }
 
-/// Returns the guess for another time like this one.
+/// Returns the guess after this time: the next time in its place has as many digits before the
+/// point. 0 if this one does not have three decimals, or is negative.
 fn whole_digits(time: &[u8]) -> Guess {
     let point = time.len().wrapping_sub(".000".len());
     let plain = time.get(point) == Some(&b'.') && point <= MOST_WHOLE && time[0] != b'-';

@@ -60,8 +60,8 @@ struct Choice<'a> {
 
 impl Keep {
     /// Reads a trace and decides about its events. `base_ns` is the moment from which the times of
-    /// the trace count (ns since 1970). `vocabulary` is that of the output, because the filter
-    /// refers to its categories.
+    /// the trace count (ns since 1970). `vocabulary` is the vocabulary of the output, because the
+    /// filter refers to categories of the output.
     pub fn of(
         trace: &Activities,
         filter: &Filter,

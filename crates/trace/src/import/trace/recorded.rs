@@ -107,7 +107,7 @@ impl OneTrace<'_> {
     }
 
     /// Sets the part of the recorded profile to which the calls of a process belong, and the
-    /// arguments that are kept for the part. `id` is that of the process in the trace.
+    /// arguments that are kept for the part. `id` is the id of the process in the trace.
     pub fn place(&mut self, id: i64, part: PartId, arguments: Vec<String>) {
         if let Some(recorded) = &mut self.all.recorded {
             recorded.parts.insert(id, (part, arguments));

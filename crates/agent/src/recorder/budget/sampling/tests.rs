@@ -218,7 +218,8 @@ fn each_export_pays_for_itself() {
     }
     let timed = |records: &Records| records.strata.values().map(|(timed, ..)| timed).sum::<f64>();
     assert_eq!(timed(&long), 20_000.0);
-    // 4 % of 100 ns are 4 ns, one call in 25 → 32.
+    // 4 % of a call of 100 ns are 4 ns, which pay for timing one call in 25. The period is rounded
+    // up to 32.
     let expected = 200_000.0 / 32.0;
     assert!((timed(&short) / expected - 1.0).abs() < 0.1, "{} {expected}", timed(&short));
 }
