@@ -1,5 +1,5 @@
-//! Computes, for each thread, the time in dispatches and outside of them, and the part of the
-//! latter that the thread was off the CPU.
+//! Computes three times for each thread: in dispatches, outside of dispatches, and outside of
+//! dispatches while the thread was off the CPU.
 //!
 //! ```text
 //!  first start                                                     last moment

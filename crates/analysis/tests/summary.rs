@@ -376,8 +376,8 @@ fn damage_never_panics() {
     }
 }
 
-/// The rows are distributed to threads. This takes minutes if the time that each thread has is
-/// looked up for each row.
+/// There are 60,000 rows. The summary would take minutes if it looked up the time of each thread
+/// anew for each row.
 #[test]
 fn many_ops() {
     const OPS: u32 = 60_000;

@@ -112,8 +112,8 @@ pub fn find(code: &Code, world: &World, mode: Mode, ids: u32) -> Hooks {
             _ => {}
         }
     });
-    // If no hits begin in a function, it is not instrumented, and reads of the clock in it are its
-    // own.
+    // If no hits begin in a function, the function is not instrumented, and its code reads the
+    // clock for itself.
     if gates.values().all(|gates| gates.begins.is_empty()) {
         return Hooks { gates: BTreeMap::new(), is_hook: vec![false; code.insns.len()] };
     }

@@ -385,8 +385,8 @@ impl<'plan> ThreadCounters<'plan> {
         self.read_one_the_long_way(out)
     }
 
-    /// Reads the only group, of software counters. This is a function of its own, so that it takes
-    /// no room in the stack frames of callers that read other counters.
+    /// Reads the only group, of software counters. It is not inlined, so that its locals take no
+    /// room in the stack frames of callers that read other counters.
     #[inline(never)]
     fn read_one_in_rings(&mut self, out: &mut Readings) -> ReadStatus {
         self.read_one_in_user(out, Table::attempt_only_rings)

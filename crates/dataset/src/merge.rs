@@ -286,8 +286,8 @@ impl<'a> Source<'a> {
         Ok(Some(batch))
     }
 
-    /// Checks that each row is of a member of the part, in the order of the members, so that no row
-    /// is skipped that a caller would miss.
+    /// Checks that each row belongs to a member of the part, and that the rows are in the order of
+    /// the members. Otherwise, rows could be skipped without an error.
     fn check(&mut self, batch: &RecordBatch) -> Result<()> {
         let id = ids(batch);
         for row in 0..batch.num_rows() {

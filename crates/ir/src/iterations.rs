@@ -250,7 +250,7 @@ struct Phi<'a> {
     next: &'a [u8],
     /// Number of edges from inside of the loop.
     latches: u32,
-    /// Whether one of these edges is from the header itself.
+    /// Whether an edge in `latches` is from the header itself.
     rotated: bool,
 }
 

@@ -34,10 +34,10 @@ pub struct KeptText {
     pub hash: String,
     /// First and last line of each kept stretch, from 1, in order.
     pub lines: Vec<[u32; 2]>,
-    /// The text of these lines.
+    /// The text of the kept lines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The text of these lines, compressed. Either this or `text` is set.
+    /// The text of the kept lines, compressed. Either this or `text` is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deflated: Option<String>,
 }

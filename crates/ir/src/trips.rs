@@ -17,7 +17,7 @@ use crate::scan::{Span, Token, Tokens};
 struct Exits {
     /// Number of edges that leave the loop.
     edges: u32,
-    /// The block from which the last of these edges comes.
+    /// The block from which the last edge in `edges` comes.
     from: u32,
 }
 

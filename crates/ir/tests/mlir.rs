@@ -113,8 +113,8 @@ fn iterations_that_the_text_knows() {
     assert_eq!(trips(text("ne", "^bb2", "^bb3")), None);
     // With a positive step, this loop ends at once, or when the number wraps around.
     assert_eq!(trips(text("sgt", "^bb2", "^bb3")), None);
-    // The header runs four times. It works if it stores, or hands on a sum that is used after the
-    // loop.
+    // The header runs four times. It does work if it stores a value, or hands on a sum that is used
+    // after the loop.
     let works = |statement: &str, value: &str| {
         let text = text("slt", "^bb2", &format!("^bb3({value} : i64)"));
         let text = text.replace("(%0 : i64)", "(%0, %0 : i64, i64)");

@@ -15,7 +15,8 @@ pub enum ReadError {
     /// The program closed our descriptors. Open the counters again.
     #[error("read counters: the program closed their descriptors")]
     Lost,
-    /// The measurement was started with other counters. This call has not changed it.
+    /// The measurement was started with other counters. The call that failed has not changed the
+    /// measurement.
     #[error("read counters: the measurement was started with other counters")]
     OtherCounters,
     /// This process is a forked child, and the counters count its parent. Open them again here.

@@ -141,8 +141,8 @@ pub struct Modifiers {
     pub host: bool,
     /// `I`: do not count while the processor is idle.
     pub not_idle: bool,
-    /// `D`: pin the counter to the PMU. A pinned counter is not multiplexed; if it loses its place,
-    /// reading it fails.
+    /// `D`: pin the counter to the PMU. A pinned counter is not multiplexed. If the PMU has no
+    /// place for it any more, reading the counter fails.
     pub pinned: bool,
     /// `e`: give the group exclusive use of the PMU.
     pub exclusive: bool,

@@ -33,7 +33,7 @@ pub struct CountedCalls {
     /// Number of calls that were timed. If none of their records is lost, this is the number of
     /// records.
     pub timed: u64,
-    /// Number of timed calls of which counters were read.
+    /// Number of timed calls for which counters were read.
     pub counted: u64,
     /// The steps that the number of calls is estimated from, if the host announced these calls only in some
     /// steps of the program. Then `calls` is an estimate.
@@ -55,17 +55,17 @@ pub struct CountedSteps {
     pub unseen: u64,
     /// The number of steps whose calls were estimated.
     pub away: u64,
-    /// Whether the last of these steps is not known to have ended.
+    /// Whether the last step in `away` is not known to have ended.
     pub is_open: bool,
-    /// The number of steps of the sample, the sum of their weights, and the sum of the squares.
+    /// The number of steps in the sample.
     pub sampled: u64,
-    /// The sum of the weights of these steps.
+    /// The sum of the weights of the steps in the sample.
     pub weight: u64,
-    /// The sum of the squares of these weights.
+    /// The sum of the squares of the weights.
     pub squared_weight: u64,
-    /// The sum of weight · calls over these steps.
+    /// The sum of weight · calls over the steps in the sample.
     pub sum: u64,
-    /// The sum of weight · calls² over these steps.
+    /// The sum of weight · calls² over the steps in the sample.
     pub squares: u64,
 }
 

@@ -227,6 +227,6 @@ pub(crate) fn read_page(pool: &PoolFile, number: usize) -> io::Result<PageBytes>
         }
     }
     // The page was restarted sixteen times during as many reads. That only happens if its owner
-    // flushes it each time, and then its records are in the file.
+    // flushes the page each time, and then the records are in the file.
     Ok(Err(PageError::NoMagic))
 }

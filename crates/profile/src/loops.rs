@@ -30,9 +30,9 @@ pub struct Loops {
 }
 
 /// A module that was registered in a process. A module that is loaded from two files, or was
-/// compiled both by a JIT and into a file, has two of these, with the same identity. A module that
-/// is unloaded and loaded again from the same place has only one (in mode log, only if it got the
-/// same address).
+/// compiled both by a JIT and into a file, has two entries with the same identity. A module that is
+/// unloaded and loaded again from the same place has only one entry (in mode log, only if it got
+/// the same address).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoopModule {
     /// Index of the process in the profile.
@@ -123,7 +123,7 @@ pub struct LoopRow {
     pub ended: u64,
     /// The inclusive time of the hits in `ended`, in ticks.
     pub ticks: u64,
-    /// Sum of the squares of the times of these hits.
+    /// Sum of the squares of the times of the hits in `ended`.
     pub squares: u128,
     /// Mode timed: the part of `ticks` that was spent in instrumented loops directly inside. Mode
     /// sampled: the longest time in `ticks`; 0 if it is not known.
@@ -136,7 +136,7 @@ pub struct LoopRow {
     pub first_ended: u64,
     /// The time of the hits in `first_ended`, in ticks.
     pub first_ticks: u64,
-    /// Sum of the squares of the times of these hits.
+    /// Sum of the squares of the times of the hits in `first_ended`.
     pub first_squares: u128,
     /// Number of timed hits for which counters were read.
     pub counted: u64,

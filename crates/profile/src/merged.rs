@@ -12,12 +12,13 @@
 //!
 //! **Clocks.** Ticks of members that were recorded in one boot of one machine with the same clock can
 //! be compared as they are. Ticks of another member are converted when they are read, so that all
-//! moments are on the clock of the member whose machine was started first: by `CLOCK_MONOTONIC` within
-//! one boot, otherwise by `CLOCK_REALTIME`. How well the latter agrees between machines is not known.
+//! moments are on the clock of the member whose machine was started first: by `CLOCK_MONOTONIC`
+//! within one boot, otherwise by `CLOCK_REALTIME`. How well `CLOCK_REALTIME` agrees between
+//! machines is not known.
 //!
-//! **Counters.** The counters of the profile are those of all members. Counters with equal names
-//! that are in groups with counters in common are the same counter; a counter that a member did not
-//! count is missing there, not 0.
+//! **Counters.** The profile has the counters of all members. Counters with equal names that are in
+//! groups with counters in common are the same counter; a counter that a member did not count is
+//! missing there, not 0.
 
 use model::MAX_COUNTERS;
 use serde::{Deserialize, Serialize};

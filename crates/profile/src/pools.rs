@@ -99,7 +99,8 @@ pub fn named_directories(root: &Dir) -> Result<Vec<PathBuf>> {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub file: PoolFile,
-    /// Whether the pool belongs to this profile, and not to one of which this profile is a copy.
+    /// Whether the pool belongs to this profile. If this profile is a copy, the pool belongs to the
+    /// original.
     pub is_of_profile: bool,
     /// Whether the pool belongs to the caller.
     pub is_own: bool,

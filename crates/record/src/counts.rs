@@ -254,8 +254,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Returns a table of which only the header is there: it has no rows. [`Table::pages`] tells
-    /// whether the bytes are a table at all.
+    /// Returns a table that has only the header and no rows. [`Table::pages`] tells whether the
+    /// bytes are a table at all.
     pub fn header_of(first: &'a [u8]) -> Self {
         Self { bytes: first }
     }

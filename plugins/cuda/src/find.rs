@@ -101,7 +101,7 @@ fn beside(loaded: &[String]) -> Vec<PathBuf> {
             add(folder.to_owned());
             add(folder.join("../extras/CUPTI/lib64"));
         }
-        // These are Python's packages, of which any library may be loaded.
+        // If any library of Python's packages is loaded, CUPTI may be in one of these packages.
         let packages = path.ancestors().find(|ancestor| {
             let last = ancestor.file_name().unwrap_or_default();
             last == "site-packages" || last == "dist-packages"

@@ -35,7 +35,7 @@ pub struct Value {
     pub time: u64,
     /// Number of the device.
     pub device: u32,
-    /// Index of the counter among those that were asked for.
+    /// Index of the counter in the list of requested counters.
     pub counter: u32,
     /// The value.
     pub value: f64,

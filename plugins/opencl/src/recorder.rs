@@ -332,8 +332,8 @@ pub fn set_active(active: bool) {
     ACTIVE.store(active, Ordering::Release);
 }
 
-/// Takes the records so far. Also returns the moment in UTC before which every enqueued command is
-/// among them. With `last`, commands that have not ended are given up.
+/// Takes the records so far. Also returns a moment in UTC: the records of all commands that were
+/// enqueued before it are included. With `last`, commands that have not ended are given up.
 pub fn take(last: bool) -> (Store, i64) {
     let now_ns = unix_ns();
     harvest_all();

@@ -22,8 +22,8 @@ pub fn note_loaded() {
 }
 
 /// Returns the run, and loads it if necessary. Returns `None` if no profile was requested or if the
-/// run cannot be opened. In the latter case there is nowhere to report the failure, and the process
-/// continues as if the agent were absent.
+/// run cannot be opened. If the run cannot be opened, there is nowhere to report the failure, and
+/// the process continues as if the agent were absent.
 pub fn load() -> Option<&'static Run> {
     if !epoch::wanted() {
         return None;

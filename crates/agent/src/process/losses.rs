@@ -18,9 +18,8 @@ pub fn lose(loss: Loss, count: u64, errno: i32) {
     }
 }
 
-/// Calls `body` with the run's shared row of losses. This also works in a process that has not
-/// loaded the run and never will. Neither allocates nor locks. Does nothing if there is no run
-/// file.
+/// Calls `body` with the run's shared row of losses. It also works in a process that has not loaded
+/// the run and never will. It neither allocates nor locks. Does nothing if there is no run file.
 pub fn with_run_row(body: impl FnOnce(&Row)) {
     if let Some(run) = run::current() {
         return body(run.pool.run_row());

@@ -201,7 +201,7 @@ impl Process {
         sys::append(&sys::path(format!("{part}{name}")), bytes)
     }
 
-    /// Returns true for the first caller: for the first thread of the process that calibrates.
+    /// Returns true for the first caller, which is the first thread of the process that calibrates.
     pub fn is_first_to_calibrate(&self) -> bool {
         self.state.calibrated.swap(1, Ordering::Relaxed) == 0
     }

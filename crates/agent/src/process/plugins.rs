@@ -15,8 +15,8 @@ use plugin_host::{Host, Plugin, Problem};
 use crate::os::kept::keep;
 use crate::os::sys;
 
-/// A plugin that is loaded, or whose loading has failed. In the latter case it has no profilers,
-/// and its problems contain the reason.
+/// A plugin that is loaded, or whose loading has failed. If its loading has failed, it has no
+/// profilers, and its problems contain the reason.
 #[derive(Debug)]
 pub struct Loaded {
     /// Number of the plugin in this process, from 0.

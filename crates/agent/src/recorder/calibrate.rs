@@ -78,8 +78,8 @@ fn measure(
     sys::unmap(scratch, PAGE_BYTES);
 }
 
-/// Takes the time of brackets of empty calls as it is taken of the program's own calls. This shows
-/// which part of a bracket lies outside of that time.
+/// Times the brackets of empty calls in the same way as the brackets of the program's own calls are
+/// timed. This shows which part of a bracket this way of timing does not see.
 fn time_brackets(
     thread: &mut Thread,
     process: &Process,

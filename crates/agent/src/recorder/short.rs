@@ -38,9 +38,9 @@ pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Tsc;
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) const SHORT_CLOCK: ClockKind = ClockKind::Monotonic;
 
-/// Tells the processor that these addresses will be accessed soon. This comes right before the
+/// Tells the processor that these addresses will be accessed soon. It is called right before the
 /// second time stamp, which waits for all earlier instructions but not for memory that is only
-/// fetched. So cache lines of ours that the call has displaced arrive during that wait.
+/// fetched. So cache lines of ours that the call has displaced arrive while the time stamp waits.
 #[inline(always)]
 pub(crate) fn fetch(addresses: [*const u8; 4]) {
     for at in addresses {

@@ -163,8 +163,8 @@ impl Cutter<'_> {
             }
             return;
         };
-        // Even if the call has no time of its own before the join, it needs a first step for the
-        // calls that it launches to wait for.
+        // The call needs a first step, even one without any time before the join, because the calls
+        // that it launches wait for this step.
         if first && last > begin {
             self.steps.push(Step { end: begin, ..step });
         }

@@ -31,7 +31,7 @@ pub fn winsorised(differences: &[f64]) -> Vec<f64> {
     differences.iter().map(|d| d.clamp(-cap, cap)).collect()
 }
 
-/// Returns |t| of paired differences; infinite if all of them are the same and not 0.
+/// Returns |t| of paired differences; infinite if all differences are the same and not 0.
 pub fn paired_t(differences: &[f64]) -> f64 {
     let n = differences.len() as f64;
     let sum: f64 = differences.iter().sum();

@@ -48,9 +48,9 @@ const SEED: u64 = 0x0005_eedc_4a26;
 pub struct ChangePoint {
     /// The first point after the change.
     pub at: usize,
-    /// The change as a part: above 0 if the row is slower, and below 0 if it is faster. It is the
-    /// median ratio of a point after the change to a point before it, minus 1, over the points from
-    /// the previous change up to the next one.
+    /// The change as a part: above 0 if the row is slower, and below 0 if it is faster. It is a
+    /// median minus 1: the median of the ratios of each point after the change to each point
+    /// before, from the previous change up to the next one.
     pub change: f64,
     /// The 95 % interval of the change (Mann and Whitney), as if its position had been known
     /// before.

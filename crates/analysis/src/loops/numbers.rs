@@ -53,7 +53,7 @@ pub struct Numbers {
     /// The sum that each of the profile's counters added in timed hits. A counter that was not read has no sum:
     /// it is `None`, or beyond the end.
     pub counters: Vec<Option<CounterSum>>,
-    /// Times as they were measured, for all hits. Missing in mode count.
+    /// The measured times, for all hits. Missing in mode count.
     pub raw: Option<Times>,
     /// Times without the time that measuring has added. Missing if the cost of a hit is not known.
     pub compensated: Option<Times>,

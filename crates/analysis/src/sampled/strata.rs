@@ -343,8 +343,8 @@ fn stratum(calls: u64, known: &Moments, other: Option<&Moments>, tail: &Tail) ->
     if let Some(scatter) = from.variance().filter(|variance| *variance > 0.0) {
         return Sum::sampled(value, Some(of(scatter)), from.effective() - 1.0, third);
     }
-    // All values are equal. This many of the other calls may have another value: twice as large or
-    // 0, or 1 if the values are 0.
+    // All known values are equal. But `differ` of the other calls may have another value: twice as
+    // large, 0, or, if the known values are 0, 1.
     let differ = (all - n) * UNSEEN / from.effective();
     let half = differ * known.mean.abs().max(1.0);
     Sum::sampled(value, Some(of(0.0) + (half / Z).powi(2)), MANY, third)

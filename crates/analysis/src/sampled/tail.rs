@@ -4,8 +4,8 @@
 //! call slow, whatever its op is. There are few such calls, but they are up to a thousand times as
 //! slow, so they may be a good part of an op's total. A sample of some hundred calls of one op
 //! usually contains none of them, and its variance does not show that they exist. The samples of
-//! all ops together do: slow calls are equally likely at any time, so their number in an op is
-//! proportional to its time.
+//! all ops together show that they exist: slow calls are equally likely at any time, so their
+//! number in an op is proportional to its time.
 //!
 //! ```text
 //!   op        q = weighted 99th percentile of its values     e = max(0, y − q)

@@ -9,7 +9,7 @@ use crate::amounts::{Brackets, Inside, ticks};
 use crate::empty::Bracket;
 use crate::estimate::Estimate;
 
-/// Writes this amount into the scope: for the duration in ticks, then for each counter.
+/// Writes what the recorder added into the scope: for the duration in ticks, then for each counter.
 pub(super) fn note(profile: &Profile, brackets: &Brackets, scope: &mut Scope, recorder: &Recorder) {
     scope.inner = recorder.inner;
     let counters = profile.groups.counters();

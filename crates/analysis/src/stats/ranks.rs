@@ -16,8 +16,8 @@ const COUNTED: u64 = 1 << 12;
 const PART_BITS: u32 = 11;
 /// If there are fewer values, they are sorted as one part.
 const FEW: usize = 1 << 12;
-/// Number of terms that are summed separately before they are added to the total. This keeps the
-/// rounding errors of long sums small.
+/// Number of terms that are summed separately before their sum is added to the total, so that the
+/// rounding errors of long sums stay small.
 pub(super) const BLOCK: usize = 4096;
 
 /// A variable after sorting.

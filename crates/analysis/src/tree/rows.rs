@@ -51,9 +51,9 @@ pub struct TreeRows {
 }
 
 /// Puts the loops of each dispatch or op below its calls, if these are in one place of the tree,
-/// and all other loops at the top. If the calls are in several places, it is not known to which of
-/// them a loop's hits belong; and if loops ran in no dispatch or op, the calls around them are not
-/// known. These loops have no share, because their time can be part of the time of calls. With
+/// and all other loops at the top. If the calls are in several places, it is not known to which
+/// place a loop's hits belong. If loops ran in no dispatch or op, the calls around the loops are
+/// not known. These loops have no share, because their time can be part of the time of calls. With
 /// `raw`, times of loops are as they were measured.
 pub fn rows(
     profile: &Profile,

@@ -233,7 +233,8 @@ fn add_ends(diff: &Diff, columns: &mut Vec<Column>) {
     }
 }
 
-/// Adds the counters: for people only those that differ, for programs all of them.
+/// Adds columns for counters: in tables for people only for counters that differ, in formats for
+/// programs for all.
 fn add_readings(diff: &Diff, columns: &mut Vec<Column>) {
     let mut known: Vec<&str> = Vec::new();
     for one in diff.rows.iter().flat_map(|row| &row.readings) {

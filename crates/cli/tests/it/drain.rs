@@ -377,8 +377,8 @@ fn a_program_that_truncates_its_pool_ends_as_without_us() {
 
 /// A program that truncates the pool that it has mapped itself dies at its next recorded call,
 /// because no process can access memory that its file no longer has, and the recorder must not set
-/// a handler of SIGBUS. `run` reports it and keeps the pages that were drained. The program lives
-/// as long as it records nothing.
+/// a handler of SIGBUS. `run` reports the death and keeps the pages that were drained. Until that
+/// call, the program goes on.
 #[test]
 fn a_program_that_truncates_its_own_pool() {
     let Some(program) = counterpoint("own pool truncated") else { return };

@@ -90,8 +90,7 @@ fn a_complete_file_gets_the_name_and_the_mode_of_the_earlier_one() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("traceEvents"));
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
 
-    // The names are one that leads to something that is not a file, and one of the greatest
-    // possible length.
+    // The first name leads to a device, and the second has the greatest possible length.
     let device = scratch.join("null.json");
     std::os::unix::fs::symlink("/dev/null", &device).unwrap();
     let long = scratch.join(&format!("{}.json", "n".repeat(250)));

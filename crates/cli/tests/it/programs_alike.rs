@@ -19,9 +19,9 @@ struct Program {
     name: &'static str,
     /// Commands that must exist.
     needs: Vec<&'static str>,
-    /// The command line. `sh -c` runs it if it contains a character that is special to a shell,
-    /// otherwise `counterpoint run` starts it itself. `@` is the directory of the programs that
-    /// were compiled for this test.
+    /// The command line. If the line contains a character that is special to a shell, `sh -c` runs
+    /// the line. If not, `counterpoint run` starts the program itself. `@` is the directory of the
+    /// programs that were compiled for this test.
     line: &'static str,
 }
 

@@ -178,7 +178,7 @@ fn a_child_that_is_forked_in_any_step_is_seen_whole() {
     );
 }
 
-/// The child leaves the op in which it was forked. That op is the parent's alone.
+/// The child leaves the op in which it was forked. This op must be recorded in the parent only.
 #[test]
 fn a_child_that_is_forked_inside_of_an_op_is_seen_whole() {
     let Some((recorded, others)) = run("inside", &[]) else { return };

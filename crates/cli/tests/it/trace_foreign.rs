@@ -313,7 +313,7 @@ fn files_of_other_kinds() {
 }
 
 /// Imports a trace that Perfetto's published classes wrote, in every form that other writers use.
-/// It is compared with the values that the script that wrote it expects.
+/// The import is compared with the values that the script expects that wrote the trace.
 #[test]
 fn perfettos_format_of_other_writers() {
     let modules = "perfetto.protos.perfetto.trace.perfetto_trace_pb2";

@@ -11,8 +11,9 @@ fn cli() -> Command {
     Command::new(env!("CARGO_BIN_EXE_counterpoint"))
 }
 
-/// A trace that Counterpoint wrote contains less than its profile, so it is refused. That holds
-/// even if another program has written it again since. An earlier profile is kept.
+/// A trace that Counterpoint wrote contains less than its profile, so its import is refused, even
+/// if another program has written the trace again since. A profile that exists already in the place
+/// is kept.
 #[test]
 fn traces_of_counterpoint_are_refused() {
     let scratch = testkit::Scratch::new();

@@ -402,8 +402,8 @@ fn users_collectors_give_values() {
         assert_eq!(process.texts[&(row.extras[&key("state")] as u32)], "warm");
         assert_eq!(row.extras.len(), 3);
     }
-    // This collector was registered before the session, which counts the same event. The two values
-    // have different names.
+    // This collector was registered before the session, and counts the same event as the session.
+    // The two values must have different names.
     assert_eq!(one(&rows, Role::Op, "early").extras[&key("page_faults:u (collector)")], 7);
     assert_eq!(one(&rows, Role::Op, "none").extras, BTreeMap::new());
     // A collector that returns nothing adds no value.
@@ -414,8 +414,9 @@ fn users_collectors_give_values() {
     assert_eq!(losses(&profile), named);
 }
 
-/// A session ends and the next one begins while another thread is inside a call. That call is in
-/// neither session, and the thread's earlier and later calls are in the right ones.
+/// A session ends and the next one begins while another thread is inside a call. This call must be
+/// in neither session, and the thread's earlier and later calls must be in the first and in the
+/// second session.
 #[test]
 fn a_session_may_end_inside_a_call_of_another_thread() {
     let Some(host) = Host::new("late thread") else { return };

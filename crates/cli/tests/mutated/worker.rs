@@ -40,7 +40,7 @@ const MOST_MEMORY: u64 = 3 << 30;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     pub cases: u64,
-    /// The number of these cases whose file was a file of a pass.
+    /// The number of cases whose damaged file belonged to a pass.
     pub in_pass: u64,
     /// The most bytes that a case added to what the process held, and the number of the case.
     pub held: (u64, u64),

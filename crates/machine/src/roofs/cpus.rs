@@ -12,9 +12,10 @@ pub struct Cpus {
     pub microcode: String,
     /// The logical processors that this process may use, sorted.
     pub allowed: Vec<u32>,
-    /// The cores of these processors, in the same order.
+    /// The cores of the processors in `allowed`, in the same order.
     pub cores: Vec<Core>,
-    /// The caches for data of these processors, from the nearest to the farthest.
+    /// The levels of caches for data that the processors in `allowed` use, from the nearest to the
+    /// farthest.
     pub caches: Vec<Cache>,
 }
 
@@ -30,9 +31,9 @@ pub struct Cache {
     /// Number of the level: 1 is nearest to the core.
     pub level: u32,
     pub bytes: u64,
-    /// Number of usable cores that share one of these caches.
+    /// Number of usable cores that share one cache of this level.
     pub shared_by: u32,
-    /// Number of these caches that usable cores have.
+    /// Number of caches of this level that usable cores have.
     pub instances: u32,
 }
 

@@ -41,8 +41,8 @@ fn run(program: &str, patience: Duration) -> Result<Vec<u8>, Option<String>> {
         let _ = sender.send(read.is_some_and(|r| r.is_ok()).then_some(text));
     });
     let text = receiver.recv_timeout(patience);
-    // The process is killed and not waited for: it may do anything after its output or in place of
-    // it.
+    // A process that did not answer in time is killed before it is waited for, because it might go
+    // on for ever.
     if text.is_err() {
         let _ = child.kill();
     }

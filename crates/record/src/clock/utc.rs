@@ -8,7 +8,7 @@ use super::{Snapshot, Timeline};
 /// first and after the last snapshot, at the same rate.
 #[derive(Clone, Debug)]
 pub struct UtcClock {
-    /// UTC and `CLOCK_MONOTONIC` in ns, sorted by the latter.
+    /// UTC and `CLOCK_MONOTONIC` in ns, sorted by `CLOCK_MONOTONIC`.
     points: Vec<(i64, i64)>,
     timeline: Timeline,
 }

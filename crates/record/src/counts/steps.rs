@@ -29,7 +29,7 @@ macro_rules! steps {
         wire!(Steps { $($field),* });
 
         impl Steps {
-            /// Returns the numbers as words, of which the last ones are 0.
+            /// Returns the numbers as words. The words after the last number are 0.
             pub fn to_words(self) -> [u64; STEPS_WORDS] {
                 let mut words = [0; STEPS_WORDS];
                 words.iter_mut().zip([$(self.$field),*]).for_each(|(to, from)| *to = from);
@@ -49,7 +49,7 @@ steps! {
     sampled,
     /// The sum of the weights of the steps in the sample.
     weight,
-    /// The sum of the squares of these weights.
+    /// The sum of the squares of the weights.
     squared_weight,
     /// Number of the process's steps that were away before the thread was attached.
     away_before,

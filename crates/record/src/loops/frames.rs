@@ -85,13 +85,13 @@ pub struct EventsFrame {
     pub module: u32,
     /// The kernel's id of the thread.
     pub tid: u32,
-    /// Number of the first of these records in the block.
+    /// Number of the first record of `events` in the block.
     pub first: u64,
     pub events: Vec<Event>,
 }
 
-/// The iterations of single hits of one thread and module, or a part of them. The rows of the same
-/// block contain the thread and the module.
+/// The iterations of single hits of one thread and module, or of a part of these hits. The rows of
+/// the same block contain the thread and the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TripsFrame {
     /// The number of the run of pages: see [`RowsFrame::serial`].

@@ -23,9 +23,10 @@ pub(super) struct RawHeader {
     pub(super) base_ticks: u64,
     pub(super) base_cpu_ns: u64,
     pub(super) base_monotonic_ns: u64,
-    /// Lower half: bytes of records. Upper half: number of call records among them.
+    /// Lower half: bytes of records. Upper half: number of call records in these bytes.
     pub(super) committed: AtomicU64,
-    /// Upper half: number of calls in progress. Lower half: export of the outermost one.
+    /// Upper half: number of calls in progress. Lower half: export of the outermost call in
+    /// progress.
     pub(super) open: AtomicU64,
     pub(super) flush_ticks: u64,
     pub(super) flushes: u32,

@@ -390,8 +390,8 @@ fn recordings_come_one_after_the_other_and_pause() {
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CYCLES", "3")]);
-    // Two recordings came before this one, of which nothing is left; a pause came, after which
-    // everything is recorded.
+    // The program made two recordings before this one. Nothing of them may be left. This one had a
+    // pause, and everything after the pause must be recorded.
     assert_eq!(recorded.of_type(KERNEL).len(), 5);
     assert_eq!(recorded.rows("paused"), [["0"]], "nothing is recorded meanwhile");
 }

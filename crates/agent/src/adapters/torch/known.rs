@@ -30,9 +30,9 @@ const NAMES: usize = 256;
 const LONGEST: usize = 96;
 const WORDS: usize = LONGEST / 8;
 
-/// Number of times that [`forget`] tries to change a place that another thread is changing. That
-/// takes the other thread some nanoseconds, unless it is in the parent of a forked child; then no
-/// op is found in that place any more.
+/// Number of times that [`forget`] tries to change a place that another thread is changing. The
+/// change takes the other thread some nanoseconds. But if that thread exists only in the parent of
+/// this forked child, it never ends the change, and no op is found in the place any more.
 const TRIES: u32 = 1000;
 
 /// An op that was found.

@@ -2,9 +2,10 @@
 //!
 //! A library calls a function of another library through a slot that the dynamic linker fills in.
 //! libtorch_cpu has such a slot, and so has each model that torch.compile has compiled for the CPU.
-//! This also works if the recorder was not preloaded. The alternative was to export a `GOMP_parallel`
-//! that comes before libgomp's. It would need preloading, and it would have to find out which of
-//! several OpenMP libraries its caller is bound to; a wrong guess makes barriers fail.
+//! Replacing the slot also works if the recorder was not preloaded. The alternative was to export a
+//! `GOMP_parallel` that comes before libgomp's. That function would need preloading, and it would
+//! have to find out which of several OpenMP libraries its caller is bound to; a wrong guess makes
+//! barriers fail.
 //!
 //! Only slots that lead to the OpenMP library of libtorch_cpu are replaced.
 

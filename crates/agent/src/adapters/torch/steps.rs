@@ -1,9 +1,10 @@
 //! Decides in which steps of the program PyTorch announces its ops, in a run with a budget.
 //!
-//! As soon as PyTorch has an observer, each op costs some hundred nanoseconds, also one that is only counted.
-//! In a loop of short ops, that alone exceeds a small budget. PyTorch tells an observer of named ranges
-//! (`record_function`) from one of ops, and asks the former for ranges only. So the observer of ranges is always
-//! there, and that of ops is taken away for whole steps of the program ([`crate::recorder::budget::steps`]):
+//! As soon as PyTorch has an observer, each op costs some hundred nanoseconds, also one that is only counted. In
+//! a loop of short ops, that alone exceeds a small budget. PyTorch has separate observers for named ranges
+//! (`record_function`) and for ops, and calls an observer of ranges only for ranges. So the observer of ranges is
+//! always there, and the observer of ops is taken away for whole steps of the program
+//! ([`crate::recorder::budget::steps`]):
 //!
 //! ```text
 //!  range begins ─► is it the start of a step? ─► the step before has ended ─► draw ─► observer there, or away

@@ -273,7 +273,7 @@ impl Thread {
         account.clock.measured(self.run.clock.begin().wrapping_sub(ticks));
         account.add_fixed(account.clock.ticks() + flushed as f64);
         account.update_share(cpu_ns, self.draws.counts);
-        // This work is not part of the cost of the call that it follows.
+        // The work of this function is not part of the cost of the call before it.
         self.draws.open[self.depth as usize % DEEPEST].begun = 0;
         self.store_spent(cpu_ns);
     }

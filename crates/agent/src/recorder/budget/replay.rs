@@ -270,8 +270,8 @@ fn judge(recording: &Recording, budget: f64, replays: u64, seed: u64) -> [Vec<Ju
 /// At least 90 of 100 stated intervals contain the total of all calls of the op, in programs that
 /// were recorded, and estimates without an interval are right on average. The seeds are fixed.
 ///
-/// This is true for the ops of a program together. For a single op with few calls it is not: if one
-/// of them took a tenth of the op's time, no sample without it can show that.
+/// The part of intervals holds for the ops of a program together, and not for a single op with few
+/// calls: if one call took a tenth of the op's time, a sample without this call cannot show that.
 #[test]
 fn intervals_hold_the_totals_of_recorded_programs() {
     if let Some(path) = std::env::var_os("COUNTERPOINT_TEST_RECORDING") {

@@ -149,7 +149,7 @@ impl Pattern {
         (self.hash, self.told, self.calls) = (seen.hash, seen.told, calls);
         self.alike += 1;
         if self.alike == ALIKE {
-            // This holds until runs of both kinds were timed.
+            // These values are used until watched and unwatched runs were both timed.
             let told = f64::from(seen.told) * thread.draws.account.only_counted.ticks();
             let run = (ticks as f64 - told).max(ticks as f64 / 8.0);
             (self.run_ticks, self.more_ticks) = (Mean(run), Mean(ticks as f64 - run));

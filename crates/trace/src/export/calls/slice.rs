@@ -95,8 +95,8 @@ impl<'a> ProcessExport<'a, '_> {
     }
 
     /// Adds the arguments about the sampling of the call: the number of calls for which it stands
-    /// (docs/sampling.md). Each slice has all of these arguments: if the weight of the counters is
-    /// unknown, it is null.
+    /// (docs/sampling.md). Every slice has all arguments about sampling. If the weight of the
+    /// counters is unknown, its argument is null.
     fn push_drawn(&mut self, columns: &Columns, i: usize) {
         let args = self.relay.args();
         args.push(Arg::uint("weight", columns.weight(i)));

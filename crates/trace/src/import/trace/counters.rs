@@ -52,7 +52,8 @@ fn number(value: Raw<'_>) -> std::result::Result<Option<f64>, ()> {
     number.filter(|n| n.is_finite()).map(Some).ok_or(())
 }
 
-/// A value of a counter with its unit and its place, which a Chrome event cannot express.
+/// A value of a counter, together with the counter's unit and place, which a Chrome event cannot
+/// express.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CounterValue<'a> {
     /// The part of the machine or program that the counter covers.
