@@ -223,7 +223,8 @@ impl Scope {
     }
 
     /// Whether the values of a variable scatter mostly because of the recorder: the bracket's
-    /// standard deviation is at least half of theirs, which is a quarter of the variance.
+    /// standard deviation is at least half of the values' standard deviation, which is a quarter of
+    /// their variance.
     pub fn is_noise(&self, variable: usize) -> bool {
         let bracket = self.brackets.get(variable).copied().flatten();
         let deviation = self.variables.get(variable).and_then(|v| v.standard_deviation);

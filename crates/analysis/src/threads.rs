@@ -31,8 +31,9 @@ pub struct ThreadTime {
     pub calls: u64,
     /// Time from the start of the thread's first call to its last known moment.
     pub wall_ns: f64,
-    /// Time in calls, which is the sum of their self times, without the time that the recorder
-    /// added unless the summary is one of recorded values. In a run with a budget, an estimate.
+    /// Time in calls, which is the sum of their self times. The time that the recorder added is
+    /// subtracted, unless the summary has values as they were recorded. In a run with a budget,
+    /// this is an estimate.
     pub dispatch_ns: f64,
     /// The time that was subtracted from `dispatch_ns`. It counts as time outside of calls.
     pub recorder_ns: f64,

@@ -94,8 +94,8 @@ pub fn examine(machine: &Machine, library: Option<&Path>) -> Vec<Finding> {
     examine_allowed(machine, library, allowed)
 }
 
-/// Does what [`examine`] does, for a machine on which `allowed` may be opened; `None` if that is
-/// not known.
+/// Does what [`examine`] does, but takes from `allowed` what may be opened on the machine. `None`
+/// means that this is not known.
 pub fn examine_allowed(
     machine: &Machine,
     library: Option<&Path>,

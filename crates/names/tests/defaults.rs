@@ -135,7 +135,8 @@ fn which_devices_are_asked() {
     assert_eq!(asked(set), ["cpu", "cuda_host", "cuda"]);
 }
 
-/// The default sets are those of TVM's original collectors, and kinds are found by all their names.
+/// The default sets must equal the sets of TVM's original collectors, and kinds must be found by
+/// all their names.
 #[test]
 fn kinds() {
     let cpu = [

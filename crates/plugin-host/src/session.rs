@@ -25,7 +25,7 @@ use crate::sink::Sink;
 /// The settings of a recording for a profiler.
 #[derive(Clone, Debug, Default)]
 pub struct Setup<'a> {
-    /// The types that the user wants. The profiler gets those of them that it supports.
+    /// The types that the user wants. The profiler gets only the types that it supports.
     pub types: &'a [u32],
     /// The user's text for plugins that use the extension.
     pub configuration: &'a CStr,

@@ -40,8 +40,8 @@ pub struct Op {
     pub arguments: String,
     /// Device of the op's last tensor argument (`cpu0`), or empty.
     pub device: String,
-    /// Whether the op's calls return before the device has finished, so that durations are those of
-    /// launches.
+    /// Whether the op's calls return before the device has finished, so that durations cover only
+    /// the launches.
     pub asynchronous: bool,
     /// Whether the op is a bookkeeping op of its host ([`Host::is_bookkeeping`]).
     pub bookkeeping: bool,

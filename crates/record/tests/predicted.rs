@@ -89,7 +89,7 @@ fn calls_that_are_predicted_contain_only_times() {
         // The op is new; its next workgroup is known from then on.
         &[1 | 2, 4 << 1 | 1, 5, 3, 3, gap, length],
         &[1, gap, length],
-        // After the new op, the same op was expected.
+        // This op is not the predicted one: after a new op, the same op is predicted once more.
         &[1 | 32, 3 << 1 | 1, gap, length],
         // The order is known from here on.
         &[1, gap, length],

@@ -29,8 +29,8 @@ pub struct Step {
     pub time: Duration,
     pub tally: Tally,
     pub error: Option<String>,
-    /// Whether the runner said that tests failed and nothing else did. A crash of a program is
-    /// something else, for example.
+    /// Whether the runner said that tests failed, and nothing else went wrong. If a program
+    /// crashed, for example, something else went wrong.
     pub only_tests_failed: bool,
     /// The tests that failed, as their runner names them.
     pub failures: Vec<String>,

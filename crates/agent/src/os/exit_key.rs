@@ -17,8 +17,8 @@ impl ExitKey {
         Self { key: AtomicU32::new(NONE), function }
     }
 
-    /// Makes the function be called with `value` when the calling thread exits. If there is no room
-    /// for another key, it is not called.
+    /// Registers the function, so that it is called with `value` when the calling thread exits. If
+    /// there is no room for another key, the function is not called.
     pub fn register(&self, value: *mut c_void) {
         let mut key = self.key.load(Ordering::Acquire);
         if key == NONE {

@@ -171,7 +171,8 @@ fn set_default_if_handled(signal: c_int) {
     let call = [signal.into(), 0, &raw mut action as c_long, SET_BYTES as c_long];
     // SAFETY: `action` is at least as large as what the kernel writes.
     let known = unsafe { raw(libc::SYS_rt_sigaction, call) } == 0;
-    // The handler comes first on all architectures that we know; 0 is SIG_DFL and 1 is SIG_IGN.
+    // The first word is the handler on all architectures that we know. 0 is SIG_DFL and 1 is
+    // SIG_IGN, so a larger number is a function.
     if known && action[0] > 1 {
         set_default(signal);
     }

@@ -32,8 +32,7 @@ fn map() -> Option<*mut u8> {
 
 /// Gives memory back.
 ///
-/// # Safety
-/// It must be from [`take`], and may not be used any more.
+/// # Safety The memory must be from [`take`], and must not be used any more.
 #[inline(always)]
 pub unsafe fn give_back<T>(page: *mut T) {
     let other = FREE.swap(page.cast(), Ordering::AcqRel);

@@ -76,8 +76,8 @@ impl Graph {
             }
             if let Some(joined) = joins.get(step.join as usize) {
                 let last = joined.iter().map(|of| (at, *of));
-                // These are still numbers of calls and not of steps, because the last steps of the
-                // calls may come later.
+                // The edges get numbers of calls first, marked by `LATER`, because the last steps
+                // of the calls may come later.
                 builder.edges.extend(last.map(|(at, of)| (at, of | LATER)));
                 builder.links.waits += u64::from(calls.waits.contains_key(&step.call));
             }

@@ -86,10 +86,10 @@ impl Pool {
         Sum::sampled(self.lost as f64 * mean, Some(self.doubt(self.lost, mean)), MANY, 0.0)
     }
 
-    /// Returns the variance of the sum of calls of which only the mean is known: their sum may be
-    /// off by as much again. If the mean is 0, each of these calls has at most 3 divided by the
-    /// number of known calls, because an event that n draws did not show happens in at most 3/n of
-    /// all calls.
+    /// Returns the variance of the sum of calls for which nothing but a mean is known. The true sum
+    /// may differ from the estimate by as much as the estimate itself. If the mean is 0, each of
+    /// these calls has at most 3 divided by the number of known calls, because an event that n
+    /// draws did not show happens in at most 3/n of all calls.
     fn doubt(&self, calls: u64, mean: f64) -> f64 {
         if mean <= 0.0 {
             let most = 3.0 * calls as f64 / self.known.count().max(1) as f64;

@@ -204,7 +204,7 @@ fn origin(diff: &Diff, names: &[String], faster: bool) -> String {
     }
 }
 
-/// Completes a sentence about a whole that does not differ, with the rows that differ.
+/// Adds the rows that differ to `text`, a sentence which says that the whole does not differ.
 fn with_rows(diff: &Diff, names: &[String], text: String) -> String {
     let rows = differing(diff);
     let some = rows

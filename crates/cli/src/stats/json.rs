@@ -39,7 +39,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<bool> {
     let asked = serde_json::to_string(&object! {
         op: view.args.op.as_deref(),
         thread: view.args.thread.as_deref(),
-        // Present only by rank.
+        // Only statistics by rank have this member.
         by?: (view.args.by == super::StatsBy::Rank).then_some("rank"),
         skip_ms: view.args.skip_ms,
         buckets: stats.buckets,
@@ -89,7 +89,7 @@ fn op_out(view: &View<'_>, op: &OpStats) -> impl Serialize {
         total_ns: total.map(|ticks| ticks * profile.timeline.ns_per_tick()),
         all: scope_out(view, &op.all),
         threads: op.threads.iter().map(|t| thread_out(view, t)).collect::<Vec<_>>(),
-        // Present only by rank.
+        // Only statistics by rank have this member.
         ranks?: op.is_by_rank().then(|| {
             let ranks = op.ranks.iter();
             ranks

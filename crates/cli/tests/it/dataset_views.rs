@@ -110,8 +110,8 @@ fn the_slow_rank_among_64_is_in_the_first_sentence() {
         (&conv["ranks"], &conv["calls"], &conv["most_rank"]),
         (&64.into(), &640.into(), &17.into())
     );
-    // These are the exact sums: (0 + 100 + 200) · 3 + 0 is the scatter of the 10 iterations, and
-    // the noise is added.
+    // The sum is exact: the scatter of the 10 iterations adds (0 + 100 + 200) · 3 + 0 = 900 on each
+    // rank, and the noise is added, too.
     let noise: u64 = (0..64u64).map(|rank| rank * 37 % 11 * 10 * 10).sum();
     let expected = 64 * (400_000 + 900) + noise + 30_000;
     assert_eq!(conv["total_ns"].as_f64(), Some(expected as f64));

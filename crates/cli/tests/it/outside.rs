@@ -1,5 +1,5 @@
-//! Tests that begin and end run exactly once for each call. Another program counts them from
-//! outside.
+//! Tests that the code at the begin and at the end of a call runs exactly once for each call.
+//! Another program counts them from outside.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,5 +1,6 @@
-//! Tests imported traces, merges, and their exports in Perfetto's trace processor. It shows the
-//! same for `.pftrace` as for Chrome JSON, except for slices that it drops from Chrome JSON.
+//! Tests imported traces, merges, and their exports in Perfetto's trace processor. The trace
+//! processor shows the same for `.pftrace` as for Chrome JSON, except for slices that it drops from
+//! Chrome JSON.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -49,8 +49,8 @@ fn sort(args: &Value) -> Value {
     json!(pairs)
 }
 
-/// Returns the slices of a trace in Chrome's JSON, written as those of Perfetto's: lists of three
-/// become x, y and z without zeros, and nulls are removed.
+/// Returns the slices of a trace in Chrome's JSON, with arguments as Perfetto's format would have
+/// them: lists of three become x, y and z without zeros, and nulls are removed.
 fn of_chrome(trace: &Value) -> Vec<String> {
     let base = trace["baseTimeNanoseconds"].as_i64().unwrap();
     let events = trace["traceEvents"].as_array().unwrap();

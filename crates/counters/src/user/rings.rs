@@ -99,13 +99,13 @@ fn written(page: &Page) -> u64 {
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Last {
-    /// The leader's lock at that time. An odd number, which no page has while its thread runs,
-    /// means that there was no reading.
+    /// The `lock` of the leader's page at the last reading. An odd number, which no page has while
+    /// its thread runs, means that there was no reading.
     lock: u32,
-    /// The ticks at that time.
+    /// The ticks at the last reading.
     ticks: u64,
-    /// The nanoseconds for which the group was enabled until then, which is also the time for which
-    /// it ran.
+    /// The nanoseconds for which the group was enabled until the last reading. It ran for the same
+    /// time.
     enabled: u64,
     /// The last time that a reading returned, because times must not go backwards.
     returned: u64,

@@ -70,8 +70,8 @@ pub struct OpExport {
     pub arguments: String,
     /// Type and number of the device of its last tensor argument: `cpu0`. Empty if there is none.
     pub device: String,
-    /// Whether the export's calls return before the device has finished; durations are then those of
-    /// launches.
+    /// Whether the export's calls return before the device has finished; then durations cover only
+    /// the launches.
     pub asynchronous: bool,
 }
 

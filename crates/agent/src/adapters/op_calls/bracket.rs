@@ -347,8 +347,8 @@ fn end_op_otherwise(
     Some(Ended { at, is_read, interrupted })
 }
 
-/// Ends a call without values. This is a function of its own, so that its stack is not needed where
-/// there are values, too.
+/// Ends a call without values. It is not inlined, so that a call with values does not need the
+/// stack of this function, too.
 #[inline(never)]
 fn end_without_values(thread: &mut Thread, call: &Call, at: usize) {
     thread.end(at, call, &[]);

@@ -96,9 +96,9 @@ const RECENT: usize = 512;
 static RECENTLY: [AtomicPtr<Entry>; RECENT] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; RECENT];
 
-/// The words that identify a call, one after the other. They are not stored: they are produced once
-/// for their hash, and again in order to compare them with those of an entry. On the stack, sixty
-/// tensors would take 2 KiB.
+/// The words that identify a call, one after the other. They are not stored, because the words of
+/// sixty tensors would take 2 KiB of the stack. They are produced once for their hash, and again in
+/// order to compare them with the words of an entry.
 pub trait Words {
     /// Takes the next word.
     fn push(&mut self, word: u64);
@@ -299,7 +299,7 @@ fn find(hash: u64, is_wanted: impl Fn(&Entry) -> bool) -> Option<&'static Entry>
 }
 
 /// Makes the entry with these words. If the program has changed a shape since the hash was
-/// computed, they do not match the hash; then a later call makes another entry.
+/// computed, the words do not match the hash. Then a later call makes another entry.
 fn make(
     vm: &'static Vm,
     role: Role,

@@ -226,8 +226,8 @@ unsafe extern "C" fn begin_known(frame: *const c_void, call: *const TorchCall) -
     i32::from(begun != Some(false))
 }
 
-/// Begins an op that is known, in any case. This is a function of its own, so that the code of the
-/// usual case is short.
+/// Begins a known op without the short way of the usual case. It is a function of its own, so that
+/// the code of the usual case is short.
 ///
 /// # Safety
 /// The shim must call the op next, on this thread.

@@ -209,8 +209,11 @@ impl Draws {
     }
 }
 
-/// Adds to an export's sums its calls in a step of this weight that has ended, and to its calls those of
-/// `away` steps that were not counted; the weights add up to `weights`. Returns the calls of the step.
+/// Adds the calls of a step to the numbers of an export. `ended` is the weight of the step: the
+/// calls in it are added to the sums of the sample, unless `ended` is 0 or [`OF_CUT`]. Then the
+/// calls in `away` steps without announcements are estimated, and what is new in the estimate is
+/// added to `calls`. The weights of all steps in the sample add up to `weights`. Returns the calls
+/// of the step.
 fn add_step_to(entry: &Entry, ended: u32, away: u64, weights: u64) -> u64 {
     let order = Ordering::Relaxed;
     let calls = entry.calls.load(order);
@@ -274,9 +277,9 @@ mod tests {
         // A smaller estimate takes no calls away.
         add_step_to(&entry, 0, 6, 4);
         assert_eq!(numbers(&entry), [34, 11, 41, 22]);
-        // In a step that was away at first, 2 of about 3 calls were counted, so one more is
-        // estimated (11/3 · 7 are 26, rounded). In another one, 100 were counted: nothing is
-        // estimated for it, and its own calls count.
+        // A step was away at first, and then 2 of its about 3 calls were counted, so one more is
+        // estimated (11/3 · 7 are 26, rounded). In another such step, 100 calls were counted. These
+        // count, and nothing is estimated for this step.
         entry.calls.store(36, Ordering::Relaxed);
         add_step_to(&entry, OF_CUT, 7, 3);
         assert_eq!(numbers(&entry), [38, 11, 41, 24]);

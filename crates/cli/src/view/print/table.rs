@@ -298,7 +298,8 @@ impl Value {
 }
 
 impl Serialize for Value {
-    /// As in CSV, a number has no unit, which is in the name of the column.
+    /// Writes numbers without their units, as in CSV, because the name of a column contains the
+    /// unit.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Text(text) => serializer.serialize_str(text),
