@@ -1,6 +1,6 @@
 //! `cargo xtask book`: makes a book with search of the pages of `docs/`, in `target/book/`.
 //!
-//! `docs/SUMMARY.md` has the order, which is that of a reader's questions. The pages link to each
+//! `docs/SUMMARY.md` has the order, which follows a reader's questions. The pages link to each
 //! other, to headers and to examples by relative paths, which work in the repository. So the book's
 //! source is a copy with the same folders (`target/book/source`), and mdBook copies files that are
 //! no pages without a change.

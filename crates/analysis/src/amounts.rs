@@ -271,8 +271,8 @@ impl BracketCounts {
         }
     }
 
-    /// Adds up what the brackets of `calls` calls contributed. `None` unless each of these calls
-    /// has a bracket that was calibrated.
+    /// Adds up what the brackets of `calls` calls contributed. `None` unless all of the calls have
+    /// brackets that were calibrated.
     fn sum(
         &self,
         calls: u64,

@@ -46,7 +46,7 @@ impl Sum {
     /// Returns the 95 % interval, without assuming that it is symmetric; `None` if it is not known.
     /// A sample of a skewed population (a few calls are very slow) has too few of the slow calls
     /// more often than too many, so the interval must reach further up than down. The ends are
-    /// those of Hall, *On the removal of skewness by transformation* (Journal of the Royal
+    /// computed as by Hall, *On the removal of skewness by transformation* (Journal of the Royal
     /// Statistical Society B 54, 1992).
     pub fn interval(&self) -> Option<Estimate> {
         let Self { value, variance, .. } = *self;

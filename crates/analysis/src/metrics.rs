@@ -286,8 +286,8 @@ fn value(
     let (weight, time, taken) = (*weight, *time, *taken);
     let less = |total: f64, empty: Option<Estimate>| {
         let rest = Estimate::exact(total).minus(empty.unwrap_or_default());
-        // A sum cannot be negative. If only its interval is, that shows that the sum is not
-        // resolved.
+        // A sum cannot be negative. If only the lower end of its interval is negative, the sum is
+        // not resolved.
         Estimate { value: rest.value.max(0.0), ..rest }
     };
     let hides = |total: f64, empty: Option<Estimate>| {

@@ -63,7 +63,7 @@ pub struct Site {
     /// durations of its workgroups, without the time that the recorder added.
     pub dispatch: DispatchTimes,
     /// Sum of the durations of all workgroups, without the time that the recorder added. If all
-    /// calls of the function belong to this site, it is the total of these calls.
+    /// calls of the function belong to this site, the sum is the total of these calls.
     pub sum: f64,
     /// The part of the time of all workers for which they were in workgroups: `sum` divided by
     /// `wall` and by the number of threads of the process that ran workgroups. From 0 to 1.

@@ -7,11 +7,11 @@
 //!  ─ name ────  ─ shapes ──────────  ─ formulas of the dimensions ───────────────
 //! ```
 //!
-//! The name is a glob. Shapes are those of the first tensors, in their order: a word stands for one
-//! dimension, a number for a dimension of that size, and `*word` for any number of dimensions, whose
-//! product is then the value of the word. A word that occurs twice must be the same both times. A
-//! single shape without brackets, `mxnxk`, stands for dimensions in the name itself, as in the
-//! names of IREE's dispatches: `mlp_dispatch_0_matmul_64x256x784_f32`. Without any shape, the
+//! The name is a glob. Shapes describe the first tensors, in their order: a word stands for one
+//! dimension, a number for a dimension of that size, and `*word` for any number of dimensions,
+//! whose product is then the value of the word. A word that occurs twice must be the same both
+//! times. A single shape without brackets, `mxnxk`, stands for dimensions in the name itself, as in
+//! the names of IREE's dispatches: `mlp_dispatch_0_matmul_64x256x784_f32`. Without any shape, the
 //! formulas can use only the variables below.
 //!
 //! | variable | value |

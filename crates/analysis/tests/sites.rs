@@ -96,7 +96,7 @@ fn each_place_of_the_program_has_a_row() {
     assert_eq!(found.room, room);
     let run = ModelRun { runs: 3, dispatches: 3, busy: 600.0, between: 100.0, before: 300.0 };
     assert_eq!(found.run(), Some(run));
-    // The sums are those of the table by op.
+    // The sums must equal the sums of the table by op.
     let all = summarize(&profile, &Options::default());
     for row in &all.rows {
         let sums = found.rows.iter().filter(|site| analysis::Key::Op(site.op) == row.key);

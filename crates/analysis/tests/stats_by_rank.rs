@@ -69,7 +69,7 @@ fn of(dir: &Path, rank: Option<u32>, by_rank: bool) -> BTreeMap<String, OpStats>
     ops.into_iter().map(|op| (name(&profile, op.key), op)).collect()
 }
 
-/// Values of a metric are mapped to a grid whose ends are those of all ranks.
+/// Values of a metric are mapped to a grid from the smallest to the largest value of all ranks.
 fn near(a: Option<f64>, b: Option<f64>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() <= 1e-12 * a.abs().max(b.abs()).max(1e-3),

@@ -11,9 +11,9 @@
 //!        and, without -c, clang with objects in place of the sources, which links
 //! ```
 //!
-//! A build must never fail because of us. Errors and warnings are those of the first step, which
-//! has all of the user's options. They are shown at the end: if the second step says something that
-//! the first one did not (a stack frame is too large, the assembler finds an error), clang compiles
+//! A build must never fail because of us. Errors and warnings come from the first step, which has
+//! all of the user's options. They are shown at the end: if the second step says something that the
+//! first one did not (a stack frame is too large, the assembler finds an error), clang compiles
 //! everything again as if we were not there. If a text cannot be instrumented, or clang does not
 //! accept it afterwards, the second step gets the text as it was, and one line says so.
 

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_generic_word_means_all_types_of_its_kind() {
-        // The expected numbers are those of the published header.
+        // The expected numbers come from the published header.
         let of = |list: &str| parse(list).expect("known");
         assert_eq!(of("runtime"), [8, 13, 17, 19, 20, 23]);
         assert_eq!(of("cuda_runtime"), [8]);

@@ -55,7 +55,7 @@ fn failing_and_multiplexed_readings() {
     let status: Vec<_> = r.iter_mut().map(|r| counters.read(r)).collect();
     use ReadStatus::{Complete, Partial};
     assert_eq!(status, [Complete, Complete, Complete, Partial, Complete]);
-    // The group's times are those of its first counter.
+    // The group's times come from its first counter.
     assert_eq!(r[1].coverage(&r[0], 1), Coverage::Part { enabled_ns: 10, running_ns: 4 });
     assert_eq!(r[2].coverage(&r[1], 0), Coverage::Nothing);
     // A reading that fails takes away the values of its own group only, here of the counters 0 and

@@ -1,4 +1,4 @@
-//! Reads the loops of a schedule, which are those of TVM's TIR, and matches the loops of a text
+//! Reads the loops of a schedule, which are loops of TVM's TIR, and matches the loops of a text
 //! with them.
 //!
 //! The compiler of the TIR gives each loop `n` a variable whose name ends in `__cptN_`, and its

@@ -72,10 +72,10 @@ pub trait Collector: Send + Sync + 'static {
     /// before it is registered.
     fn slots(&self) -> &[Slot];
 
-    /// Begins to measure an op. The device is that of the op's last tensor argument, or the first
-    /// CPU if the op has none. Returns a state of at most [`LARGEST_STATE`], which is passed to
-    /// `stop`, or `None` if the collector has no values for this device; then `stop` is not called.
-    /// For an op that throws, `stop` is not called, either.
+    /// Begins to measure an op. The device is the device of the op's last tensor argument, or the
+    /// first CPU if the op has no tensor argument. Returns a state of at most [`LARGEST_STATE`],
+    /// which is passed to `stop`, or `None` if the collector has no values for this device; then
+    /// `stop` is not called. For an op that throws, `stop` is not called, either.
     fn start(&self, device: Device) -> Option<u64>;
 
     /// Ends to measure an op, and fills the slots. A slot that is not filled is missing, which is

@@ -162,8 +162,8 @@ impl fmt::Debug for Measurement {
     }
 }
 
-/// Returns the name without its modifiers: `cycles` for `cycles:uD`. The letters are those of
-/// `names::Modifiers`.
+/// Returns the name without its modifiers: `cycles` for `cycles:uD`. The letters have the same
+/// meaning as in `names::Modifiers`.
 fn without_modifiers(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((head, letters)) if letters.chars().all(|c| "ukhGHIpD".contains(c)) => head,

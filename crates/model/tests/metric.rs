@@ -219,8 +219,8 @@ impl Random {
 
 const NAMES: [&str; 4] = ["a", "b-c", "d:u", "e/f=1/"];
 
-/// Returns a random expression as text, and its value, computed at the same time. The levels are
-/// those of the grammar: 0 is a sum, 1 a product, 2 a factor.
+/// Returns a random expression as text, and its value, computed at the same time. The levels follow
+/// the grammar: 0 is a sum, 1 a product, 2 a factor.
 fn random(r: &mut Random, depth: u64, level: u64, values: &[f64]) -> (String, Option<f64>) {
     let space = |r: &mut Random| " ".repeat(r.below(3) as usize);
     let finite = |v: f64| Some(v).filter(|v| v.is_finite());

@@ -460,7 +460,7 @@ fn damaged_files_are_errors() {
     for round in 0..1000 {
         let mut bytes = whole.clone();
         for _ in 0..=next(3) {
-            // The changed bytes are those of headers, tables and unwinding data, and not padding.
+            // The changed bytes are in headers, tables and unwinding data, and not in padding.
             let used = bytes.iter().enumerate().filter(|(_, byte)| **byte != 0).map(|(at, _)| at);
             let used: Vec<usize> = used.collect();
             let at = used[next(used.len())];

@@ -34,7 +34,7 @@ kinds! {
     KERNEL 6;
     /// An entry that joins an id with the id of an op.
     EXTERNAL_CORRELATION 7;
-    /// A call of a runtime library, on the CPU. The published name is that of one vendor's library,
+    /// A call of a runtime library, on the CPU. The published name mentions one vendor's library,
     /// but the meaning is general.
     RUNTIME 8;
     /// A call of a driver, on the CPU.

@@ -86,7 +86,7 @@ impl Write for Bounded {
 mod tests {
     use super::*;
 
-    /// Expected values are those of binutils' `c++filt` 2.40 (`-p` for the short form) and of the
+    /// Expected values come from binutils' `c++filt` 2.40 (`-p` for the short form) and from the
     /// documentation of Rust's mangling scheme.
     #[test]
     fn names_of_cxx_and_rust_become_readable() {

@@ -69,8 +69,8 @@ pub struct LoopModule {
     pub code: Option<LoopCode>,
 }
 
-/// The place of the machine code of a module. Addresses are those of its ELF file, or, for code
-/// without a file, those of the process.
+/// The place of the machine code of a module. Addresses refer to its ELF file, or, for code without
+/// a file, to the memory of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoopCode {
     /// The address of the module's descriptor.
@@ -85,7 +85,7 @@ pub struct LoopCode {
     /// The copy in the profile: the number of its file ([`Profile::kept_code`](crate::Profile::kept_code)).
     pub kept: Option<u32>,
     /// The addresses of the bytes of the copy, one piece after the other: first address and number
-    /// of bytes. Empty if the copy is that of the ELF file.
+    /// of bytes. Empty if the copy is a copy of the ELF file.
     pub pieces: Vec<(u64, u64)>,
 }
 

@@ -7,8 +7,8 @@
 //!        merged/2/
 //! ```
 //!
-//! Each of these *members* stays as it was recorded; opened together, they are one profile. Its
-//! processes are those of all members.
+//! Each of these *members* stays as it was recorded; opened together, they are one profile. It has
+//! the processes of all members.
 //!
 //! **Clocks.** Ticks of members that were recorded in one boot of one machine with the same clock can
 //! be compared as they are. Ticks of another member are converted when they are read, so that all

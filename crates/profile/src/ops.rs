@@ -138,7 +138,7 @@ fn beginning(name: &str) -> &str {
 #[derive(Clone, Debug, Default)]
 pub struct Ops {
     ops: Vec<Op>,
-    /// The distinct descriptions of hosts; the first one is that of an unknown host.
+    /// The distinct descriptions of hosts; the first one describes an unknown host.
     hosts: Vec<Host>,
     by_export: Vec<Exports>,
     /// For each op, the first op in the same row of a table.
@@ -263,8 +263,8 @@ impl Ops {
         self.hosts.get(op.host as usize).unwrap_or(&Host::UNKNOWN)
     }
 
-    /// Returns the distinct descriptions of the hosts of all processes, which [`Op::host`] refers to.
-    /// The first one is that of an unknown host.
+    /// Returns the distinct descriptions of the hosts of all processes, which [`Op::host`] refers
+    /// to. The first one describes an unknown host.
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }

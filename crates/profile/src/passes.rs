@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Each pass is recorded, collected and recovered as a separate profile; opened together, the
-//! passes are one profile. Its processes are those of all passes. Its counters are the counters of
-//! all passes, one pass after the other, with new group numbers, so no group and no ratio combines
+//! passes are one profile. It has the processes of all passes. Its counters are the counters of all
+//! passes, one pass after the other, with new group numbers, so no group and no ratio combines
 //! counters of two passes. If an earlier pass already has a name, the pass's number is appended to
 //! it: `task-clock@2`. Functions are joined as those of several processes always are: an op is the
 //! same op in every pass.

@@ -193,7 +193,7 @@ fn damaged_files_of_pages() {
 fn damaged_loops() {
     let mut run = vec![0u8; PAGE_BYTES];
     let mut put = |at: usize, bytes: &[u8]| run[at..at + bytes.len()].copy_from_slice(bytes);
-    // The layout is that of docs/file-format.md: a run with one block.
+    // The layout follows docs/file-format.md: a run with one block.
     put(0, b"CPTLOOP1");
     put(8, &[2]);
     put(12, &[1]);

@@ -277,8 +277,8 @@ fn with_two_counters_a_typical_record_is_short() {
     let mut sizes = Vec::new();
     let mut before = 0;
     for i in 0..1_000u32 {
-        // Ticks are those of 3 GHz. Each call is a tile of 200 µs, 2 µs after the one before, with
-        // 200,000 ns of task-clock and few page faults.
+        // There are 3 ticks in each nanosecond (3 GHz). Each call is a tile of 200 µs, 2 µs after
+        // the one before, with 200,000 ns of task-clock and few page faults.
         let call = Call {
             export: i / 16 % 4,
             count: [4, 4, 1],
@@ -338,7 +338,7 @@ fn values_beyond_the_maximum_are_left_out() {
 }
 
 /// A thread's usage is in the header, outside of the records; older readers take it for reserved
-/// bytes. The offsets are those of docs/file-format.md.
+/// bytes. The offsets come from docs/file-format.md.
 #[test]
 fn usages_of_a_page() {
     let mut memory = Memory::new();

@@ -1,5 +1,5 @@
 //! Defines the parts of a timeline, and the trait that receives one. All moments are nanoseconds
-//! since 1970-01-01 UTC. All names are those of their producer.
+//! since 1970-01-01 UTC. All names are written as their producer wrote them.
 
 use std::io;
 

@@ -58,7 +58,7 @@ fn messages(bytes: &[u8], wanted: u64) -> Vec<&[u8]> {
     wanted.collect()
 }
 
-/// Returns begins and ends in the order of the file. The field numbers are those of Perfetto's
+/// Returns begins and ends in the order of the file. The field numbers come from Perfetto's
 /// definitions.
 fn events(trace: &[u8]) -> Vec<Event> {
     let (mut sequences, mut events) = (HashMap::<u64, Sequence>::new(), Vec::new());

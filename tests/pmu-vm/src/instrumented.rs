@@ -148,7 +148,7 @@ fn machine_code_runs_as_often_as_it_says() {
 }
 
 /// All events have addresses inside the program's text, and both begins of the inner loop have the
-/// same one.
+/// same address.
 fn the_log_has_places() {
     user_access(false);
     let (_, frames) = run("loops-log", 3, &["nest", "2", "1"]);

@@ -193,7 +193,7 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
 /// Returns the values of one statistic. If one row was split into several, the values of the
 /// several rows are added up, each times its number of executions per execution of the one row. If
 /// the number of workgroups in a dispatch differs in B (another tiling), single calls cannot be
-/// compared, so the floor is that of dispatches.
+/// compared, so the floor is computed from dispatches.
 fn ask(
     sides: &[Sides; 2],
     one: &Match,

@@ -169,7 +169,8 @@ mod tests {
         }
     }
 
-    /// Runs of 8 equal values: the variance of a mean of 8 is that of one value, 8 times as much.
+    /// Runs of 8 equal values: the variance of a mean of 8 equals the variance of one value, which
+    /// is 8 times as much.
     #[test]
     fn tau_of_runs() {
         let mut state = 5;

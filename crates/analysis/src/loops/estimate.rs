@@ -22,8 +22,8 @@
 //!
 //! **Rare slow hits.** If a few of the random hits are much longer than the others, the interval of
 //! a normal distribution is too short: a sample has too few of the slow hits more often than too
-//! many. So the end of the interval that is farther away is that of Hall (see [`Sum::interval`])
-//! with the largest skewness that these hits can have:
+//! many. So the end of the interval that is farther away is computed as by Hall (see
+//! [`Sum::interval`]), with the largest skewness that these hits can have:
 //!
 //! ```text
 //!   Q₀ = Q − S²/m          the squares of the distances from the mean
@@ -43,10 +43,10 @@
 //! has been noted yet.
 //!
 //! **Sums.** Threads and registrations are sampled independently of one another, so totals and
-//! variances add up. The degrees of freedom of a sum are those of Welch and Satterthwaite, (ΣVᵢ)² /
-//! Σ(Vᵢ²/νᵢ), and it is the same for a difference. *Self time* is the inclusive time minus the
-//! inclusive times of the loops directly inside: its variance is the sum of their variances. If the
-//! self time comes out negative, `numbers` decides what is shown.
+//! variances add up. The degrees of freedom of a sum are computed as by Welch and Satterthwaite,
+//! (ΣVᵢ)² / Σ(Vᵢ²/νᵢ), and it is the same for a difference. *Self time* is the inclusive time minus
+//! the inclusive times of the loops directly inside: its variance is the sum of their variances. If
+//! the self time comes out negative, `numbers` decides what is shown.
 //!
 //! **A mean** is T divided by the estimated number of hits that ended, which is `hits` if all timed
 //! ones did; its margin is the margin of T divided by the same number. **A share** c/p has, to
@@ -63,14 +63,14 @@
 //!   self        the compensated inclusive time minus those of the loops directly inside
 //! ```
 //!
-//! The cost is that of empty hits in a row. In a program it differs, for two reasons, which both
-//! widen the interval. First, the processor overlaps the measuring code with the program's own, and
-//! in hot loops this hides the whole cost: the raw times of a matrix multiplication whose innermost
-//! loop took 214 ns were those of the program without instrumentation. So the interval always
-//! reaches to the raw value. Second, the cost itself differs between processes by up to 35 %
-//! ([`COST_UNCERTAINTY`]). Its three parts are measured independently, so this is added in
-//! quadrature. The cost of functions that a loop calls is not subtracted, because a side table does
-//! not contain the calls.
+//! The cost was measured with empty hits in a row. In a program it differs, for two reasons, which
+//! both widen the interval. First, the processor overlaps the measuring code with the program's
+//! own, and in hot loops this hides the whole cost: the raw times of a matrix multiplication whose
+//! innermost loop took 214 ns equalled the times of the program without instrumentation. So the
+//! interval always reaches to the raw value. Second, the cost itself differs between processes by
+//! up to 35 % ([`COST_UNCERTAINTY`]). Its three parts are measured independently, so this is added
+//! in quadrature. The cost of functions that a loop calls is not subtracted, because a side table
+//! does not contain the calls.
 
 use profile::loops::{HitCost, LoopRow};
 

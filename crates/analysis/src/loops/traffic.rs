@@ -13,9 +13,9 @@
 //!   exactly   n × l  in the machine loop, if nothing in it is conditional
 //! ```
 //!
-//! Iterations are those of the text. If a compiler unrolls the machine loop after the
-//! instrumentation, an iteration of the text is a part of one of the machine loop, and the bound
-//! still holds. Functions that the code calls are not included, so a region with calls has no
+//! Iterations are counted for the loop in the text. If a compiler unrolls the machine loop after
+//! the instrumentation, an iteration of the text is a part of one of the machine loop, and the
+//! bound still holds. Functions that the code calls are not included, so a region with calls has no
 //! bound.
 //!
 //! **Footprint.** The tensors that an op is called with have `F` bytes in all. One call touches at

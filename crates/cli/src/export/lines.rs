@@ -31,7 +31,7 @@ pub const LONG: usize = 256;
 pub const MOST_OF_LONG: u64 = 64 << 20;
 
 /// The bytes of long texts that may still be written. When a batch of rows would need more, its
-/// long texts are cut to [`LONG`] bytes and `…`, and so are those of all rows after it.
+/// long texts are cut to [`LONG`] bytes and `…`, and so are the long texts of all rows after it.
 #[derive(Debug)]
 pub struct Texts {
     left: u64,

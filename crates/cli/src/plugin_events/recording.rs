@@ -35,7 +35,7 @@ fn scalar<'t>(id: Id<'t>) -> Scalar<'t> {
 
 impl Events<'_, '_> {
     /// Adds an event of a recording to the trace. The event's times are ns since 1970, and its ids
-    /// are those of the recording.
+    /// come from the recording.
     fn recorded(&mut self, mut event: Event<'_>) {
         self.events += 1;
         self.recording.any = true;

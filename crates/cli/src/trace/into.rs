@@ -142,8 +142,8 @@ fn join(profile: &Profile, bundle: &mut Bundle) -> Result<(usize, usize, usize),
     Ok((process, found.len(), wanted.len()))
 }
 
-/// Returns the lowest number for a part of a process's plugins for which this and all higher
-/// numbers are free.
+/// Returns a number for a new part of a process's plugins: the lowest one such that it and all
+/// higher numbers are free.
 fn free_part(profile: &Profile, process: usize) -> u32 {
     let owner = profile.processes[process].id;
     let parts = profile.processes.iter().filter(|p| p.id.owner() == Some(owner));

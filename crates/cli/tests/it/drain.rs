@@ -55,7 +55,7 @@ impl Recording {
         self.wait_for("more calls", || self.returned() >= before + more);
     }
 
-    /// Returns the header and the claims of the pool. The offsets are those of docs/file-format.md.
+    /// Returns the header and the claims of the pool. The offsets come from docs/file-format.md.
     fn pool(&self) -> Vec<u8> {
         let pool = profile::Manifest::read(&self.profile()).unwrap().pool.unwrap();
         let mut start = vec![0; 4096 + 4 * record::pool::PAGES];

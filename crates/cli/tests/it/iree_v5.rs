@@ -38,7 +38,7 @@ fn compile(venv: &Path, fixture: &str, system: bool, to: &Path) {
 }
 
 /// Runs both kinds of executables on both devices, and checks each call of each export, the
-/// program's output and status, and that nothing is lost. The expected counts are those of IREE
+/// program's output and status, and that nothing is lost. The expected counts come from IREE
 /// 3.13's own profiler.
 #[test]
 fn every_call_of_version_5() {

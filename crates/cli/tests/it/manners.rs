@@ -58,7 +58,7 @@ fn views_go_through_the_pager_on_a_terminal_only() {
     let mut piped = counterpoint(&["report", &profile]);
     let piped = said(&piped.env("COUNTERPOINT_PAGER", "sed s/^/PAGE:/").output().unwrap());
     assert!(!piped.contains("PAGE:"));
-    // The status is that of the view, not that of the pager.
+    // The exit status must come from the view, and not from the pager.
     assert_eq!(marked(&["report", "--filter", "nothing*", &profile]).0, Some(1));
 }
 

@@ -552,7 +552,7 @@ fn a_page_of_the_program() {
         }
     }
     assert_eq!(browser.complaints(), Vec::<String>::new());
-    // The cells of the first op are those of the printed table.
+    // The cells of the first op must equal the cells of the printed table.
     browser.resize(1440, 900);
     open(&mut browser, &page, "#ops?table=op");
     let cells = browser.eval(

@@ -43,8 +43,8 @@ fn pyarrow_reads_the_same_as_csv() {
 
 const COMPARE_WEIGHTS: &str = include_str!("parquet_weights.py");
 
-/// Records a real run with a budget. The numbers of calls that were only counted are those of the
-/// CSV.
+/// Records a real run with a budget. The numbers of calls that were only counted must be the same
+/// as in the CSV.
 #[test]
 fn pyarrow_reads_the_weights_of_a_run_with_a_budget() {
     let Some(python) = testkit::python::with("parquet weights", "pyarrow") else { return };

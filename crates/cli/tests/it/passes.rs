@@ -108,7 +108,7 @@ fn groups_are_passes() {
         };
         assert_eq!(["a", "b", "c"].map(|n| call[n].clone()), expected);
     }
-    // By rank and as a tree, the numbers are those of one pass, too.
+    // By rank and as a tree, the numbers must be the numbers of one pass, too.
     for by in [&["--by", "rank"][..], &["--tree"]] {
         let words = ["report", "--raw", "--format", "json"];
         let other = run.json(&[&words, by].concat());
@@ -205,8 +205,8 @@ fn passes_that_differ_are_marked() {
     assert!(csv.contains("10|12"), "{csv}");
 }
 
-/// After a failing pass no other pass runs. Its status is that of `run`, and the recorded passes
-/// are kept.
+/// After a failing pass no other pass runs. Its status becomes the status of `run`, and the
+/// recorded passes are kept.
 #[test]
 fn a_pass_that_fails_is_the_last() {
     let Some(program) = counterpoint("passes_fail") else { return };

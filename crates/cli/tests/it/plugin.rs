@@ -69,7 +69,7 @@ fn a_kernel_with_a_random_name_is_in_every_output() {
         let found = events.iter().find(|event| event["ph"] == phase && event["name"] == name);
         found.unwrap_or_else(|| panic!("no {phase} {name} in {events:#?}"))
     };
-    // The expected values are those of tests/programs/plugins/plugin.c.
+    // The expected values come from tests/programs/plugins/plugin.c.
     let kernel = find("X", &name);
     assert_eq!(
         (&kernel["pid"], &kernel["tid"], &kernel["dur"]),

@@ -66,8 +66,8 @@ fn a_kineto_host_loads_and_records_our_plugins() {
             let found = events.iter().find(|event| is(event));
             found.unwrap_or_else(|| panic!("{compiler}: no {what}")).clone()
         };
-        // The expected values are those of every_call.rs. This host offers no extension, so the
-        // unit is in the name of the series.
+        // The expected values come from every_call.rs. This host offers no extension, so the unit
+        // is in the name of the series.
         let kernel = find("kernel", &|event| event["cat"] == "kernel");
         assert_eq!(kernel["name"], "größte \"matmul\"");
         assert_eq!(

@@ -85,7 +85,8 @@ fn ops_of_pytorch_are_counted_and_drawn() {
         for follows in regions.iter().chain(&tasks) {
             assert_eq!(periods(follows), periods(ops), "{what}");
         }
-        // The forward op is known even if it was only counted. The counts are those of the program.
+        // The forward op is known even if it was only counted. The counts must equal the calls of
+        // the program.
         let view = Command::new(&recorded.program)
             .args(["ops", "--format", "json"])
             .arg(recorded.path())

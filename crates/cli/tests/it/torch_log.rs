@@ -1,6 +1,6 @@
 //! Tests recordings of PyTorch's profiler, without PyTorch: `tests/programs/log_host.c` hands them
-//! over as PyTorch's shim does. The expected values are those of the program's `step`, computed on
-//! paper.
+//! over as PyTorch's shim does. The expected values come from the program's `step`, and are
+//! computed on paper.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -85,8 +85,8 @@ fn two_recordings_are_one_timeline() {
     let at = |e: &Value| (e["ts"].as_f64().unwrap() * 1e3).round() as i64;
     let [steps, moments] = [("X", "step \"1\"\\é"), ("i", "[memory]")]
         .map(|(phase, name)| named(&events, phase, name).into_iter().map(at).collect::<Vec<_>>());
-    // Times are those of the profile's clock. In the trace they are floats, which are exact to half
-    // a nanosecond.
+    // Times must be on the profile's clock. In the trace they are floats, which are exact to half a
+    // nanosecond.
     let near = |(step, moment): (&i64, &i64)| (moment - step - 31_000).abs() <= 5;
     assert!(moments.len() == 2 && steps.iter().zip(&moments).all(near), "{steps:?} {moments:?}");
     assert_eq!(named(&events, "i", "[memory]")[0]["args"], json!({"Bytes": -64}));

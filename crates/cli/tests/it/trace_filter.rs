@@ -162,7 +162,7 @@ fn a_part_of_an_imported_trace() {
     assert_eq!(points.map(|e| e["args"]["bytes"].as_u64().unwrap()).collect::<Vec<_>>(), [2, 4]);
     assert!(words.contains("3 slices, 3 values of counters, 2 ends of arrows"), "{words}");
     assert!(kept["traceEvents"].to_string().contains("thread_name"));
-    // Categories are those of the output's vocabulary.
+    // A filter names categories as in the output's vocabulary.
     let (kept, _) = part(
         &profile,
         &scratch,

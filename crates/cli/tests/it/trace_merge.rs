@@ -141,7 +141,7 @@ fn files_are_aligned_to_one_clock_and_keep_their_rows() {
     assert_eq!(facts["schema"], "counterpoint.trace-merge/1");
     let alignment = |i: usize| &facts["files"][i]["alignment"];
     assert_eq!(alignment(1)["by"], "monotonic");
-    // The uncertainty is that of two snapshots, each within ±10 ticks of 1 ns on both sides.
+    // The uncertainty comes from two snapshots, each within ±10 ticks of 1 ns on both sides.
     assert_eq!(alignment(1)["shift_ns"], -7_000);
     assert_eq!(alignment(1)["uncertainty_ns"], 40.0);
     assert_eq!(

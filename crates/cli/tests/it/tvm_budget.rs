@@ -18,7 +18,7 @@ const ROUNDS: usize = 2_000;
 
 type Names = BTreeMap<(Role, String), usize>;
 
-/// Returns the calls of mode `budget`. The numbers are those of the functions `everything`,
+/// Returns the calls of mode `budget`. The numbers come from the functions `everything`,
 /// `throwing_entry` and `short_ops` of the program.
 fn expected() -> Names {
     let of = |role, name: &str, count: usize| ((role, name.to_owned()), count * ROUNDS);

@@ -146,8 +146,7 @@ impl Mapping {
         let start = (start != libc::MAP_FAILED).then_some(start).ok_or_else(failed)?;
         let start = NonNull::new(start.cast::<u8>()).ok_or_else(failed)?;
         // With small pages, finding their addresses would take a part of the time. The kernel may ignore this
-        // advice.
-        // SAFETY: the range is that of the mapping that was just made.
+        // advice. SAFETY: the range is the mapping that was just made.
         unsafe { libc::madvise(start.as_ptr().cast(), size, libc::MADV_HUGEPAGE) };
         Ok(Self { start, bytes: size })
     }

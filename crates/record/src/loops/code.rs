@@ -7,8 +7,8 @@ const PREFIX: &str = "code-";
 /// Maximum number of pieces of one module's code.
 const MOST_PIECES: usize = 64;
 
-/// The place of the machine code of a module. Addresses are those of its ELF file, or, for code
-/// without a file, those of the process.
+/// The place of the machine code of a module. Addresses refer to its ELF file, or, for code without
+/// a file, to the memory of the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CodeFrame {
     pub module: u32,
@@ -26,7 +26,7 @@ pub struct CodeFrame {
     /// The number of the file in the part that has a copy of the code; `None` if there is none.
     pub kept: Option<u32>,
     /// The addresses of the bytes of the copy, one piece after the other: first address and number
-    /// of bytes. Empty if the copy is that of the ELF file.
+    /// of bytes. Empty if the copy is a copy of the ELF file.
     pub pieces: Vec<(u64, u64)>,
 }
 

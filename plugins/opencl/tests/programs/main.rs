@@ -2,8 +2,8 @@
 //!
 //! A test starts itself again as a child, with `OPENCL_LAYERS` set. The child is a host of the
 //! plugin: it starts a recording, loads the program, which was compiled as a shared object, and
-//! calls its `main`. The child writes what the plugin hands over as lines of text. Expected numbers
-//! are those of the programs' headers, counted by hand, or those that the programs measure
+//! calls its `main`. The child writes what the plugin hands over as lines of text. The expected
+//! numbers are counted by hand in the heads of the programs, or measured by the programs
 //! themselves.
 
 mod child;
@@ -308,7 +308,7 @@ fn the_program_cannot_see_the_layer() {
     let recorded = run(&scratch, &object, "", &[]);
     assert_eq!(recorded.written, without, "while it is recorded");
     joined(&recorded);
-    // The errors are those of the calls: CL_INVALID_VALUE, CL_INVALID_COMMAND_QUEUE.
+    // The errors come from the calls: CL_INVALID_VALUE, CL_INVALID_COMMAND_QUEUE.
     let code = |name: &str| -> Vec<String> {
         let calls = recorded.named(name);
         calls.iter().filter_map(|call| call.arguments.get("error").cloned()).collect()
@@ -381,7 +381,7 @@ fn run_brings_the_layer_into_the_program() {
     let exported = export.output().expect("starts");
     assert!(exported.status.success(), "{exported:?}");
     let trace = fs::read_to_string(&trace).expect("written");
-    // The numbers are those of vector.c: 11 commands, each with an arrow.
+    // The numbers come from vector.c: 11 commands, each with an arrow.
     let slices =
         |line: &&str| line.contains(&format!("\"name\":\"{name}\"")) && line.contains("\"X\"");
     assert_eq!(trace.lines().filter(slices).count(), 3, "{trace}");

@@ -9,7 +9,7 @@ use crate::os::sys;
 /// A range of addresses.
 type Range = std::ops::Range<usize>;
 
-/// Registers the instrumented modules of all executables that are loaded, if the recording wants
+/// Registers the instrumented modules of all executables that are loaded, if the recording includes
 /// loops.
 pub fn register() {
     if !executables::wanted() {

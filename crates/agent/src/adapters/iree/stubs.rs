@@ -101,9 +101,8 @@ unsafe extern "C-unwind" fn dispatch_entry(
     // SAFETY: the runtime called the stub with this number, whose slot this is.
     let (export, original) = unsafe { of_slot(slot) };
     // This function has no frame: each of the three calls is a jump. So below a call that is only
-    // counted, the stack is that of the program alone.
-    // SAFETY: the arguments are those with which the runtime called the stub in place of
-    // `original`.
+    // counted, the stack has only frames of the program. SAFETY: the arguments are those with which
+    // the runtime called the stub in place of `original`.
     unsafe {
         match is_only_counted(thread::current(), export) {
             Some(true) => original(environment, dispatch, workgroup),

@@ -8,7 +8,7 @@
 //!  run    begin_inside ─────────────────────────────────── │ run │ ── end
 //! ```
 //!
-//! [`Caller`] says which hosts' calls are timed, and how. The states are those of
+//! [`Caller`] says which hosts' calls are timed, and how. The states are described in
 //! [`crate::recorder::bracket`].
 
 use std::ffi::c_void;

@@ -106,8 +106,8 @@ impl One {
         }
     }
 
-    /// Loads the plugin. The numbers in `others` are those of plugins that take part already,
-    /// perhaps under another name.
+    /// Loads the plugin. `others` has the numbers of plugins that take part already, perhaps under
+    /// another name.
     pub fn load(&mut self, file: &str, loader: &Loader, others: &[u32]) {
         self.doing("while it was loaded and registered");
         let Some(loaded) = loader.load(&[file]).pop() else { return };

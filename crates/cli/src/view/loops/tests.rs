@@ -1,4 +1,4 @@
-//! Compares loops in each format with tests/golden/loops. The numbers are those of
+//! Compares loops in each format with tests/golden/loops. The numbers come from
 //! `crates/analysis/tests/loops.rs`, where they are computed on paper; one tick is 1 ns.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
@@ -286,8 +286,8 @@ fn rows_are_chosen_in_every_format() {
     });
 }
 
-/// The columns are those of the talk on lightweight profiling, in its order. Offsets exist only in
-/// mode log.
+/// The columns must be the same as in the talk on lightweight profiling, in the same order. Offsets
+/// exist only in mode log.
 #[test]
 fn the_original_table() {
     with_loops(true, |loops| {

@@ -121,7 +121,7 @@ impl TraceProcessor {
     }
 
     /// Returns what the trace processor shows of a file, in which it must find no fault. For
-    /// Chrome's format, times are those of the file plus its base time.
+    /// Chrome's format, a time is the time in the file plus the file's base time.
     pub fn timeline(&mut self, file: &Path) -> Timeline {
         assert_eq!(self.faults(file), Vec::<Vec<Value>>::new(), "{}", file.display());
         self.loaded(base_ns(file))
