@@ -228,7 +228,7 @@ mod tests {
             of_run(&[fine, thread], &[])
         };
         assert_eq!(found(|_| ()), []);
-        // Two clocks may differ a little.
+        // Two clocks may differ a little, so 1 % more processor time is no contradiction.
         assert_eq!(found(|thread| thread.cpu_ns = Some(1.01e9)), []);
         let row = Some(Key::Thread(0, 1));
         let violation = Violation { row, what: Contradiction::Thread };

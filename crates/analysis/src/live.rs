@@ -194,7 +194,7 @@ mod tests {
         let both = [row("inner", 2.0, 50.0, 0.0), row("outer", 1.0, 50.0, 50.0)];
         assert_eq!(add(&mut live, &calls[..3], 9), both);
         assert_eq!(add(&mut live, &calls[..3], 9)[1], row("outer", 1.0, 50.0, 0.0));
-        // A second page is there.
+        // After a second page was written, its calls must be added.
         let all = [row("inner", 3.0, 100.0, 50.0), row("outer", 2.0, 100.0, 50.0)];
         assert_eq!(add(&mut live, &calls, 9), all);
         assert_eq!((live.calls(), live.read()), (5, 1.0));

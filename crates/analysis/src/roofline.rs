@@ -446,7 +446,7 @@ mod tests {
         let memory = of(Some(1e6), Some(1e6), 1, 80e3).unwrap();
         assert_eq!((memory.holds, memory.level), (Holds::Memory, Some(2)));
         assert_eq!((memory.least_ns, memory.part), (20e3, 0.25));
-        // A copy, which does no operations.
+        // A copy does no operations, so only the bytes count.
         assert_eq!(of(None, Some(20e6), 4, 2e6).unwrap().part, 0.5);
         // The bytes, or the peak of such numbers, are not known.
         assert_eq!(of(Some(1e6), None, 1, 1e6), None);

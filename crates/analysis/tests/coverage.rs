@@ -297,7 +297,7 @@ fn intervals_of_calls_by_steps_hold_what_is_true() {
                     let Some(interval) = said.interval else { continue };
                     stated += 1;
                     assert!(interval.contains(said.value), "{said:?}");
-                    // Numbers of calls are whole.
+                    // Numbers of calls are whole, so the ends of the interval are rounded outwards.
                     let holds = interval.low.floor() <= truth as f64
                         && truth as f64 <= interval.high.ceil();
                     held += u32::from(holds);

@@ -237,7 +237,7 @@ fn the_bracket_is_subtracted_from_metrics() {
     let row = &plain.rows[0];
     assert_eq!(row.empty_share, Some(20.0 / 2_040.0));
     assert_eq!(row.counters[0].unwrap().empty_share(), Some(340.0 / 2_360.0));
-    // The recorded values are kept.
+    // The total must stay as it was recorded. Only the value is compensated.
     assert_eq!(row.counters[0].unwrap().total, 40 * 2_360);
     assert_eq!(row.counters[0].unwrap().value.value, 40.0 * 2_020.0);
     assert_eq!(row.total.value, 40.0 * 2_020.0);

@@ -50,7 +50,7 @@ fn each_place_of_the_program_has_a_row() {
     let (_scratch, profile) = program(&workgroups).opened();
     let found = sites(&profile, false).unwrap();
     assert_eq!(found.dispatches, 9);
-    // Each iteration takes 300 + 100 + 200.
+    // Each of the three iterations takes 300 + 100 + 200.
     assert_eq!(found.busy, 1_800.0);
     let site = |op, position, workgroups, wall: f64, sum, busiest: f64, gap: f64, gaps| Site {
         op,

@@ -195,14 +195,14 @@ fn one_rank_only_is_all_that_has_a_rank() {
         let ranks: Vec<_> = op.ranks.iter().map(|(of, s)| (*of, s.calls, mean(s))).collect();
         (op.all.calls, mean(&op.all), ranks)
     };
-    // All calls belong to the rank.
+    // All processes have the same rank, so all calls must belong to it.
     assert_eq!(found(&[Some(3)]), (2, 100.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[Some(3), Some(3)]), (4, 150.0, vec![(3, 4, 150.0)]));
     // A process without a rank is part of the total only, before and after the others.
     assert_eq!(found(&[Some(3), None]), (4, 150.0, vec![(3, 2, 100.0)]));
     assert_eq!(found(&[None, Some(3)]), (4, 150.0, vec![(3, 2, 200.0)]));
     assert_eq!(found(&[None, None]), (4, 150.0, vec![]));
-    // Processes of two ranks alternate.
+    // Processes of two ranks alternate, and one process has no rank.
     let in_turn = [Some(1), Some(0), None, Some(1), Some(0)];
     assert_eq!(found(&in_turn), (10, 300.0, vec![(0, 4, 350.0), (1, 4, 250.0)]));
 }

@@ -93,7 +93,7 @@ fn tangled_code_comes_to_an_end() {
     for code in all {
         let image = Image::copied(Machine::X86, vec![(0, code)]).unwrap();
         let wanted = Wanted { descriptor, ids: 4, mode: Mode::Timed };
-        // Nothing in the code is instrumented.
+        // Nothing in the code is instrumented, so nothing may be found.
         if let Ok(found) = regions(&image, &wanted) {
             assert!(found.found.is_empty());
         }

@@ -53,7 +53,7 @@ fn a_closed_leader_is_reported_once() {
     assert_eq!(out.missing(), !0);
     assert_eq!(counters.read(&mut out), ReadStatus::Closed);
     assert!(!counters.is_open());
-    // The counters can be opened again.
+    // It must be possible to open the counters again.
     counters.open(&PLAN).unwrap();
     assert_eq!(counters.read(&mut out), ReadStatus::Complete);
     counters.close();

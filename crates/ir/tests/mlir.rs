@@ -105,7 +105,7 @@ fn iterations_that_the_text_knows() {
         )
     };
     let trips = |text: String| done(&text, &all()).tables[0].entries[1].trip_count;
-    // 2, 6 and 10 are below 11.
+    // The counter is 2, 6 and 10 before it exceeds 11: three iterations.
     assert_eq!(trips(text("slt", "^bb2", "^bb3")), Some(3));
     assert_eq!(trips(text("sge", "^bb3", "^bb2")), Some(3));
     assert_eq!(trips(text("ult", "^bb2", "^bb3")), Some(3));

@@ -210,7 +210,7 @@ fn a_forked_child_is_told_and_reads_nothing() {
         i32::from(!(forked && begin && m.value("page-faults:u").is_none()))
     });
     assert_eq!(code, 0);
-    // The parent's counters still work.
+    // The parent's counters must still work.
     counters.begin(&mut m).unwrap();
     counters.end(&mut m).unwrap();
     assert!(m.value("page-faults:u").is_some());

@@ -88,14 +88,14 @@ fn values_and_units() {
         ("(1 + 2) * instructions", Some(3.0), "count"),
         ("min(cycles, 7, 0.5) + max(cycles)", Some(1.5), "cycles"),
         ("max(task-clock, 5ns)", Some(5.0), "ns"),
-        // Expressions with numbers.
+        // These are expressions with numbers.
         ("cycles * 1.5e3", Some(1_500.0), "cycles"),
         ("cycles * 2Ki", Some(2_048.0), "cycles"),
         ("cycles * .5M", Some(500_000.0), "cycles"),
         ("cycles * 50%", Some(0.5), "cycles"),
         ("read + 1KiB", Some(1_025.0), "bytes"),
         ("duration + 1ms + 1µs", Some(1_001_010.0), "ns"),
-        // Expressions with names.
+        // These are expressions with names.
         ("CPU-CYCLES", Some(1.0), "cycles"),
         ("perf::CYCLES", Some(1.0), "cycles"),
         ("PAPI_TOT_INS", Some(1.0), "count"),
@@ -103,9 +103,9 @@ fn values_and_units() {
         ("'msr/tsc/'/2", Some(0.5), "count"),
         ("page-faults:u / page-faults:k", Some(0.5), "ratio"),
         ("migrations", Some(1.0), "count"),
-        // One step of `energy` is a quarter.
+        // One step of `energy` is a quarter of its unit.
         ("energy * 2", Some(0.5), "count"),
-        // Values that are undefined.
+        // These expressions have no value.
         ("cycles / 0", None, "cycles"),
         ("0 / (cycles - cycles)", None, "ratio"),
         ("cycles / (instructions - 2)", None, "ratio"),
@@ -118,7 +118,7 @@ fn values_and_units() {
         assert_eq!(value(text), expected, "{text}");
         assert_eq!(bound(&format!("x={text}")).unit.name, unit, "{text}");
     }
-    // A zero result is never negative.
+    // A result of 0 must not be −0.
     assert_eq!(value("-(cycles - 1)").map(f64::is_sign_negative), Some(false));
 }
 
@@ -452,7 +452,7 @@ fn top_down_metrics_by_vendor() {
         ("backend-bound", 35.0),
         ("smt-contention", 5.0),
     ];
-    // The parts add up to all slots.
+    // The parts must add up to all slots, which are 100 %.
     assert_eq!(parts.iter().map(|(_, part)| part).sum::<f64>(), 100.0);
     expect(values(&zen4), &parts);
     // By its name, the formula whose counters are there is found.

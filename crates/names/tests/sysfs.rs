@@ -90,7 +90,7 @@ fn terms_go_where_the_format_says() {
     // The event has a parameter; below, an event is typed by its name alone.
     assert_eq!(of("cpu/open,umask=0x3/").2, 0x301);
     assert_eq!(of("mem-loads"), plain("mem-loads", 4, 0x1cd, 3));
-    // Generic names and numbers as terms.
+    // Generic names and numbers can be terms.
     assert_eq!(of("cpu/cycles/"), plain("cpu/cycles/", 0, 0, 0));
     assert_eq!(of("cpu/L1-dcache-load-misses/").2, 0x1_0000);
     assert_eq!(of("cpu/r01c2/"), plain("cpu/r01c2/", 4, 0x1c2, 0));

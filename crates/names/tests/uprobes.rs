@@ -291,7 +291,7 @@ fn what_is_no_code() {
     // The file calls this function, but another library defines it.
     let error = refused(format!("uprobe:{file}:expf"));
     assert!(error.contains(&format!("| Imported(\"{file}\")")), "{error}");
-    // These offsets overflow.
+    // These offsets are too large for an address, and must be refused.
     let error = refused(format!("uprobe:{file}:calls+{}", u64::MAX));
     assert!(error.contains("the function has "), "{error}");
     let error = refused(format!("uprobe:{file}:{}", u64::MAX));

@@ -112,7 +112,7 @@ mod tests {
     fn drift_is_followed() {
         let mut clock = Clock::default();
         clock.compare(0, 100, 100);
-        // Ten seconds later UTC is 5 ms ahead.
+        // Ten seconds later, UTC is 5 ms ahead. In between, the offset is interpolated.
         clock.compare(10_000_000_000, 10_005_000_100, 10_005_000_100);
         assert_eq!(clock.offset(5_000_000_000), Some(2_500_100));
         assert_eq!(clock.offset(20_000_000_000), Some(5_000_100), "after the last it stays");

@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_short_name_of_a_long_type_is_not_unfolded() {
-        // The text is as `c++filt` prints it.
+        // The text must be as `c++filt` prints it.
         let two = "void f<pair<int, int>, pair<pair<int, int>, pair<int, int> > >()";
         assert_eq!(demangle(&doubling(1), Detail::Whole), two);
         assert_eq!(demangle(&doubling(30), Detail::Whole), doubling(30));

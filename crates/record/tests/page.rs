@@ -443,7 +443,7 @@ fn the_bytes_of_a_drawn_call_are_those_of_the_format() {
     let Some(Ok(Record::Call(call))) = reader.next_record() else { panic!("no call") };
     assert_eq!((call.start, call.end), (1_010, 1_050));
     assert_eq!(reader.drawn(), Drawn { period: 7, counter_period: 3, skipped: 20 });
-    // A period of 0 is refused.
+    // A period of 0 must be refused.
     for at in [3, 4] {
         let mut record = record;
         record[at] = small(0);

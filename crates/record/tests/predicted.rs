@@ -91,13 +91,13 @@ fn calls_that_are_predicted_contain_only_times() {
         &[1, gap, length],
         // This op is not the predicted one: after a new op, the same op is predicted once more.
         &[1 | 32, 3 << 1 | 1, gap, length],
-        // The order is known from here on.
+        // From here on, the order of the ops is known and predicted.
         &[1, gap, length],
         &[1, gap, length],
         &[1, gap, length],
         // The workgroup is not 0, and the processor is another one.
         &[1 | 4 | 64, 6 << 1 | 1, 1, 3, 1, 1, gap, length],
-        // The count is another one.
+        // The number of workgroups differs from the predicted one.
         &[1 | 2, 4 << 1 | 1, 7, 3, 3, gap, length],
     ];
     let mut memory = Memory::new();

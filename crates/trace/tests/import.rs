@@ -219,7 +219,7 @@ fn calls_beyond_all_times_are_lost_and_counted() {
     assert_eq!(durations[0], [2_000]);
     let lost = profile.losses.iter().find(|loss| loss.name == "trace_value_lost");
     assert_eq!(lost.map(|loss| loss.count), Some(3));
-    // The events themselves are kept.
+    // The events themselves must be kept.
     assert_eq!(events(&Activities::open_all(&dir).unwrap()[0]).len(), 4);
 }
 

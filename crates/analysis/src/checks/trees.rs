@@ -162,7 +162,7 @@ mod tests {
         // Within the margins, it may be a part.
         assert_eq!(found(inclusive, own, share, of(112.0, 10.0)), None);
         assert_eq!(found(inclusive, own, share, Margin { value: 900.0, margin: None }), None);
-        // Not all hits ended.
+        // If not all hits ended, nothing is contradicted.
         assert_eq!(of_times(inclusive, None, None, 899.0), None);
     }
 }

@@ -380,7 +380,7 @@ mod tests {
         // With two rows between the same neighbours, it is not known which is which.
         let unknown = ["Gone x ", "New  y", "New  z", "Same a a", "Same b b"];
         assert_eq!(found(&["a", "x", "b"], &["a", "y", "z", "b"]), unknown);
-        // The two rows have nothing in common.
+        // The two rows have nothing in common, so they must not be matched.
         assert_eq!(found(&["x"], &["y"]), ["Gone x ", "New  y"]);
         assert_eq!(found(&[], &[]), Vec::<String>::new());
     }

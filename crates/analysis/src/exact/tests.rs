@@ -156,7 +156,7 @@ fn moments_are_those_of_whole_numbers_of_any_size() {
         lines.push(line);
         found.push(moments);
     }
-    // The judge computes with 100 digits.
+    // This program computes the expected values with 100 digits.
     const JUDGE: &str = "
 import decimal, sys
 decimal.getcontext().prec = 100

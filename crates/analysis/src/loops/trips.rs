@@ -233,7 +233,7 @@ mod tests {
         for mode in [Mode::Sampled, Mode::Timed, Mode::Count, Mode::Log] {
             assert_eq!(of(std::slice::from_ref(&all), mode).iterations(), Some(15.0));
         }
-        // A hit was left by an exception.
+        // A hit was left by an exception, so the iterations of all hits are not known.
         assert_eq!(of(&[row(4, &[7, 7, 1], &[])], Mode::Count).iterations(), None);
     }
 

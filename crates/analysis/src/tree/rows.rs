@@ -299,7 +299,7 @@ mod tests {
         );
         assert_eq!(placed(&[(7, None)], &[8]), below(None, 1));
         assert_eq!(placed(&[(7, None), (8, None)], &[7, 8]), below(None, 2));
-        // No dispatch is known.
+        // If no dispatch is known, the loop must be at the top.
         assert_eq!(placed(&[(7, None)], &[]), below(None, 1));
     }
 }

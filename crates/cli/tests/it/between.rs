@@ -60,7 +60,7 @@ fn gaps_are_after_one_op_and_before_another() {
     assert_eq!(row(1), (["step", "load"], 9.0, 9e6, 1e6, 1e6));
     assert_eq!(json["rows"].as_array().unwrap().len(), 2);
     assert_eq!((&json["between_ns"], &json["wall_ns"]), (&39e6.into(), &70e6.into()));
-    // The table by op has the same sum.
+    // The table by op must show the same sum.
     let by_op = text(&profile, &["--width", "200"]);
     let is_it = |line: &str| line.starts_with("(between)") && line.contains("39.0 ms");
     assert!(by_op.lines().any(is_it), "{by_op}");

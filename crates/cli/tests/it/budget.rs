@@ -83,7 +83,7 @@ pub fn check(what: &str, profile: &Profile) {
         assert_eq!(of.iter().filter(|(.., read)| *read).count() as u64, one.counted, "{what}");
         let stands_for: u64 = of.iter().map(|(drawn, ..)| 1 + drawn.skipped).sum();
         assert!(stands_for <= one.calls, "{what}: {stands_for} of {one:?}");
-        // The first calls are timed.
+        // The first calls must be timed, that is, drawn with the period 1.
         assert!(of.first().is_none_or(|(drawn, ..)| drawn.period == 1), "{what}");
         records += of.len();
     }

@@ -256,7 +256,7 @@ fn a_signal_ends_the_writing_of_the_page() {
             break status;
         }
         if since.elapsed() > Duration::from_secs(60) {
-            // Opening the pipe ends the writer.
+            // Opening and closing the pipe ends the writer.
             drop(std::fs::File::open(scratch.join("page")));
             run.kill().unwrap();
             panic!("it still waits");

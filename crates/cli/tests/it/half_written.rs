@@ -22,7 +22,7 @@ fn profile(scratch: &Scratch) -> std::path::PathBuf {
     let process = script.process(7);
     process.library("mlp", &["matmul"]);
     let thread = process.thread("main");
-    // These times do not compress well.
+    // These times do not compress well, so the file becomes large.
     let mut at = 0;
     for i in 0..2_000u64 {
         at += 1_000 + i * 7_919 % 997 * (i % 13);

@@ -86,7 +86,7 @@ fn checks_of_a_pmu_pass_on_what_stands_in_for_one() {
     }
     assert_eq!(rows.len(), 21, "{page}");
     assert!(output.status.success(), "{page}");
-    // The page says what each check found.
+    // The page must say what each check found.
     for (name, found) in [
         ("reading by system calls", "page-faults:u 900.0 of 900 in loop"),
         ("reading by system calls", "200 read(2) in 100 calls"),

@@ -60,7 +60,7 @@ fn metrics_without_values_take_no_memory() {
     make(&none, 0, true);
     make(&absent, 2_000, false);
     make(&known, 2_000, true);
-    // Only the first 256 metrics are shown.
+    // A view shows only the first 256 metrics.
     let shown = 256;
     for format in ["csv", "json", "table"] {
         let words = |profile: &Path| {

@@ -168,7 +168,7 @@ fn the_view_is_refreshed_and_left_by_q() {
     let left = session.until(small, LEAVE);
     session.until(left, "line of the program False False");
     assert_eq!(session.settings(), before);
-    // The program continues.
+    // The program must go on.
     assert!(session.child.try_wait().unwrap().is_none());
     std::fs::write(&of.stop, "").unwrap();
     assert_eq!(session.end().code(), Some(7), "{}", session.shown);

@@ -45,7 +45,7 @@ fn a_program_without_dashes_before_it() {
 #[test]
 fn every_mistake_gets_a_helpful_answer() {
     for (typed, expected) in [
-        // Typing errors and abbreviated names.
+        // These are typing errors and abbreviated names.
         ("cycels", "did you mean cycles"),
         ("page_faults", "did you mean page-faults"),
         ("pagefaults", "did you mean page-faults"),
@@ -59,7 +59,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("L1", "did you mean L1-"),
         ("PAPI_TOT_ISN", "did you mean PAPI_TOT_INS"),
         ("perf::CYCELS", "did you mean perf::CYCLES?"),
-        // Names of other things than counters.
+        // These are names of other things than counters.
         ("r", "as in r01c2"),
         ("0x1c2", "r1c2"),
         ("ipc", "--metric ipc"),
@@ -72,7 +72,7 @@ fn every_mistake_gets_a_helpful_answer() {
         ("energy", "power/energy-pkg/"),
         ("flops", "PAPI_FP_OPS"),
         ("none,page-faults", "none records only times and cannot be combined with counters"),
-        // Lists that cannot be parsed.
+        // These lists cannot be parsed.
         ("page-faults;task-clock", "commas separate counters: -e page-faults,task-clock"),
         ("page-faults task-clock", "expected \",\" between counters"),
         ("faults:u:k", "modifiers are written together"),

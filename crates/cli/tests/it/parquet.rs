@@ -20,7 +20,7 @@ fn pyarrow_reads_the_same_as_csv() {
     let process = script.process(7);
     process.library("m,\"x\"", &["f", "g"]);
     let thread = process.thread("worker ∞");
-    // The rows are more than one batch.
+    // There are more rows than fit into one batch.
     for i in 0..70_100u64 {
         if i % 1_000 == 999 {
             thread.then(Item::NextPage(10 * i, 0, 0));

@@ -127,7 +127,7 @@ fn one_bad_file_never_stops_the_others() {
     for (line, (file, what)) in lines.iter().zip(expected) {
         assert!(line.contains(file) && line.contains(what), "{line}");
     }
-    // b and c have four events each.
+    // The plugins `b` and `c` hand over four events each.
     assert!(said.contains("8 events of 2 plugins"), "{said}");
     let report = counterpoint(&["report", &profile]);
     let losses = format!("{}{}", text(&report.stdout), text(&report.stderr));

@@ -104,7 +104,7 @@ fn a_kernel_with_a_random_name_is_among_the_dispatches_in_every_output() {
     assert!(recorded.output.status.success(), "{}", recorded.stderr());
     assert!(recorded.losses().is_empty(), "{:?}", recorded.losses());
 
-    // IREE's own counts are unchanged.
+    // The plugin must not change the calls of IREE that the report shows.
     let report = recorded.report(&[]);
     for row in report["rows"].as_array().unwrap() {
         let op = row["op"].as_str().unwrap();

@@ -167,7 +167,7 @@ fn brackets_are_timed_and_what_others_used_is_counted() {
         }
     }
     let cost = process.cost.unwrap();
-    // The hook said that it used 5,000 ms.
+    // The hook of Python programs reported 5,000 ms, which are part of the time of loading.
     assert!(cost.loading_ns > 5_000_000_000 && cost.loading_ns < 6_000_000_000, "{cost:?}");
     assert!(cost.constructor_ns > 0 && cost.process_cpu_ns > 0, "{cost:?}");
     let start = &recorded.report(&[])["probe"]["parts"]["start"];

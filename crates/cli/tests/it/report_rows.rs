@@ -220,7 +220,7 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     let (_, text, _) = run(&at, &["report", "--skip-ms", "0.15"]);
     assert!(!text.contains("much longer"), "{text}");
     assert!(text.contains("left out  the calls in the first 0.15 ms of each thread"), "{text}");
-    // `stats` leaves out the same calls.
+    // `stats` must leave out the same calls.
     let (_, csv, _) = run(&at, &["stats", "--format", "csv", "--op", "slow", "--skip-ms", "0.15"]);
     let all = csv.lines().nth(1).unwrap();
     assert!(all.starts_with("slow,m,,,,,,22,duration_ns,ns,22,100,0,100,100,"), "{all}");

@@ -423,7 +423,7 @@ impl Look<'_> {
             let sampled = row.get("sampled").filter(|sampled| !sampled.is_null());
             if let Some(sampled) = sampled {
                 let of_stats = &op["all"]["sampled"];
-                // Only rows have shares.
+                // Only the rows have shares, so the share is left out of the comparison.
                 let mut sampled = sampled.clone();
                 sampled.as_object_mut().unwrap().remove("share");
                 self.check(*of_stats == sampled, || format!("{of_stats} in stats, {sampled}"));

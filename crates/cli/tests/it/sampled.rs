@@ -159,7 +159,7 @@ fn the_numbers_equal_those_on_paper() {
     let half = 1.961 * 16_008.0 * (0.875 / 2_001f64).sqrt();
     let high = faults["sampled"]["total"]["high"].as_f64().unwrap();
     assert!((high - 6.0 - 16_008.0 * mean - half).abs() < 2.0, "{high}");
-    // All three calls were timed.
+    // All three calls of softmax were timed, so the total is exact.
     let softmax = &rows[1];
     assert_eq!((&softmax["total_ns"], &softmax["dispatches"]), (&json!(600.0), &json!(3)));
     assert_eq!(

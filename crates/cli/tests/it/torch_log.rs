@@ -90,7 +90,7 @@ fn two_recordings_are_one_timeline() {
     let near = |(step, moment): (&i64, &i64)| (moment - step - 31_000).abs() <= 5;
     assert!(moments.len() == 2 && steps.iter().zip(&moments).all(near), "{steps:?} {moments:?}");
     assert_eq!(named(&events, "i", "[memory]")[0]["args"], json!({"Bytes": -64}));
-    // A counter is a track of the process.
+    // Each counter must be a track of the process.
     let counters: Vec<&Value> = events.iter().filter(|e| e["ph"] == "C").collect();
     let is_read = |e: &&Value| {
         e["name"].as_str().unwrap().starts_with("bandwidth ") && e["args"] == json!({"read": 1.5})

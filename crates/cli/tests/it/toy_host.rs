@@ -78,7 +78,7 @@ fn every_view_shows_a_host_in_its_own_words() {
     assert_eq!(threads["rows"].as_array().unwrap().len(), 2, "{threads}");
     assert!(view(&recorded, &["stats", "--op", "conv"]).contains("conv"));
     assert_eq!(recorded.calls().len(), 24);
-    // The host has no dispatches.
+    // The host has no dispatches, so there are no sites.
     let mut sites = Command::new(&program);
     let sites = sites.args(["report", "--by", "site"]).arg(recorded.path()).output().unwrap();
     assert!(!sites.status.success());

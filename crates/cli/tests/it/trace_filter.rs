@@ -91,7 +91,7 @@ fn categories_of_a_recording() {
         all.dedup_by(|a, b| a == b);
         all
     };
-    // An arrow needs both of its ends.
+    // An arrow is kept only with both of its ends.
     assert_eq!(forms(&["--category", "kernel"]), ["X kernel"]);
     let both = ["--category", "kern*", "--category", "cpu_o?"];
     assert_eq!(forms(&both), ["X cpu_op", "X kernel", "f ac2g", "s ac2g"]);

@@ -136,7 +136,7 @@ fn one_bad_event_only_loses_itself() {
             assert_eq!(of_good["calls"], 2, "{event}");
             let expected = if count > 0 { vec![loss(name, count)] } else { vec![] };
             assert_eq!(losses(&report), expected, "{event}");
-            // The output is JSON.
+            // The export must be valid JSON.
             let again: Value = serde_json::from_str(&exported(&scratch, &profile)).unwrap();
             assert!(again["traceEvents"].as_array().unwrap().len() >= 2);
             let check = run(&["trace", "check"], &[&scratch.join("t.json")]);

@@ -294,7 +294,7 @@ fn sessions_follow_one_another() {
             let export = one(&rows, Role::Run, "throwing").extras[&KEY_FAILED_OP] as u32;
             let op = profile.ops.of(0, export).and_then(|op| profile.ops.get(op)).unwrap();
             assert_eq!((op.name.as_str(), op.role), ("throws", Role::Op));
-            // Book-keeping is only timed.
+            // Book-keeping calls must be timed without counters.
             assert_eq!(one(&rows, Role::Op, "vm.builtin.alloc_storage").count, None);
         }
         assert_eq!(profile.processes.len(), 1);

@@ -139,7 +139,7 @@ fn the_kernel_is_asked_whenever_the_page_says_so() {
     let pmu = Still { counters: [1, 2, 3, 4], ticks: 0 };
     let good = || page(1, 48, 10);
     assert_eq!(read([&good()], &pmu).map(|b| b[3]), Some(11));
-    // The counter is not on the CPU.
+    // While the counter is not on the CPU, the kernel must be asked.
     assert_eq!(read([&page(0, 48, 10)], &pmu), None);
     // This implementation cannot read a counter with this index.
     assert_eq!(read([&page(5, 48, 10)], &pmu), None);

@@ -235,7 +235,7 @@ mod tests {
                 assert_eq!(mapped(start, end), (map.ticks(start), map.ticks(end)));
             }
         }
-        // The end was read before the start.
+        // An end that lies before its start must stay before the start.
         assert_eq!(mapped(3_030, 3_000), (2_020, 2_000));
         let (mut start, mut longest) = (1 << 60, i64::MAX as u64);
         map.call(&mut start, &mut longest);

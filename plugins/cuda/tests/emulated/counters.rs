@@ -86,7 +86,7 @@ fn what_prevents_sampling_is_named_and_everything_else_is_recorded() {
         assert!(said.contains(&whole), "{expected}: {said}");
         assert_eq!(recorded.of_type(KERNEL).len(), 5);
     }
-    // This is a CUPTI before CUDA 12.6.
+    // This CUPTI is from before CUDA 12.6, so it cannot sample counters.
     let scratch = Scratch::new();
     let Some(cupti) = double(&scratch, &[]) else { return };
     let recorded = run(&cupti, "normal", &[("CUDA_TEST_CONFIG", BOTH)]);

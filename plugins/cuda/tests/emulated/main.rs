@@ -153,7 +153,7 @@ fn every_record_becomes_the_event_that_it_is() {
     assert_eq!(lengths(SYNC), [("Stream Sync", call.resource, 90)]);
     assert!(call.start_ns <= waits[0].start_ns && waits[0].end_ns <= call.end_ns);
     assert_eq!(waits[0].arguments["of stream"], "7");
-    // The device's clock is an hour behind.
+    // The device's clock is an hour behind, but the events must lie inside of the recording.
     let is_inside = |event: &Seen| span.contains(&event.start_ns);
     assert!(recorded.events.iter().all(is_inside), "{span:?} {:?}", recorded.events);
 

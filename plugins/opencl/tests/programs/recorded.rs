@@ -185,7 +185,7 @@ pub fn joined(recorded: &Recorded) {
         assert!(activity.start_ns >= call.start_ns - accuracy, "{call:?} {activity:?}");
         assert!(activity.end_ns >= activity.start_ns && activity.device == 0);
         if call.name == "clEnqueueReadBuffer" {
-            // All of these calls wait.
+            // All of these calls wait for their work, so the work must end before the call.
             assert!(activity.end_ns <= call.end_ns + accuracy, "{call:?} {activity:?}");
         }
         assert!(activity.start_ns >= recorded.span.0 && activity.end_ns <= recorded.span.1);

@@ -162,7 +162,7 @@ mod tests {
         open.begins(&inner, 900, true);
         assert!(open.ends(&inner, 860));
         assert!(!open.ends(&inner, 900));
-        // An end without any begin.
+        // An end without any begin must find no hit.
         assert!(!open.ends(&outer, 1000));
     }
 

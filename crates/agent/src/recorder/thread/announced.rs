@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn an_announcement_is_due_when_an_op_without_others_has_ended() {
-        // The second op of three in a row.
+        // An announcement is due after the second of three ops in a row.
         assert_eq!(due(2, "()()()"), [0, 1, 0]);
         // The outer op began after another one had ended. The inner one is the first to end.
         assert_eq!(due(2, "()(())"), [0, 1, 0]);
