@@ -227,7 +227,7 @@ fn timed_only(profile: &Profile, process: usize, empty: &EmptyCall) -> EmptyCall
 /// The times that were subtracted from the times of some calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inside {
-    /// Time for the calls' own brackets and those of the calls inside, in ticks.
+    /// Time for the calls' own brackets and for the brackets of the calls inside, in ticks.
     pub taken: f64,
     /// Number of all calls of the row, whether they have values of a counter or not.
     pub calls: u64,
@@ -294,8 +294,8 @@ impl BracketCounts {
     }
 
     /// Returns the time that was subtracted from `calls` calls, in ticks, with its interval.
-    /// `taken` is this time: the calls' own brackets, which follow from their classes, and those of
-    /// the calls inside.
+    /// `taken` is this time: the calls' own brackets, which follow from their classes, and the
+    /// brackets of the calls inside.
     pub fn taken(&self, calls: u64, taken: f64, brackets: &Brackets) -> Option<Estimate> {
         let own = self.durations(calls, brackets)?;
         let rest = (taken - own.value).max(0.0);

@@ -37,8 +37,8 @@ pub struct ThreadTime {
     pub dispatch_ns: f64,
     /// The time that was subtracted from `dispatch_ns`. It counts as time outside of calls.
     pub recorder_ns: f64,
-    /// Whether the time in dispatches is known. False in a run with a budget if only some calls were
-    /// timed and some are nested; `dispatch_ns` is then that of the timed calls.
+    /// Whether the time in dispatches is known. False in a run with a budget if only some calls
+    /// were timed and some are nested; `dispatch_ns` is then the time in the timed calls.
     pub dispatch_known: bool,
     /// The time that the thread was off the CPU while it was in no dispatch. `None` if its CPU
     /// clock was not read twice.

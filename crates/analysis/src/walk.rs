@@ -27,9 +27,9 @@ pub(crate) struct Walked<A> {
     pub parts: Vec<A>,
     pub times: PageTimes,
     pub in_place: InPlace,
-    /// The clusters of pages with nested calls; below, for each cluster, the time in which any call
-    /// was running.
+    /// The clusters of pages with nested calls.
     pub clusters: Vec<Vec<PageSpan>>,
+    /// For each cluster, the time in which any call was running.
     pub busy: Vec<u64>,
     /// Number of calls that overlap others without being nested in them.
     pub overlapping: u64,

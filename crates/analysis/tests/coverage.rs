@@ -89,9 +89,9 @@ struct Said {
     value: u32,
     interval: u32,
     held: u32,
-    /// The sum of the differences from the true values, and, below, of their squares, as parts of
-    /// these values.
+    /// The sum of the differences from the true values, each as a part of the true value.
     error: f64,
+    /// The sum of the squares of the terms in `error`.
     squares: f64,
 }
 

@@ -77,8 +77,9 @@ pub struct Image {
     /// The addresses of each segment: begin, end and index, in ascending order. If segments
     /// overlap, the first one counts.
     places: Vec<(u64, u64, usize)>,
-    /// Bytes of the segments, and, below, the most that they may have.
+    /// Bytes of the segments.
     total: u64,
+    /// The most bytes that the segments may have.
     most: u64,
     /// Bytes of the file.
     file: u64,

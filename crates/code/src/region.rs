@@ -152,9 +152,10 @@ pub struct Region {
     pub ranges: Vec<Range>,
     /// Addresses of the instructions with which hits begin: one for each copy of the loop.
     pub begins: Vec<u64>,
-    /// The first address of the function, and, below, its name if there are symbols. If the code of
-    /// one id is in several functions, this is the first of them.
+    /// The first address of the function. If the code of one id is in several functions, this is the
+    /// first function.
     pub function: u64,
+    /// The name of `function`; empty if there are no symbols.
     pub name: String,
     /// The region's machine loops, outer ones before inner ones.
     pub loops: Vec<MachineLoop>,

@@ -49,8 +49,9 @@ pub struct Work<'a> {
 struct Split {
     from: u32,
     to: u32,
-    /// The first new block, and, below, the last one.
+    /// The first new block.
     first: String,
+    /// The last new block.
     last: String,
 }
 

@@ -188,7 +188,7 @@ pub(crate) struct PageRef {
 pub(crate) enum Place {
     /// The page is in the part's file of pages, at this offset.
     File(u64),
-    /// The page is this one of the pool, whose owner is dead.
+    /// The page has this number in the pool, and its owner is dead.
     Pool(usize),
     /// The page was copied from the pool, because its owner is alive.
     Copy(Vec<u8>),

@@ -86,8 +86,8 @@ pub struct Alignment {
     pub host: Option<String>,
     /// The number of ns that was added to the file's times, besides its base time.
     pub shift_ns: i64,
-    /// The largest difference between the file's times and those of the first file, in ns; `None`
-    /// if the files do not contain it.
+    /// The largest difference between the file's times and the times of the first file, in ns;
+    /// `None` if the files do not contain it.
     pub uncertainty_ns: Option<f64>,
     /// The basis of the alignment.
     pub by: By,

@@ -2,8 +2,8 @@
 //! which packages are for what.
 //!
 //! Missing packages are installed where xtask runs as root and there is apt. The lists of packages
-//! are updated first, because those of a new machine are empty or old. Nothing is ever removed: if
-//! a package conflicts with one that this machine has, it stays missing. Packages are installed
+//! are updated first, because the lists of a new machine are empty or old. Nothing is ever removed:
+//! if a package conflicts with one that this machine has, it stays missing. Packages are installed
 //! together, and one by one only if that fails. In the end, one line names the packages that are
 //! still missing, and what they are for. The tests that need them skip themselves and say so.
 

@@ -13,7 +13,7 @@ pub struct OpViolation {
     pub what: Contradiction,
 }
 
-/// Returns all contradictions in these rows. `wall`: the time of all runs.
+/// Returns all contradictions in `rows`. `wall` is the time of all runs.
 fn of_ops(rows: &[OpRow], wall: f64) -> Vec<OpViolation> {
     let of_row = |row: &OpRow| {
         let counters = row.counters.iter().chain(&row.workers).map(|sum| sum.compensated());

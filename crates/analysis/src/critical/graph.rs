@@ -43,8 +43,9 @@ struct Builder<'a> {
     nodes: Vec<Node>,
     /// Pairs: a node, and a node that it waits for.
     edges: Vec<(u32, u32)>,
-    /// The first step of each call, and below, the last one.
+    /// The first step of each call.
     first: Vec<u32>,
+    /// The last step of each call.
     last: Vec<u32>,
     links: Links,
 }

@@ -55,7 +55,8 @@ pub enum Effect {
         /// The mutual information with the durations, which are divided into 16 classes, in nats.
         information: f64,
     },
-    /// The effect of being a first call: the median duration of first calls, and that of the others.
+    /// The effect of being a first call: the median duration of first calls, and the median
+    /// duration of the others.
     First {
         /// Number of first calls.
         calls: usize,

@@ -60,8 +60,9 @@ struct Strata {
     exact: u128,
     /// Number of hits of the second stratum.
     others: u128,
-    /// Number of hits of the second stratum that were counted; below, their iterations.
+    /// Number of hits of the second stratum that were counted.
     drawn: u128,
+    /// Iterations of the hits in `drawn`.
     iterations: u128,
     /// Whether it is not known which stratum the counted hits belong to, or hits were not counted
     /// for another reason than sampling.

@@ -153,10 +153,11 @@ struct Shower<'a, 'p, V> {
     inner: Vec<usize>,
     regions: Vec<Region>,
     walk: Vec<usize>,
-    /// The counters of the call that is being shown; below, those without the calls inside, and
-    /// those of its workers.
+    /// The counters of the call that is being shown.
     all: Vec<Option<u64>>,
+    /// The counters of this call without the calls inside.
     own: Vec<Option<u64>>,
+    /// The counters of this call's workers.
     workers: Vec<Option<u64>>,
 }
 

@@ -37,8 +37,9 @@ struct Reading {
 #[derive(Clone, Copy, Debug, Default)]
 struct Gaps {
     ops: u64,
-    /// Number of gaps that are short enough; below, the sum of their ticks.
+    /// Number of gaps that are short enough.
     gaps: u64,
+    /// Sum of the ticks of these gaps.
     ticks: u64,
 }
 

@@ -30,8 +30,9 @@ pub(super) struct ByStep {
     is_any: bool,
     /// Whether some interval is not known.
     is_unknown: bool,
-    /// The distances from the estimated number of calls to the lower and, below, to the upper end.
+    /// The distance from the estimated number of calls to the lower end of the interval.
     below: f64,
+    /// The distance from the estimated number of calls to the upper end of the interval.
     above: f64,
 }
 

@@ -36,9 +36,10 @@ pub(crate) struct Found {
 #[derive(Debug)]
 struct Unit {
     durations: Strata,
-    /// Whether some call is inside of another one of its row, or, below, has one inside. For calls
-    /// that were only counted, it is not known which of them are inside of others.
+    /// Whether some call is inside of another call of its row. For calls that were only counted, this
+    /// is not known.
     inner: bool,
+    /// Whether some call has another call inside.
     nested: bool,
     /// Number of timed calls of which at least one counter was read.
     counted: u64,
@@ -98,8 +99,9 @@ struct Adding {
     by_steps: ByStep,
     counted: u64,
     durations: Pool,
-    /// Whether some calls are inside of others of the row, or, below, have others inside.
+    /// Whether some calls are inside of other calls of the row.
     inner: bool,
+    /// Whether some calls have other calls inside.
     nested: bool,
     counters: Vec<Pool>,
     weighted: Weighted,

@@ -165,8 +165,9 @@ impl Moments {
 /// The calls that the drawn calls of some strata stand for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Drawn {
-    /// Σ N_h, and, below, Σ N_h · y̅_h.
+    /// Σ N_h.
     calls: f64,
+    /// Σ N_h · y̅_h.
     sum: f64,
     /// Σ N_h²/m_h.
     squares: f64,

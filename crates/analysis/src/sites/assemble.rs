@@ -14,15 +14,17 @@ use crate::amounts::{Brackets, parts};
 #[derive(Clone, Debug)]
 pub(super) struct Dispatch {
     pub op: OpId,
-    /// Start of the dispatch's first workgroup in ticks, and, below, end of its last one.
+    /// Start of the dispatch's first workgroup, in ticks.
     pub begin: u64,
+    /// End of the dispatch's last workgroup, in ticks.
     pub end: u64,
     /// Sum of the durations of its workgroups, without the time that the recorder added.
     pub sum: u64,
     /// The largest part of `sum` that one thread has.
     pub busiest: u64,
-    /// Number of recorded workgroups, and, below, number of all.
+    /// Number of recorded workgroups.
     pub workgroups: u64,
+    /// Number of all workgroups.
     pub of: u64,
 }
 

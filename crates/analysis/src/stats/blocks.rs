@@ -13,8 +13,9 @@ pub(super) struct Blocks {
     /// Blocks to which nothing is added any more.
     full: Vec<Block>,
     last: Block,
-    /// Number of values, and, below, of bytes in `full`.
+    /// Number of values in `full`.
     in_full: usize,
+    /// Number of bytes in `full`.
     bytes_of_full: usize,
 }
 
@@ -26,8 +27,9 @@ struct Block {
     width: usize,
     /// The number of values before the block.
     before: usize,
-    /// The largest value of this width, and, below, the bits of all added values.
+    /// The largest value of this width.
     limit: u64,
+    /// The bits that are set in any added value.
     seen: u64,
 }
 

@@ -355,8 +355,9 @@ struct Worker<'a> {
     /// The ops that were left out when `changes` had the value below.
     left_out: BTreeSet<Key>,
     changes: usize,
-    /// Number of pages since the memory was last added up, and, below, the result.
+    /// Number of pages since the memory was last added up.
     pages: usize,
+    /// The memory when it was last added up.
     bytes: usize,
     /// Number of calls, described or not, whose self time was used up by the correction.
     exhausted: u64,

@@ -34,9 +34,10 @@ pub(crate) struct Table<'a> {
     pub all_unplaced: bool,
     /// Whether some ops belong to virtual machines.
     machines: bool,
-    /// Self times of all calls, and, below, the time that was subtracted from them, in
-    /// [`amounts::PARTS`] of a tick.
+    /// The self times of all calls, in [`amounts::PARTS`] of a tick.
     pub all_own: u128,
+    /// The time that was subtracted from the self times of all calls, in [`amounts::PARTS`] of a
+    /// tick.
     pub all_own_taken: u128,
     /// Number of calls whose self time was used up by the correction.
     pub all_exhausted: u64,
@@ -51,9 +52,9 @@ pub(crate) struct Table<'a> {
     /// The row of each export of the process in `cached_process`.
     cache: ByExport,
     cached_process: Option<usize>,
-    /// The row of each call of the page, and, below, its duration without the time that the
-    /// recorder added.
+    /// The row of each call of the page.
     page_rows: Vec<u32>,
+    /// The duration of each call of the page, without the time that the recorder added.
     page_times: Vec<u64>,
     page_runs: Vec<Run>,
 }

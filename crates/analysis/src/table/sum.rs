@@ -25,8 +25,9 @@ pub struct Sum {
     pub unplaced: bool,
     pub total: u128,
     pub own: u128,
-    /// The times that were subtracted from the total and, below, from the self times.
+    /// The time that was subtracted from the total.
     pub taken: u128,
+    /// The time that was subtracted from the self times.
     pub own_taken: u128,
     pub brackets: BracketCounts,
     pub durations: Durations,

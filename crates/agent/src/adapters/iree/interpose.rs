@@ -67,9 +67,9 @@ impl Next {
         let mut found = std::ptr::null_mut();
         if !glibc.is_null() {
             // Since this library makes the call, RTLD_NEXT finds the definition after ours. It
-            // calls glibc's own `dlsym`, because that of another library might call the function
-            // that is being looked up.
-            // SAFETY: glibc's `dlsym` has this type, and the name is a C string.
+            // calls glibc's own `dlsym`, because the `dlsym` of another library might call the
+            // function that is being looked up. SAFETY: glibc's `dlsym` has this type, and the name
+            // is a C string.
             let look = || unsafe {
                 let dlsym = std::mem::transmute::<*mut c_void, Dlsym>(glibc);
                 dlsym(libc::RTLD_NEXT, self.name.as_ptr())

@@ -75,7 +75,7 @@ pub fn note_guests(was_alone: bool) -> bool {
 /// it is not known.
 static MAIN: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Asks the kernel for that word, on the main thread.
+/// On the main thread, asks the kernel for the address of the word, and stores it in [`MAIN`].
 fn note_main() {
     const PR_GET_TID_ADDRESS: c_long = 40;
     if sys::thread_id() != sys::process_id() {

@@ -133,8 +133,9 @@ struct State {
     /// time then, in ns.
     began: [u64; 2],
     longest_ns: u64,
-    /// Number of steps until the next one that is seen, and the period with which it was drawn.
+    /// Number of steps until the next step that is seen.
     left: u64,
+    /// The period with which that step was drawn.
     period: u32,
     seen: Durations,
     away: Durations,
