@@ -37,8 +37,9 @@
 //! for their end. The other suites in Python wait for the emulated machine: three of these at the
 //! same time would make every test on two processors wait longer.
 //!
-//! The output of the Rust tests is printed as it comes, and that of each other part in one piece
-//! when the part has ended. After all of that, tests that failed run once more, alone ([`alone`]).
+//! The output of the Rust tests is printed as it comes, and the output of each other part in one
+//! piece when the part has ended. After all of that, tests that failed run once more, alone
+//! ([`alone`]).
 
 mod alone;
 mod examples;

@@ -111,8 +111,8 @@ pub struct Place {
     pub hosts: Vec<String>,
     /// Number of processes of the rank.
     pub processes: u64,
-    /// The method by which the rank's clock was aligned with those of other ranks when profiles
-    /// were merged; `own` if it was not aligned.
+    /// The method by which the rank's clock was aligned with the clocks of other ranks when
+    /// profiles were merged; `own` if it was not aligned.
     pub clock: String,
     /// The largest error of this alignment in ns; `None` if it is not known.
     pub clock_uncertainty_ns: Option<i64>,

@@ -53,8 +53,8 @@ pub(crate) struct Brackets {
 /// The classes of the calls of one page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PageBrackets {
-    /// The class of calls whose counters were read, and that of calls that were only timed; `None`
-    /// if the calls were not calibrated.
+    /// The class of calls whose counters were read, and the class of calls that were only timed;
+    /// `None` if the calls were not calibrated.
     numbers: Option<[u32; 2]>,
     any_counters: bool,
 }

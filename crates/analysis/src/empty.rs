@@ -104,7 +104,8 @@ impl EmptyCall {
             let Some(bracket) = counter.as_mut().filter(|_| !info.simulated) else { continue };
             let mean = &mut bracket.mean;
             if is_clock(&info.name) {
-                // The clock counts from the moment of the first reading to that of the second.
+                // The clock counts from the moment of the first reading to the moment of the second
+                // reading.
                 let found = place.map(|place| Estimate {
                     value: place.reading_ns + inside.value,
                     low: place.reading_ns + inside.low,

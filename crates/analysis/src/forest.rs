@@ -211,8 +211,8 @@ struct Begun {
 
 /// A call that has begun and not ended.
 struct Open {
-    /// The part of the call's self time that was taken by its own bracket and by those of the calls
-    /// directly inside.
+    /// The part of the call's self time that was taken by its own bracket and by the brackets of
+    /// the calls directly inside.
     wanted: u64,
     /// The time that was subtracted from the calls directly inside.
     inside: u64,

@@ -1,8 +1,8 @@
 //! Computes metrics. For each set of counters that a metric needs, this module adds up only those
 //! calls in which all of these counters were read and were counting all the time, and subtracts the
 //! values of empty calls. A metric is absent if its value would mostly describe the bracket and not
-//! the code inside it, or if one of its operands cannot be distinguished from that of an empty
-//! call.
+//! the code inside it, or if one of its operands cannot be distinguished from the operand of an
+//! empty call.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ fn normal(random: &mut Random) -> f64 {
 /// The values of `calls` calls of one op on one thread.
 type Population = fn(&mut Random, usize) -> Vec<f64>;
 
-/// Times that scatter by 2 %, as those of equal work do.
+/// Times that scatter by 2 %, as the times of equal work do.
 fn times(r: &mut Random, calls: usize, of: impl Fn(usize, &mut Random) -> f64) -> Vec<f64> {
     (0..calls).map(|i| of(i, r) * (1.0 + 0.02 * normal(r)).max(0.5)).collect()
 }

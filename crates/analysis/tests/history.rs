@@ -22,8 +22,8 @@ impl Random {
     }
 }
 
-/// Makes rows of times with 2 % of noise; half of the variance is common to all rows, as that of a
-/// machine.
+/// Makes rows of times with 2 % of noise; half of the variance is common to all rows, like the
+/// noise of a machine.
 fn history(random: &mut Random, rows: usize, points: usize) -> Vec<Vec<f64>> {
     let machine: Vec<f64> = (0..points).map(|_| random.normal()).collect();
     let row = |random: &mut Random, scale: f64| {

@@ -300,7 +300,8 @@ fn workers_and_memory_do_not_matter() {
     }
 }
 
-/// Compares means of buckets and Spearman's correlation of many values with those of a sorted copy.
+/// Compares means of buckets and Spearman's correlation of many values with the same statistics of
+/// a sorted copy.
 #[test]
 fn many_values_are_ranked() {
     const CALLS: usize = 50_000;

@@ -148,7 +148,7 @@ impl Facts {
         match insn.flow {
             Flow::Call(to) => {
                 // In an object file, the called function may be only in a relocation; the address
-                // is then that of the next instruction.
+                // is then the address of the next instruction.
                 let is_start = |function: &&Function| function.start == to && to != insn.end();
                 let found = image.function_at(to).filter(is_start);
                 let name = found.map_or("", |function| function.name.as_str());

@@ -14,7 +14,7 @@ const STRTAB: u32 = 3;
 const RELA: u32 = 4;
 const CODE: u64 = 6;
 
-/// A section of a file: its bytes, or a reference to those of an earlier section.
+/// A section of a file: its bytes, or a reference to the bytes of an earlier section.
 #[derive(Clone, Default)]
 struct Section {
     kind: u32,

@@ -178,7 +178,7 @@ pub enum PlanError {
         /// Index of the counter.
         counter: usize,
     },
-    /// The counter's source is of another kind than that of the rest of its group.
+    /// The counter's source is of another kind than the sources of the rest of its group.
     MixedSources {
         /// Index of the counter.
         counter: usize,

@@ -1,5 +1,5 @@
-//! Makes the rows of a profile. Every number comes from `analysis`, as those of `counterpoint
-//! report` do; here, times become whole numbers of ns.
+//! Makes the rows of a profile. Every number comes from `analysis`, like the numbers of
+//! `counterpoint report` do; here, times become whole numbers of ns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -80,8 +80,8 @@ fn copy_within(from: &Dir, to: &Dir, depth: u32) -> Result<()> {
 pub struct Aligned {
     /// The method of the conversion.
     pub by: AlignedBy,
-    /// The largest error of the member's times, in ns, compared with those of the member that is
-    /// aligned by `first`; `None` if it is not known.
+    /// The largest error of the member's times, in ns, compared with the times of the member that
+    /// is aligned by `first`; `None` if it is not known.
     pub uncertainty_ns: Option<f64>,
 }
 
@@ -99,8 +99,8 @@ pub enum AlignedBy {
     Realtime,
 }
 
-/// Combines the counters of several recordings to those of one profile. Also returns, for each
-/// recording, the index of each of its counters in the result. `None` if there are too many
+/// Combines the counters of several recordings to the counters of one profile. Also returns, for
+/// each recording, the index of each of its counters in the result. `None` if there are too many
 /// counters, or if recordings have the same counters in orders that contradict each other.
 pub fn unite(all: &[&[CounterInfo]]) -> Option<(Vec<CounterInfo>, Vec<Vec<usize>>)> {
     let mut groups: Vec<Vec<CounterInfo>> = Vec::new();

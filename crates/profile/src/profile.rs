@@ -142,7 +142,7 @@ pub struct Process {
     pub pass: u32,
     /// The member that the process belongs to: an index in [`Profile::members`]; 0 if there are none.
     pub member: usize,
-    /// The conversion of the process's ticks to those of the profile; `None` if they are the same.
+    /// The conversion of the process's ticks to ticks of the profile; `None` if they are the same.
     pub(crate) clock: Option<ClockMap>,
     /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` gave
     /// it.

@@ -71,7 +71,7 @@ fn check(dir: &Path) {
     let expected = [spent(0, 2_000, 30, (5, 6)), spent(1, 1_000, 20, (0, 0))];
     assert_eq!(profile.processes[0].spent, expected);
     assert_eq!(profile.all_losses(), []);
-    // The records are read in the same way as those of other runs.
+    // The records are read in the same way as the records of other runs.
     let mut decoder = PageDecoder::new(&profile);
     let starts = |key: &_| decoder.decode(*key).start_ticks.clone();
     let starts: Vec<u64> = profile.pages().iter().flat_map(starts).collect();

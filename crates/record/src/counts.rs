@@ -9,12 +9,12 @@
 //!  +256    entry ─ entry ─ …           128 bytes each, by export; zeros where nothing was called
 //! ```
 //!
-//! A call adds 1 to its entry, so after a kill the counts are exact. When the thread ends, its counts are
-//! appended to the part's file, [`COUNTS_NAME`], as frames like those of the metadata
-//! ([`crate::meta`]), and the pages are given back. The collector does this for tables that a crash
-//! left in the pool. If a thread needs more entries, it copies its table into a larger one. All
-//! numbers only grow, so a reader that finds an export of a thread twice uses the larger number of
-//! calls.
+//! A call adds 1 to its entry, so after a kill the counts are exact. When the thread ends, its
+//! counts are appended to the part's file, [`COUNTS_NAME`], as frames like the frames of the
+//! metadata ([`crate::meta`]), and the pages are given back. The collector does this for tables
+//! that a crash left in the pool. If a thread needs more entries, it copies its table into a larger
+//! one. All numbers only grow, so a reader that finds an export of a thread twice uses the larger
+//! number of calls.
 //!
 //! **Steps.** A host may announce its ops in some of the program's steps only ([`steps`]). Then the
 //! calls of the other steps are estimated, and a table contains the numbers from which they are

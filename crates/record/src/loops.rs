@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A block counts once `used` covers it. When its thread ends, the numbers that are not zero are
-//! appended to the part's file, [`LOOPS_NAME`], as frames like those of the metadata
+//! appended to the part's file, [`LOOPS_NAME`], as frames like the frames of the metadata
 //! ([`crate::meta`]), and the pages are given back. After a crash, the collector moves the numbers
 //! that are still in the pool to the file. Frames:
 //!

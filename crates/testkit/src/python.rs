@@ -1,4 +1,4 @@
-//! Runs Python for tests that compare our numbers with those of an independent program.
+//! Runs Python for tests that compare our numbers with the numbers of an independent program.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -76,7 +76,7 @@ pub(crate) struct Process {
     pub(crate) sort_index: Option<i64>,
 }
 
-/// The alignment of the times of a file with those of the first one.
+/// The alignment of the times of a file with the times of the first file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Alignment {
     pub file: String,

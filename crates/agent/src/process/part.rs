@@ -207,7 +207,7 @@ impl Process {
     }
 
     /// Returns a number that differs between all parts that this process and its ancestors made. It
-    /// tells whether a frame was written to this part or to that of an ancestor.
+    /// tells whether a frame was written to this part or to an ancestor's part.
     #[inline(always)]
     pub fn serial(&self) -> u32 {
         self.state.serial.load(Ordering::Relaxed)

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeMap;
 
-/// The number that is added to the moments of a rank to convert them to those of the first rank.
+/// The number that is added to the moments of a rank to convert them to moments of the first rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offset {
     /// The smallest possible offset, in ns.

@@ -141,7 +141,7 @@ impl Graph {
     }
 }
 
-/// Marks the number of a call, which is replaced by that of its last step.
+/// Marks the number of a call, which is replaced by the number of the call's last step.
 const LATER: u32 = 1 << 31;
 
 impl Builder<'_> {

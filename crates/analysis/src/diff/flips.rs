@@ -3,9 +3,10 @@
 //!
 //! If two programs are equal, each pair could as well have been recorded the other way round. So all
 //! differences of a pair, of all ops and both statistics, may change their signs together. The test
-//! compares the observed statistics with those of such flips: of all 2ⁿ up to n = 10 pairs, and
-//! otherwise of [`DRAWN`] flips, which are the identity and random ones. Nothing is assumed about
-//! the distribution of the differences, nor about how those of several ops depend on each other.
+//! compares the observed statistics with the statistics of such flips: of all 2ⁿ up to n = 10
+//! pairs, and otherwise of [`DRAWN`] flips, which are the identity and random ones. Nothing is
+//! assumed about the distribution of the differences, nor about how those of several ops depend on
+//! each other.
 //!
 //! **Statistic.** |t| of the differences, winsorised: each is cut to the (⌊n/4⌋ + 1)-th largest of the
 //! |d|. The cut depends on the |d| alone, which flips do not change, so the test stays exact. One pair in

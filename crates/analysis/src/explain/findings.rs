@@ -46,7 +46,7 @@ pub const INFORMATION: f64 = 0.1;
 pub const SLOWEST: f64 = 0.05;
 /// If the slowest calls take less than this times the median, there is nothing to explain.
 pub const EVEN: f64 = 1.05;
-/// First calls stand out if their median is at least this many times that of the others.
+/// First calls stand out if their median is at least this many times the median of the other calls.
 const FIRST_TIMES: f64 = 1.5;
 /// The run is divided into this many parts.
 const TIMES: usize = 16;

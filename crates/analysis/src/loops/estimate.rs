@@ -383,7 +383,7 @@ mod tests {
         }
         // The row was read while the thread went on: it has fewer hits than were timed.
         assert_eq!(of(&LoopRow { hits: 3, ..good.clone() }).value, 1_836.0);
-        // A sum of squares that is smaller than that of equal values.
+        // The sum of squares is smaller than for equal values, which is impossible.
         let torn = LoopRow { squares: good.first_squares, ..good };
         assert_eq!(of(&torn).margin, None);
     }

@@ -499,8 +499,8 @@ mod tests {
         of_scope(cells, Some(parents), Mode::Timed)
     }
 
-    /// Of both loops inside, few hits were timed. The time estimated from the outer loop's three hits is longer
-    /// than the function's, and that of the inner loop is even longer.
+    /// Of both loops inside, few hits were timed. The time estimated from the outer loop's three
+    /// hits is longer than the function's, and the time of the inner loop is even longer.
     #[test]
     fn few_timed_hits_take_no_longer_than_what_is_around_them() {
         let seldom = |hits, ticks: f64| Cell {

@@ -252,7 +252,7 @@ fn units(
         let mut found: Vec<((usize, usize, u32), Unit)> = Vec::new();
         while let Some(home) = threads.get(next.fetch_add(1, Ordering::Relaxed)) {
             if places.home(*home) != *home {
-                continue; // Its calls are shown with those of its home.
+                continue; // Its calls are shown with the calls of its home.
             }
             let of = |(process, thread): (usize, usize)| {
                 let pages = profile.processes[process].threads[thread].headers().len();

@@ -150,7 +150,7 @@ impl<'a> Table<'a> {
         op.is_some_and(|op| op.role != Role::Workgroup)
     }
 
-    /// Adds this many brackets of a class to those of all calls.
+    /// Adds this many brackets of a class to the brackets of all calls.
     fn add_class(&mut self, (class, calls): (Option<u32>, u64), apart: Option<Role>) {
         if let Some(class) = class.filter(|_| apart.is_none() && calls > 0) {
             self.all_in_brackets.of(class, self.profile.groups.counters()).calls += calls;

@@ -94,8 +94,8 @@ impl Sum {
     }
 }
 
-/// Returns a sum of times from which `taken` was subtracted. Its interval is as wide as that of
-/// `taken`.
+/// Returns a sum of times from which `taken` was subtracted. Its interval is as wide as the
+/// interval of `taken`.
 fn rest(parts: u128, taken: Option<Estimate>) -> Estimate {
     let value = ticks(parts);
     let of = taken.unwrap_or_default();

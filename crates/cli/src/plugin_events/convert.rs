@@ -70,8 +70,8 @@ impl Converted {
         })
     }
 
-    /// Adds the notes to those of the manifest. Returns whether the manifest had some of them not
-    /// yet.
+    /// Adds the notes to the manifest's notes. Returns whether some of the notes are new to the
+    /// manifest.
     pub(super) fn add_notes(&self, manifest: &mut Manifest) -> bool {
         let is_new = |note: &&String| !manifest.notes.contains(note);
         let new: Vec<String> = self.notes.iter().filter(is_new).take(MOST_NOTES).cloned().collect();

@@ -185,8 +185,8 @@ fn what_does_not_fit_is_refused() {
     assert!(said(&import).contains("iree-profile export"), "{}", said(&import));
 }
 
-/// The time stamps are like those of an accelerator's driver. They are made up, because IREE's CPU
-/// drivers give none.
+/// The time stamps are like the time stamps of an accelerator's driver. They are made up, because
+/// IREE's CPU drivers give none.
 #[test]
 fn times_of_a_device_are_moved_to_the_clock_of_the_host() {
     let correlation = |driver: u64, host: u64| {

@@ -219,7 +219,7 @@ fn a_dispatch_has_its_loops_below_it() {
         let (share, inclusive) = (row["share"].as_f64(), row["inclusive_ns"].as_f64());
         assert!((share.unwrap() - inclusive.unwrap() / total).abs() < 1e-9, "{row}");
     }
-    // The measured time of an inner part of a hit is shorter than that of the part around it.
+    // The measured time of an inner part of a hit is shorter than the time of the part around it.
     let raw = setup.loops(&run.path());
     let ticks: Vec<u64> =
         self::rows(&raw).iter().map(|row| row["measured_ticks"].as_u64().unwrap()).collect();

@@ -1,6 +1,6 @@
-//! Tests pools that no profile can use: damaged ones, those of other versions, and those of a `run`
-//! that was killed while it made them. `doctor` shows them and the next command frees them. Files
-//! that `run` has not made are kept.
+//! Tests pools that no profile can use: damaged pools, pools of other versions, and pools of a
+//! `run` that was killed while it made them. `doctor` shows them and the next command frees them.
+//! Files that `run` has not made are kept.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, FileExt, chown, symlink};

@@ -529,7 +529,7 @@ fn a_profile_is_a_directory() {
     }
 }
 
-/// The status and message are compared with those of env(1).
+/// The status and message must be the same as from env(1).
 #[test]
 fn a_program_that_cannot_be_started() {
     let scratch = Scratch::new();

@@ -1,7 +1,7 @@
 //! Tests the application of the page `report --html`, in a browser.
 //!
 //! `tests/page/make_page.py` makes pages from invented data: hostile names, missing values, an
-//! empty profile, a million calls. One test compares its script with that of a page that the
+//! empty profile, a million calls. One test compares its script with the script of a page that the
 //! program wrote, so that both are known to be the same application.
 
 use std::path::{Path, PathBuf};

@@ -237,7 +237,8 @@ fn an_export_says_what_to_subtract() {
 }
 
 /// The step of the clock is 10, so the difference of two readings scatters by 10 / √6 = 4.08. The
-/// durations of `short` scatter by less than that, and those of `long` by more than ten times that.
+/// durations of `short` scatter by less than that, and the durations of `long` by more than ten
+/// times that.
 #[test]
 fn correlations_with_noise_are_named() {
     let mut script = script();

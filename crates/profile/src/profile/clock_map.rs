@@ -1,4 +1,4 @@
-//! Converts times from the clock of one recording to that of another, for profiles that were
+//! Converts times from the clock of one recording to the clock of another, for profiles that were
 //! merged.
 
 use record::brackets::{Brackets, Histogram, bucket_of, middle_of};

@@ -32,7 +32,7 @@ pub struct Tracks {
     pub losses: Vec<LossCount>,
     /// The member of a merged profile to which the directory belongs; 0 in other profiles.
     pub member: usize,
-    /// The conversion of the directory's times to those of the profile; `None` if they are the
+    /// The conversion of the directory's times to times of the profile; `None` if they are the
     /// same.
     pub(crate) clock: Option<ClockMap>,
     /// The directory of all tracks.

@@ -39,7 +39,7 @@ impl Numbers {
     }
 }
 
-/// Passes the timeline of one profile on to that of several.
+/// Passes the timeline of one profile on to the timeline of several profiles.
 #[derive(Debug)]
 pub struct OfMember<'a, S> {
     sink: &'a mut S,

@@ -193,8 +193,8 @@ impl Import {
         })
     }
 
-    /// Starts a trace. `name` is the name of its directory of activities: one word, and different for
-    /// each trace. `shift_ns` is the offset from its times to those of the first trace.
+    /// Starts a trace. `name` is the name of its directory of activities: one word, and different
+    /// for each trace. `shift_ns` is the offset from its times to the times of the first trace.
     ///
     /// # Errors
     /// Fails if the profile is not writable.

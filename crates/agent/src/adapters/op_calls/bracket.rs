@@ -120,7 +120,7 @@ pub fn enter_after() {
     }
 }
 
-/// Called last in a host's call after an op, and in that of an instrument before one. Returns how
+/// Called last in a host's call after an op, and in an instrument's call before an op. Returns how
 /// many times the host shall announce an op that does nothing, to measure how long this takes.
 #[inline(always)]
 pub fn leave(caller: Caller) -> i32 {
@@ -575,8 +575,8 @@ pub fn innermost(thread: &Thread) -> Option<usize> {
     thread.innermost_slot(owner())
 }
 
-/// Returns the address that distinguishes our slots from those of other adapters. The hosts that use
-/// this module share it, so that a region finds its op whichever host called it.
+/// Returns the address that distinguishes our slots from the slots of other adapters. The hosts
+/// that use this module share it, so that a region finds its op whichever host called it.
 #[inline(always)]
 fn owner() -> *const c_void {
     static OWNER: u8 = 0;

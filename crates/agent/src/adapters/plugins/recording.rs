@@ -143,8 +143,8 @@ pub fn end(program_ends: bool) {
 }
 
 /// Ends the process after a time, unless it ends by itself. A plugin that has crashed may hold a
-/// lock that the program's end needs, such as that of `malloc`; then the process is ended by the
-/// signal.
+/// lock that the program's end needs, such as the lock of `malloc`; then the process is ended by
+/// the signal.
 fn end_by_signal_after(time: Duration, signal: i32) {
     let _calm = sys::SignalsBlocked::for_new_threads();
     let work = move || {

@@ -2,8 +2,8 @@
 //!
 //! The VM calls its instrument before and after each op from the same place in the same function.
 //! The stack address of that call is therefore the same for the two calls, and lower for ops
-//! inside. If an op was left by an exception, its address is lower than or equal to that of any
-//! later op. So the agent matches the two calls without comparing names, and distinguishes
+//! inside. If an op was left by an exception, its address is lower than or equal to the address of
+//! any later op. So the agent matches the two calls without comparing names, and distinguishes
 //! recursion from an op that threw.
 
 use std::ffi::{c_int, c_void};

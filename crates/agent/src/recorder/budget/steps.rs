@@ -115,7 +115,8 @@ impl Draws {
         }
     }
 
-    /// Adds the calls of the last step to the sums, and those of steps that were away to the counts.
+    /// Adds the calls of the last step to the sums, and the calls of steps that were away to the
+    /// counts.
     #[cold]
     #[inline(never)]
     pub(crate) fn change_step(&mut self) {

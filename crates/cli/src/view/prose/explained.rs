@@ -237,7 +237,7 @@ fn amount(name: &str, slow: &Level, others: &Level, spearman: f64) -> String {
     format!("slightly {more} {name} (correlation of ranks {spearman:.2})")
 }
 
-/// Names a variable whose effect cannot be distinguished from that of another one.
+/// Names a variable whose effect cannot be distinguished from the effect of another variable.
 fn short(profile: &Profile, explained: &Explained, what: What, effect: &Effect) -> String {
     match effect {
         Effect::Class { class, .. } => class_name(profile, explained.class(what, *class)),

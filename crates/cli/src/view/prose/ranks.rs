@@ -31,7 +31,7 @@ impl RankArgs {
         self.rank.map_or(Ok(()), |rank| keep(profile, rank))
     }
 
-    /// Fails if activities of the chosen rank cannot be separated from those of other ranks.
+    /// Fails if activities of the chosen rank cannot be separated from activities of other ranks.
     ///
     /// # Errors
     /// The rank shares its recording with other ranks.

@@ -249,7 +249,7 @@ fn usage_columns(summary: &Summary, rows: &[Row], push: &mut Push<'_>) {
     if rows.iter().any(|row| on_cpu(row).is_some()) || !summary.silent.is_empty() {
         push(2, "thread_cpu_ns", "on a CPU", &|row| on_cpu(row).map(Value::Ns));
     }
-    // Imported profiles and those of earlier versions do not have this data.
+    // Imported profiles and profiles of earlier versions do not have this data.
     if rows.iter().all(|row| usage(row).is_none()) {
         return;
     }

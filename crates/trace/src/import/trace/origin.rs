@@ -10,7 +10,7 @@ use crate::merge::MERGE_SCHEMA;
 
 /// Whether a trace with this key next to its events shows data that Counterpoint recorded: it was
 /// exported from a profile, or was merged from such traces. If Counterpoint has written a trace of
-/// another program again, the trace still counts as that of the other program.
+/// another program again, the trace still counts as a trace of the other program.
 pub fn is_of_counterpoint(key: &str, value: &Value) -> bool {
     if key != "counterpoint" {
         return false;

@@ -18,7 +18,7 @@ const MOST_SNAPSHOTS: usize = 1 << 16;
 
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    /// For each two clocks, the readings of the second one by those of the first one.
+    /// For each two clocks, the readings of the second clock by the readings of the first clock.
     pairs: HashMap<ClockId, HashMap<ClockId, BTreeMap<i64, i64>>>,
     /// For clocks that count from packet to packet, the last time; `units` has the nanoseconds per
     /// unit.

@@ -109,7 +109,7 @@ impl Sequence {
                 interned::TEXT_VALUES => &mut self.values,
                 _ => continue,
             };
-            // Each event's name is compared with that of the one before it.
+            // Each event's name is compared with the name of the event before it.
             let longest = if number == interned::NAMES { LONGEST_NAME } else { usize::MAX };
             let (mut iid, mut text) = (0, Box::<str>::default());
             for (number, value, _) in Fields::new(value.bytes().unwrap_or_default()).flatten() {
