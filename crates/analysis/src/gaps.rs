@@ -71,7 +71,8 @@ pub struct Gap {
 pub struct Gaps {
     /// The gaps by op, those with the longest sums first.
     pub rows: Vec<Gap>,
-    /// The time that all threads were in no call, in ns: the sum of the rows, and of `recorder_ns`.
+    /// The times in which threads were in no call, added up over all threads, in ns. This is the
+    /// sum of the rows and of `recorder_ns`.
     pub between_ns: f64,
     /// The part of the durations of calls that the recorder added, in ns. 0 if nothing was
     /// subtracted.

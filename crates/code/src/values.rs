@@ -70,9 +70,9 @@ impl Value {
         }
     }
 
-    /// Returns the value rounded down. The distance by which this moves the stack pointer is not
-    /// known; only that the slots below are not those above. So these slots get a range of offsets
-    /// of their own.
+    /// Returns the value rounded down. It is not known how far rounding moves the stack pointer. It
+    /// is only known that the slots below the rounded value differ from the slots above it. So the
+    /// slots below get a range of offsets of their own.
     fn aligned(self) -> Self {
         match self {
             Self::Stack(n) => Self::Stack(n.wrapping_sub(1 << 40)),

@@ -45,7 +45,7 @@ pub(crate) struct Table<'a> {
     pub of_threads: HashMap<(usize, usize), (u128, u128)>,
     /// Whether some call is inside of another one.
     pub nested: bool,
-    /// The numbers of brackets of all these calls.
+    /// The numbers of brackets of all calls.
     pub all_in_brackets: BracketCounts,
     /// Calls that belong to no thread ([`Role::is_apart`]). The totals above leave them out.
     pub all_apart: Apart,

@@ -108,8 +108,8 @@ impl Program {
         if trouble.is_none() {
             CHILD.store(pid, Ordering::SeqCst);
         }
-        // The handlers now see what came since, and pass it on to the child, if there is one.
-        // SAFETY: `before` outlives the call.
+        // The handlers now see the signals that came while they were blocked, and pass them on to
+        // the child, if there is one. SAFETY: `before` outlives the call.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
         if let Some(trouble) = trouble {
             if pid > 0 {
