@@ -46,8 +46,8 @@ pub enum Contradiction {
 }
 
 impl Contradiction {
-    /// Whether values without the correction can be shown instead. The other contradictions are in
-    /// values that are not corrected.
+    /// Whether the contradiction is in corrected values, so that the values without the correction
+    /// can be shown instead of them.
     pub fn is_of_correction(self) -> bool {
         !matches!(self, Self::Thread | Self::Price)
     }

@@ -82,8 +82,8 @@ fn entry(id: u32, parent: Option<u32>) -> Entry {
     }
 }
 
-/// Estimates a loop, and the function around it, which was entered once and took longer by
-/// `around`.
+/// Estimates a loop and the function around it. The function was entered once, and took `around`
+/// more than all hits of the loop together.
 fn inside(times: &[u64], around: u64, seed: u64) -> [Option<Estimate>; 2] {
     let table = SideTable {
         counterpoint_loops: ir::table::VERSION,

@@ -7,8 +7,10 @@
 //! the text stays on the screen.
 //!
 //! The view is still written by the rules of a terminal ([`terminal::is_paged`]), so `less -R` gets
-//! no escape sequence except our own. Only the user's environment and the user's own
-//! `counterpoint.toml` name the pager.
+//! no escape sequence except our own.
+//!
+//! The pager is named by the user's environment or by the user's own `counterpoint.toml`, never by
+//! the `counterpoint.toml` of a project.
 
 use std::io::{IsTerminal, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

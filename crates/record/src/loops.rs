@@ -16,7 +16,7 @@
 //!          ids × (least, most, first, mask, bucket, …)    u64 each; only if single hits are of interest
 //! ```
 //!
-//! A block counts once `used` covers it. When its thread ends, the numbers that are not zero are
+//! A block is valid as soon as `used` covers it. When its thread ends, the numbers that are not zero are
 //! appended to the part's file, [`LOOPS_NAME`], as frames like the frames of the metadata
 //! ([`crate::meta`]), and the pages are given back. After a crash, the collector moves the numbers
 //! that are still in the pool to the file. Frames:

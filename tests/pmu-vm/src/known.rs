@@ -200,8 +200,8 @@ fn estimates_under_a_budget() {
         held += u64::from(total.contains(truth));
     }
     println!("{held} of {LONG} intervals hold the total");
-    // If 95 of 100 intervals contain the total in the long run, both of two fail in one of 400
-    // tests.
+    // In the long run, 5 of 100 intervals do not contain the total. So neither of two intervals
+    // contains it in one of 400 runs of this test.
     assert!(held >= 1, "none of {LONG}");
 }
 

@@ -9,7 +9,7 @@ fn panic(_: &core::panic::PanicInfo) -> ! {
     loop {}
 }
 
-/// Runs once for each element.
+/// The loop runs once for each element of the slice.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn slice(p: *const u32, n: usize) -> u64 {
     // SAFETY: by contract, `p` points to `n` numbers that nobody changes meanwhile.
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn slice(p: *const u32, n: usize) -> u64 {
     sum
 }
 
-/// Runs once for each element, backwards.
+/// The loop runs once for each element of the slice, from the last one to the first one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reversed(p: *const [u64; 3], n: usize) -> u64 {
     // SAFETY: by contract, `p` points to `n` arrays that nobody changes meanwhile.

@@ -56,7 +56,8 @@ impl Wide {
         Self(self.0 - other.0 - u128::from(borrow), low)
     }
 
-    /// Returns a float that differs from the number by at most half of the float's last digit.
+    /// Returns the nearest float: it differs from the number by at most half a unit in the float's
+    /// last binary digit.
     pub fn to_f64(self) -> f64 {
         match self.0 {
             0 => self.1 as f64,

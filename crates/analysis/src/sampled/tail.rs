@@ -13,9 +13,9 @@
 //!   class h   s² + y̅·D in the place of s²
 //! ```
 //!
-//! This makes intervals wider, and does not change estimates. If an op's own sample has such calls,
-//! they count twice, once in s² and once in D: then its interval is wider than necessary, by a
-//! factor of √2 at most. A value that 1 % of the calls of an op reach is not rare. So an op with
+//! This makes intervals wider, and does not change estimates. If an op's own sample has rare slow
+//! calls, they count twice, once in s² and once in D. The op's interval is then wider than
+//! necessary, by a factor of at most √2. A value that 1 % of the calls of an op reach is not rare. So an op with
 //! both long and short calls says nothing about other ops.
 //!
 //! The skewness of such calls is left out on purpose. It would move the lower end of the interval

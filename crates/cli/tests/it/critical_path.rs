@@ -272,7 +272,7 @@ fn lengths_and_gains_equal_those_of_an_independent_program() {
     }
 }
 
-/// Records a model with two workers.
+/// The critical path of a model that IREE runs on two workers is that of the Python program.
 #[test]
 fn a_real_model_of_iree() {
     let test = "critical_oracle";

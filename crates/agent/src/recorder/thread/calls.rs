@@ -154,7 +154,7 @@ impl Thread {
         self.calls[at % DEEPEST].state
     }
 
-    /// Returns whether counters are read for call `at`, which is open, if the thread has any.
+    /// Returns whether the thread's counters, if it has any, are read for the open call `at`.
     #[inline(always)]
     pub(crate) fn reads_call(&self, at: usize) -> bool {
         !self.state_of(at).has(State::UNCOUNTED)

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 
 /// The phase of iree-compile that ends the first step and begins the second one.
 const PHASE: &str = "executable-targets";
-/// The flag that prints the source locations of the model, which give the loops their lines, and
-/// the debug information.
+/// The flag that prints locations in the source of the model. The lines of loops, and the debug
+/// information of the compiled code, come from these locations.
 const LOCATIONS: &str = "--mlir-print-debuginfo";
 /// The flags for a target, which are added if the user's flags select none.
 const CPU: [&str; 2] =

@@ -249,7 +249,7 @@ struct Context<'a> {
     view: &'a View<'a>,
     profile: &'a Profile,
     first_tick: u64,
-    /// The distinct names of counters, sorted, with the index of each counter.
+    /// The distinct names of counters, sorted, each with the index of a counter that has it.
     names: Vec<(&'a str, usize)>,
     /// Whether the run had a budget, so that some calls were only counted.
     sampled: bool,
