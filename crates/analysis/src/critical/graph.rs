@@ -4,6 +4,7 @@ use profile::OpId;
 
 use super::Links;
 use super::calls::{Calls, NO};
+use super::ranges::Ranges;
 use super::segments::{Joins, Step};
 
 /// No op, and no thread: a node that only says that dispatches have ended.
@@ -17,6 +18,8 @@ pub(super) struct Node {
     /// From the moment at which everything that it waits for has ended to its start.
     pub gap: u64,
     pub owner: OpId,
+    /// The ranges that it is inside of: a set of [`Ranges`].
+    pub ranges: u32,
     pub line: u32,
 }
 
@@ -53,8 +56,8 @@ impl Graph {
     /// The graph of these steps; `None` if there are none.
     pub fn new(calls: &Calls, steps: &[Step], joins: &Joins) -> Option<Self> {
         let node = |step: &Step| {
-            let Step { begin, end, line, owner, .. } = *step;
-            Node { begin, end, gap: 0, owner, line }
+            let Step { begin, end, line, owner, ranges, .. } = *step;
+            Node { begin, end, gap: 0, owner, ranges, line }
         };
         let mut builder = Builder {
             calls,
@@ -120,16 +123,21 @@ impl Graph {
         path
     }
 
-    /// For each of these ops, how much shorter everything is if its steps take no time.
-    pub fn gains(&self, ops: &[OpId]) -> Vec<u64> {
+    /// For each of these ops, how much shorter everything is if its steps take no time; for a range, with all
+    /// steps inside of it.
+    pub fn gains(&self, ops: &[OpId], ranges: &Ranges) -> Vec<u64> {
         let whole = self.length();
         let mut ends = vec![0u64; self.nodes.len()];
         let without = ops.iter().map(|op| {
+            let of_range = ranges.with(*op);
+            let is_gone = |node: &Node| {
+                node.owner == *op || of_range.get(node.ranges as usize) == Some(&true)
+            };
             let mut length = 0;
             for (at, node) in self.nodes.iter().enumerate() {
                 let before = self.before(at).iter().map(|before| ends[*before as usize]);
                 let begin = before.max().unwrap_or(0) + node.gap;
-                ends[at] = begin + if node.owner == *op { 0 } else { node.length() };
+                ends[at] = begin + if is_gone(node) { 0 } else { node.length() };
                 length = length.max(ends[at]);
             }
             whole.saturating_sub(length)
@@ -225,7 +233,8 @@ impl Builder<'_> {
             let node = self.nodes.len() as u32;
             while let Some(other) = by_end.get(next).filter(|at| has_ended(at)) {
                 let end = all[*other as usize].end;
-                moment = Some(Node { begin: end, end, gap: 0, owner: NONE, line: NONE });
+                moment =
+                    Some(Node { begin: end, end, gap: 0, owner: NONE, ranges: NONE, line: NONE });
                 let last = of(*other).iter().map(|(_, call)| (node, self.last[*call as usize]));
                 self.edges.extend(last);
                 next += 1;

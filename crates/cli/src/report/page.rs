@@ -172,7 +172,8 @@ fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     let rows: Vec<&CriticalRow> = path.rows.iter().collect();
     let mut table = critical::columns(profile, &path, &rows, true);
     table.sort("gain")?;
-    let meanings = critical::EXPLAINED.iter().map(|(_, label, text)| format!("{label}{text}"));
+    let meanings = critical::explained(profile, &path).into_iter();
+    let meanings = meanings.map(|(_, label, text)| format!("{label}{text}"));
     let explained = critical::head(profile, &path).into_iter().chain(meanings).collect();
     let keys = rows.iter().map(|row| Some(Key::Op(row.op))).collect();
     let form = Form::new("path", "Critical path", Group::Ops, table);
