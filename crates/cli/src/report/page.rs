@@ -96,8 +96,9 @@ pub fn write(
     };
     // The head of the column says so.
     loops.choose(None, Some(page::LOOPS_SORT), None, false)?;
-    if let Some(tree::Whole { table, parents, keys }) = tree::whole(profile, &loops, overview.raw) {
-        let explained = vec![tree::EXPLAINED.to_owned()];
+    let tree = tree::whole(profile, &loops, overview.raw);
+    if let Some(tree::Whole { table, explained, parents, keys }) = tree {
+        let explained = vec![explained];
         let tree = Form::new("tree", "Calls inside of calls", Group::Ops, table);
         forms.push(Form { parents: Some(parents), keys, explained, ..tree });
     }

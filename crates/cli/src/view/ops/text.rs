@@ -51,6 +51,11 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         wrapped(out, "counters: ", text, prose)?;
         writeln!(out)?;
     }
+    if view.table.rows.iter().any(|row| row.regions.regions > 0) {
+        let text = "with the op's parallel regions, which have rows of their own in `report`";
+        wrapped(out, "self: ", text, prose)?;
+        writeln!(out)?;
+    }
     let mut regions = columns::regions(view);
     view.chosen.keep_matching(&mut regions);
     let all = regions.order.clone();
