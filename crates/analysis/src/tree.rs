@@ -10,9 +10,11 @@
 //! time in calls, and the nodes of a function together have the own time and the number of calls of
 //! its row in the table by op, with the calls inside of it.
 
+mod levels;
 mod rows;
 mod stacks;
 
+pub use levels::{Level, levels};
 pub use rows::{TreePart, TreeRow, TreeRows, rows};
 pub use stacks::{Stack, StackPart, Stacks, stacks};
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use analysis::critical::MOST_CALLS;
+use analysis::tree::levels;
 use analysis::{By, CriticalRow, Key, Options, critical_path, summarize_each};
 use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
@@ -128,6 +129,12 @@ pub fn write(
         };
         let name = kind.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
         let explained = vec![torch::explained(Some(kind)).to_owned()];
+    if let Some(table) = between::of_levels(profile, &levels(profile, overview.summary)) {
+        let explained = between::LEVELS_EXPLAINED.iter();
+        let explained = explained.map(|(label, text)| format!("{label}{text}")).collect();
+        let form = Form::new("level", "Between calls by level", Group::Ops, table);
+        forms.push(Form { explained, sort: String::new(), ..form });
+    }
         forms.push(Form { explained, ..Form::new(&name, title, Group::Ops, table) });
     }
     forms.extend(grouped(overview));
