@@ -26,6 +26,7 @@
 //! | [`innermost`] | self time: which call owns each moment of a thread |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
 //! | [`gaps`] | what is between the calls of threads: after and before which op, how long |
+//! | [`lengths`] | how long a recording took, from which moment to which |
 //! | [`silent`] | threads that called nothing: their processor time |
 //! | [`sites`](mod@sites) | dispatches of IREE by their place in the program: wall time, workers, gaps |
 //! | [`tree`] | calls by the calls around them |
@@ -74,6 +75,7 @@ pub mod interval;
 pub mod launches;
 pub mod live;
 pub mod loops;
+pub mod lengths;
 pub mod metrics;
 pub mod ops;
 pub mod probe;

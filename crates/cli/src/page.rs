@@ -32,6 +32,7 @@ use crate::terminal::{Kind, note, progress, visible};
 use crate::trace::export::Ending;
 use crate::view::head;
 use crate::view::held_back;
+use crate::view::lengths;
 use crate::view::loops::Loops;
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
@@ -221,6 +222,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         warnings: lines(overview, false).into_iter().chain(preempted::text(overview)).collect(),
         recording: head::recording(overview).into_iter().map(|(l, t)| (l.to_owned(), t)).collect(),
         price: price::whole(overview),
+        lengths: lengths::rows(overview),
         price_parts: price::text(overview),
         losses: losses::by_severity(&summary.losses)
             .into_iter()

@@ -15,6 +15,8 @@ pub struct Head {
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
     pub recording: Vec<(String, String)>,
+    /// Name, time, and from when to when it is.
+    pub lengths: Vec<[String; 3]>,
     pub price: String,
     pub price_parts: String,
     pub losses: Vec<LossOut>,

@@ -158,7 +158,7 @@ def table(id, group, title, columns, rows, **more):
 def nothing():
     return {
         "schema": "counterpoint.page/1", "program": "model", "about": "nothing was recorded",
-        "version": "0.1.0", "sentences": [], "warnings": [], "recording": [], "price": "",
+        "version": "0.1.0", "sentences": [], "warnings": [], "recording": [], "lengths": [], "price": "",
         "priceParts": "", "losses": [], "notes": [], "tables": [], "ops": [], "timeline": None,
         "listings": [], "listingsAbout": "", "roofline": None, "compare": None,
     }
@@ -336,6 +336,10 @@ def usual(names, calls_per_op, threads, grid=1):
         "priceParts": f"{number:,} calls at 350 ns each, context switches with counters not measured, flushing 0 ns",
         "losses": [["multiplexed_call", "1", "calls during which the counters ran for only part of the time"],
                    ["counter_open_failed", "2", "threads whose counters could not be opened; their calls have times but no counts"]],
+        "lengths": [["the run", time(span * 2), "from before the program was started to after its end, as `run` saw it"],
+                    ["all calls", time(span), "from the begin of the first call to the end of the last one"],
+                    [f"{threads[0]} (4711)", time(wall), "from the first call of this thread to its last known moment"],
+                    ["in calls", time(whole), "when each of these threads was in a call, added up"]],
         "notes": ["cycles is left out: this machine has no such counter", "in a container (/.dockerenv exists)"],
         "tables": [by_op, tree, by_thread, between, sites, loops, others, kinds, under], "ops": ops, "roofline": chart,
         "timeline": {
@@ -374,7 +378,7 @@ def hostile():
     names = [f"{name}{i}" for i, name in enumerate(HOSTILE)]
     head, block = usual(names, 400, [HOSTILE[0], HOSTILE[2] + " worker", "w" * 300])
     n = iter(range(10**9))
-    for key in ("sentences", "warnings", "notes", "recording", "losses", "price", "priceParts", "program", "about", "listings"):
+    for key in ("sentences", "warnings", "notes", "recording", "losses", "price", "priceParts", "program", "about", "listings", "lengths"):
         head[key] = replaced(head[key], lambda text: f"{text} {HOSTILE[next(n) % len(HOSTILE)]}")
     for one in head["tables"]:
         for key in ("title", "lead", "explained"):

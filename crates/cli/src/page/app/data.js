@@ -10,6 +10,7 @@
  * @property {string[]} sentences The first lines of the report.
  * @property {string[]} warnings What a reader must know before they believe a number.
  * @property {[string, string][]} recording Label and text: command, machine, time, clock.
+ * @property {[string, string, string][]} lengths Of what, how long, from when to when.
  * @property {string} price The line about the price.
  * @property {string} priceParts The parts of the price.
  * @property {[string, string, string][]} losses Name, how many, what it means.
