@@ -45,6 +45,7 @@
 //! | [`checks`] | what must be true of a table |
 //! | `amounts` | what the recorder added to each call, per class of bracket |
 //! | `answer` | what matters most in a summary |
+//! | `arguments` | ops with several rows because of their arguments: all rows together |
 //! | `by_export` | the row of each export, for loops over all calls |
 //! | `clusters`, `forest` | nested calls: finds pages that overlap in time, and who is inside of whom |
 //! | `walk` | shows every page once, with the marks of its nested calls, to whatever adds calls up |
@@ -56,6 +57,7 @@
 pub mod across;
 mod amounts;
 mod answer;
+mod arguments;
 mod by_export;
 mod call_sets;
 pub mod checks;
@@ -73,9 +75,9 @@ pub mod gaps;
 pub mod innermost;
 pub mod interval;
 pub mod launches;
+pub mod lengths;
 pub mod live;
 pub mod loops;
-pub mod lengths;
 pub mod metrics;
 pub mod ops;
 pub mod probe;
@@ -97,6 +99,7 @@ pub mod work;
 pub use answer::{
     Around, Dominant, InPass, Most, Outside, Preempted, SlowFirst, Together, are_means, passes,
 };
+pub use arguments::AllArguments;
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
 pub use critical::{CriticalPath, CriticalRow, NoPath, critical_path};

@@ -203,6 +203,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let mut all: Vec<TableOut> = wanted.forms.iter().map(|form| tables::of(form, &keys)).collect();
     let roles = roles(profile, summary.rows.iter().map(|row| row.key));
     all[0].explained.extend(roles.map(|(word, meaning)| format!("{word}{meaning}")));
+    all[0].explained.extend(sampled::limits(summary).map(|text| format!("sample: {text}")));
     let (ops, series) = ops::of(profile, &found, &keys, &all[0], &timeline);
     let of_loops = tables::of_loops(wanted.loops);
     let sentences = match summary.calls {
@@ -221,8 +222,8 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         sentences,
         warnings: lines(overview, false).into_iter().chain(preempted::text(overview)).collect(),
         recording: head::recording(overview).into_iter().map(|(l, t)| (l.to_owned(), t)).collect(),
-        price: price::whole(overview),
         lengths: lengths::rows(overview),
+        price: price::whole(overview),
         price_parts: price::text(overview),
         losses: losses::by_severity(&summary.losses)
             .into_iter()

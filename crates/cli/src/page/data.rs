@@ -162,6 +162,8 @@ pub enum CellOut {
     Missing(()),
     Text(String),
     Number(String, f64),
+    /// A text, the number to sort by, and what is to be known of the value.
+    Noted(String, Option<f64>, String),
 }
 
 #[derive(Serialize)]

@@ -9,7 +9,7 @@ use super::{Form, Group, ROWS};
 use crate::view::layout::{Kind, Names};
 use crate::view::loops::{Loops, columns, module_name, notes, text, told_apart};
 use crate::view::table::{Column, Table, Value};
-use crate::view::text::{cell_text, marks, says_nothing};
+use crate::view::text::{cell_text, marks, note_of, says_nothing};
 use crate::view::units::grouped;
 
 /// A narrow report leaves out columns of this rank and above.
@@ -109,7 +109,10 @@ fn cell(column: &Column, row: usize, is_indented: bool) -> CellOut {
         return if text == "–" { CellOut::Missing(()) } else { CellOut::Text(text) };
     };
     let text = if is_indented { text.trim_start().to_owned() } else { text };
-    with_number(text, value.as_number())
+    match note_of(column, row) {
+        Some(note) => CellOut::Noted(text, value.as_number().filter(|n| n.is_finite()), note),
+        None => with_number(text, value.as_number()),
+    }
 }
 
 fn with_number(text: String, number: Option<f64>) -> CellOut {

@@ -35,22 +35,34 @@ const OTHERS: [(By, &str); 7] = [
 ];
 
 /// The meanings of these columns.
-const EXPLAINED: [(&str, &str); 6] = [
-    ("calls", "calls: those that are inside of no other call of the row"),
-    ("dispatches", "dispatches: counted where their first workgroup (0,0,0) ran"),
-    ("wall_ns", "wall: from the thread's first call to its last known moment"),
-    ("between_ns", "between: the part of the wall time in no call"),
-    ("off_cpu_ns", "off-CPU meanwhile: the part of the time between calls on no CPU"),
-    ("thread_cpu_ns", "on a CPU: the thread's processor time, in calls and between them"),
+const EXPLAINED: [(&str, &str); 8] = [
+    ("calls", "those that are inside of no other call of the row"),
+    (
+        "self_ns",
+        "time in the calls without the calls inside of them; loops are no calls, so the time in them is in it",
+    ),
+    ("self_all_arguments_ns", "of all rows of the same op together, whatever its arguments were"),
+    ("dispatches", "counted where their first workgroup (0,0,0) ran"),
+    ("wall_ns", "from the thread's first call to its last known moment"),
+    ("between_ns", "the part of the wall time in which this thread was in no call"),
+    ("off_cpu_ns", "the part of the time between calls on no CPU"),
+    ("thread_cpu_ns", "the thread's processor time, in calls and between them"),
 ];
 
 /// The meanings of the columns of a table of calls.
 fn explained(table: &Table) -> Vec<String> {
-    let has = |name: &str| page::columns_of(table).any(|column| column.name == name);
-    let known = EXPLAINED.iter().filter(|(name, _)| has(name));
-    let mut lines: Vec<String> = known.map(|(_, text)| (*text).to_owned()).collect();
+    let of = |name: &str| page::columns_of(table).find(|column| column.name == name);
+    let known = EXPLAINED.iter().filter_map(|(name, text)| Some((&of(name)?.title, text)));
+    let mut lines: Vec<String> = known.map(|(title, text)| format!("{title}: {text}")).collect();
     if page::columns_of(table).any(|column| column.title.ends_with("/call")) {
         lines.push("/call: the mean over the calls that have a value".to_owned());
+    }
+    // Only the table by op has it.
+    if !table.rest.is_empty() && of("op").is_some() {
+        lines.push(
+            "(between): the time in which the threads were in no call, all threads added up"
+                .to_owned(),
+        );
     }
     lines
 }
@@ -117,6 +129,12 @@ pub fn write(
         let form = Form::new("between", "Between calls", Group::Ops, table);
         forms.push(Form { keys, lead, explained, ..form });
     }
+    if let Some(table) = between::of_levels(profile, &levels(profile, overview.summary)) {
+        let explained = between::LEVELS_EXPLAINED.iter();
+        let explained = explained.map(|(label, text)| format!("{label}{text}")).collect();
+        let form = Form::new("level", "Between calls by level", Group::Ops, table);
+        forms.push(Form { explained, sort: String::new(), ..form });
+    }
     match profile.calls() > PATH_CALLS {
         true => forms[0].explained.push(no_path(profile)),
         false => forms.extend(critical(profile)?),
@@ -129,12 +147,6 @@ pub fn write(
         };
         let name = kind.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
         let explained = vec![torch::explained(Some(kind)).to_owned()];
-    if let Some(table) = between::of_levels(profile, &levels(profile, overview.summary)) {
-        let explained = between::LEVELS_EXPLAINED.iter();
-        let explained = explained.map(|(label, text)| format!("{label}{text}")).collect();
-        let form = Form::new("level", "Between calls by level", Group::Ops, table);
-        forms.push(Form { explained, sort: String::new(), ..form });
-    }
         forms.push(Form { explained, ..Form::new(&name, title, Group::Ops, table) });
     }
     forms.extend(grouped(overview));

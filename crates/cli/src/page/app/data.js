@@ -50,8 +50,9 @@
  * @property {boolean} isText
  * @property {boolean} isMinor Whether a narrow report leaves it out first.
  *
- * A cell without a value is null. Other cells are text, or text and the number to sort by.
- * @typedef {string | [string, number] | null} Cell
+ * A cell without a value is null. Other cells are text, or text and the number to sort by, or these and what the
+ * mark of the cell says.
+ * @typedef {string | [string, number] | [string, number | null, string] | null} Cell
  *
  * @typedef {object} Plot A column of intervals or bars on one axis. Places are parts of its width, from 0
  *   to 1; what is outside of these is beyond the axis.
