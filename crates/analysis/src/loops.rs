@@ -16,6 +16,7 @@
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
 //! | [`trips`] | iterations of single hits, and of all hits where only some were counted |
+//! | [`unrolled`](mod@unrolled) | what an iteration in the machine code is in the schedule |
 //! | [`log`] | mode log: starts and ends matched |
 //! | [`traffic`] | bounds of the data that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
@@ -35,6 +36,7 @@ pub mod ops;
 pub mod traffic;
 pub mod tree;
 pub mod trips;
+pub mod unrolled;
 pub mod workgroups;
 
 use ir::table::{Entry, SideTable};
@@ -44,6 +46,7 @@ pub use estimate::Estimate;
 pub use numbers::{Numbers, Times, estimated_iterations, iterations, iterations_per_hit};
 pub use tree::{TableChoice, UnfitTable, agree, fits};
 pub use trips::Trips;
+pub use unrolled::{Unrolled, unrolled};
 
 /// How a module was instrumented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

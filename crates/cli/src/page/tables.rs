@@ -179,12 +179,16 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
         places.get(&parent).copied()
     };
     let title = told_apart(loops, tree).unwrap_or_else(|| module_name(tree));
+    let legend = notes::legend(text::marks(loops, module)).into_iter();
+    let facts = notes::facts(loops, tree, false).into_iter();
+    let legend = legend.map(|(mark, text)| format!("{mark}{text}"));
+    let legend = legend.chain(facts.map(|(label, text)| format!("{label}{text}")));
     TableOut {
         id,
         group: Group::Loops.name(),
         title,
         lead: not_here(rows.len() - kept),
-        explained: notes::notes(tree, false),
+        explained: legend.chain(notes::notes(tree, false)).collect(),
         columns: shown
             .iter()
             .map(|column| ColumnOut {

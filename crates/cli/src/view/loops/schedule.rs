@@ -1,6 +1,6 @@
 //! Loops of a TVM schedule: which loop of the schedule a row is, and what became of those without a row.
 
-use analysis::loops::{LoopNode, LoopTree};
+use analysis::loops::{LoopNode, LoopTree, Unrolled};
 use ir::schedule::ScheduledLoop;
 use serde::Serialize;
 
@@ -52,6 +52,14 @@ pub fn words(one: &ScheduledLoop) -> String {
     match one.extent {
         Some(extent) => format!("{} {}", one.kind, grouped(extent.into())),
         None => one.kind.clone(),
+    }
+}
+
+/// What an iteration in the machine code is: `3 each, 1 apart`.
+pub fn unrolled(of: Unrolled) -> String {
+    match of.apart {
+        0 => format!("{} each", grouped(of.each.into())),
+        apart => format!("{} each, {} apart", grouped(of.each.into()), grouped(apart.into())),
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use analysis::ops::OpRowKind;
+use analysis::ops::{OpRow, OpRowKind};
 
 use super::{View, columns, machines};
 use crate::failure::Failure;
@@ -51,7 +51,8 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         wrapped(out, "counters: ", text, prose)?;
         writeln!(out)?;
     }
-    if view.table.rows.iter().any(|row| row.regions.regions > 0) {
+    let is_of_op = |row: &OpRow| row.kind != OpRowKind::NoOp && row.regions.regions > 0;
+    if view.table.rows.iter().any(is_of_op) {
         let text = "with the op's parallel regions, which have rows of their own in `report`";
         wrapped(out, "self: ", text, prose)?;
         writeln!(out)?;
