@@ -213,6 +213,8 @@ mod tests {
             process: 0,
             thread: 1,
             calls: 3,
+            begin: 0,
+            end: 1_000_000_000,
             wall_ns: 1e9,
             dispatch_ns: 4e8,
             recorder_ns: 0.0,

@@ -28,16 +28,18 @@
 //! With the gaps as they were recorded, this formula gives every recorded time again. The path is
 //! found backwards from the last end: the next node is always the one that ended last of those
 //! waited for. The gain of an op is the difference if all its steps took no time, with all gaps and
-//! the order unchanged. So other paths, which then become the longest ones, limit the gain.
+//! the order unchanged. So other paths, which then become the longest ones, limit the gain. A range has a gain for all steps inside of it: its
+//! own, those of the calls in it, and those of the tasks that these launched.
 //!
 //! Times are as recorded. All calls are in memory, at most [`MOST_CALLS`].
 
 mod calls;
 mod graph;
 mod launched;
+mod ranges;
 mod segments;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use profile::{OpId, Profile};
 
@@ -107,8 +109,8 @@ pub struct CriticalRow {
     pub steps: u64,
     /// The gaps before the steps, in which the path waited for no call.
     pub gaps: u64,
-    /// The most that the whole length would shrink if the op took no time. `None` if it was not
-    /// computed because there are too many ops.
+    /// The most that the whole length would shrink if the op took no time; for a range, if nothing inside of
+    /// it did. `None` if it was not computed because there are too many ops.
     pub gain: Option<u64>,
 }
 
@@ -142,10 +144,11 @@ pub fn critical_path(profile: &Profile) -> profile::Result<Result<CriticalPath, 
 }
 
 fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
-    let (mut steps, joins) = segments::steps(calls);
+    let (mut steps, joins, mut ranges) = segments::steps(calls);
     for step in &mut steps {
         step.owner = profile.ops.row_of(step.owner);
     }
+    ranges.renumber(|op| profile.ops.row_of(op));
     let graph = Graph::new(calls, &steps, &joins)?;
     let mut rows: BTreeMap<OpId, CriticalRow> = BTreeMap::new();
     fn row(rows: &mut BTreeMap<OpId, CriticalRow>, op: OpId) -> &mut CriticalRow {
@@ -157,6 +160,8 @@ fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
     }
     let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
     let (mut between, mut gap) = (0u64, 0u64);
+    // What is on the path, by its own steps or by those inside of it.
+    let mut reached: HashSet<OpId> = HashSet::new();
     for at in graph.path() {
         let node = &graph.nodes[at];
         gap += node.gap;
@@ -169,22 +174,18 @@ fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
         row.steps += 1;
         row.gaps += gap;
         gap = 0;
+        reached.extend(ranges.of(node.ranges).chain([node.owner]).filter(|_| node.length() > 0));
         *threads.entry(node.line).or_default() += node.length();
     }
     let length = graph.length();
     let mut rows: Vec<CriticalRow> = rows.into_values().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse((row.on_path, row.own)), row.op));
-    let on_path = rows.iter().filter(|row| row.on_path > 0).count();
-    let computed: Vec<OpId> = rows.iter().take(on_path.min(MOST_GAINS)).map(|r| r.op).collect();
-    let gains = graph.gains(&computed);
-    for (row, gain) in rows.iter_mut().zip(
-        gains
-            .into_iter()
-            .map(Some)
-            .chain(std::iter::repeat_n(None, on_path.saturating_sub(MOST_GAINS))),
-    ) {
-        row.gain = gain;
-    }
+    let on_path: Vec<usize> =
+        (0..rows.len()).filter(|at| reached.contains(&rows[*at].op)).collect();
+    let computed: Vec<OpId> = on_path.iter().take(MOST_GAINS).map(|at| rows[*at].op).collect();
+    let mut gains = graph.gains(&computed, &ranges).into_iter();
+    // Of those that are not on the path, it is known: nothing.
+    on_path.into_iter().for_each(|at| rows[at].gain = gains.next());
     let threads = threads.into_iter().map(|(line, on_path)| {
         let (process, thread) = calls.lines[line as usize];
         OnThread { process, thread, on_path }

@@ -26,6 +26,7 @@
 //! | [`innermost`] | self time: each moment of a thread belongs to its innermost call |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
 //! | [`gaps`] | gaps between the calls of threads, by the ops before and after them |
+//! | [`lengths`] | how long a recording took, from which moment to which |
 //! | [`silent`] | threads that called nothing: their processor time |
 //! | [`sites`](mod@sites) | dispatches of IREE by their place in the program: wall time, workers, gaps |
 //! | [`tree`] | calls by the calls around them |
@@ -44,6 +45,7 @@
 //! | [`checks`] | checks what must be true of every table |
 //! | `amounts` | the time and counts that the recorder added to each call, by class of bracket |
 //! | `answer` | what matters most in a summary |
+//! | `arguments` | ops with several rows because of their arguments: all rows together |
 //! | `by_export` | maps exports to rows, for loops over all calls |
 //! | `clusters`, `forest` | finds pages that overlap in time, and the nesting of their calls |
 //! | `walk` | passes every page once, with the marks of its nested calls, to the code that adds calls up |
@@ -55,6 +57,7 @@
 pub mod across;
 mod amounts;
 mod answer;
+mod arguments;
 mod by_export;
 mod call_sets;
 pub mod checks;
@@ -72,6 +75,7 @@ pub mod gaps;
 pub mod innermost;
 pub mod interval;
 pub mod launches;
+pub mod lengths;
 pub mod live;
 pub mod loops;
 pub mod metrics;
@@ -95,6 +99,7 @@ pub mod work;
 pub use answer::{
     Around, Dominant, InPass, Most, Outside, Preempted, SlowFirst, Together, are_means, passes,
 };
+pub use arguments::AllArguments;
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
 pub use critical::{CriticalPath, CriticalRow, NoPath, critical_path};

@@ -17,6 +17,7 @@
 //! | [`numbers`] | inclusive time, self time, mean and share of each row of a tree |
 //! | [`tree`] | side tables, and the order of rows |
 //! | [`trips`] | iterations of single hits, and an estimate for all hits if only some were counted |
+//! | [`unrolled`](mod@unrolled) | what an iteration in the machine code is in the schedule |
 //! | [`log`] | mode log: matches starts and ends |
 //! | [`traffic`] | bounds of the bytes that a loop moved |
 //! | [`dispatches`] | the dispatches of IREE that loops are in |
@@ -36,6 +37,7 @@ pub mod ops;
 pub mod traffic;
 pub mod tree;
 pub mod trips;
+pub mod unrolled;
 pub mod workgroups;
 
 use ir::table::{Entry, SideTable};
@@ -45,6 +47,7 @@ pub use estimate::Estimate;
 pub use numbers::{Numbers, Times, estimated_iterations, iterations, iterations_per_hit};
 pub use tree::{TableChoice, UnfitTable, agree, fits};
 pub use trips::Trips;
+pub use unrolled::{Unrolled, unrolled};
 
 /// The way in which a module was instrumented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -29,7 +29,11 @@ pub struct ThreadTime {
     /// Thread index.
     pub thread: usize,
     pub calls: u64,
-    /// Time from the start of the thread's first call to its last known moment.
+    /// When its first call began and its last one ended, in ticks.
+    pub begin: u64,
+    /// See `begin`.
+    pub end: u64,
+    /// From the start of its first call to the last known moment of the thread.
     pub wall_ns: f64,
     /// Time in calls, which is the sum of their self times. The time that the recorder added is
     /// subtracted, unless the summary has values as they were recorded. In a run with a budget,
@@ -345,6 +349,8 @@ fn join(
     let begin = own.into_iter().chain(other.map(|other| other.begin)).min()?;
     let ends = pages.iter().map(|(_, t)| t.last_moment).chain(other.map(|other| other.end));
     let end = ends.max()?;
+    let ended = pages.iter().filter(|(_, t)| t.calls > 0).map(|(_, t)| t.last_end);
+    let ended = ended.chain(other.map(|other| other.end)).max()?;
     calls += other.map_or(0, |other| other.calls);
     let mut spent = Spent::default();
     let (mut from, mut until) = (None, None);
@@ -391,6 +397,8 @@ fn join(
         process,
         thread,
         calls,
+        begin,
+        end: ended,
         wall_ns,
         dispatch_ns,
         recorder_ns: 0.0,

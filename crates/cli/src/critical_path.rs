@@ -17,7 +17,7 @@ use crate::input;
 use crate::matching;
 use crate::output::{Format, milliseconds};
 use crate::terminal::{self, known_width, stdout};
-use crate::view::critical::{EXPLAINED, columns, head};
+use crate::view::critical::{columns, explained, head};
 use crate::view::labels::op_of;
 use crate::view::open::open;
 use crate::view::ranks::RankArgs;
@@ -157,7 +157,8 @@ fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io::Res
     }
     writeln!(out)?;
     let left_out = text::table(out, view.table, width)?;
-    for (_, label, text) in EXPLAINED.iter().filter(|(name, ..)| !left_out.contains(name)) {
+    let known = explained(view.profile, view.path);
+    for (_, label, text) in known.iter().filter(|(name, ..)| !left_out.contains(name)) {
         wrapped(out, label, text, prose)?;
     }
     losses::print_brief(out, &view.profile.all_losses(), prose)
@@ -169,8 +170,8 @@ fn in_markdown(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
     }
     markdown::table(out, view.table)?;
     writeln!(out)?;
-    for (_, label, text) in &EXPLAINED {
-        writeln!(out, "- {label}{}", markdown::plain(text))?;
+    for (_, label, text) in explained(view.profile, view.path) {
+        writeln!(out, "- {label}{}", markdown::plain(&text))?;
     }
     Ok(())
 }

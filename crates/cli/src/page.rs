@@ -33,6 +33,7 @@ use crate::terminal::{Kind, note, progress, visible};
 use crate::trace::export::Ending;
 use crate::view::head;
 use crate::view::held_back;
+use crate::view::lengths;
 use crate::view::loops::Loops;
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
@@ -200,6 +201,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let mut all: Vec<TableOut> = wanted.forms.iter().map(|form| tables::of(form, &keys)).collect();
     let roles = roles(profile, summary.rows.iter().map(|row| row.key));
     all[0].explained.extend(roles.map(|(word, meaning)| format!("{word}{meaning}")));
+    all[0].explained.extend(sampled::limits(summary).map(|text| format!("sample: {text}")));
     let (ops, series) = ops::of(profile, &found, &keys, &all[0], &timeline);
     let of_loops = tables::of_loops(wanted.loops);
     let sentences = match summary.calls {
@@ -218,6 +220,7 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
         sentences,
         warnings: lines(overview, false).into_iter().chain(preempted::text(overview)).collect(),
         recording: head::recording(overview).into_iter().map(|(l, t)| (l.to_owned(), t)).collect(),
+        lengths: lengths::rows(overview),
         price: price::whole(overview),
         price_parts: price::text(overview),
         losses: losses::by_severity(&summary.losses)

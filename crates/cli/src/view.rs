@@ -22,7 +22,7 @@ pub mod statistics;
 
 pub use print::{csv, layout, markdown, names, shades, table, text, units, wrap};
 pub use prose::{
-    across, between, critical, explained, head, held_back, inside, losses, notes, overview,
-    preempted, price, ranks, roles, sampled, tracks, usage,
+    across, between, critical, explained, head, held_back, inside, lengths, losses, notes,
+    overview, preempted, price, ranks, roles, sampled, tracks, usage,
 };
 pub use rows::{columns, forest, keys, labels, metrics, source, variables};

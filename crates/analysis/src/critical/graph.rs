@@ -4,6 +4,7 @@ use profile::OpId;
 
 use super::Links;
 use super::calls::{Calls, NO};
+use super::ranges::Ranges;
 use super::segments::{Joins, Step};
 
 /// The owner and the line of a node that only marks the moment at which dispatches have ended.
@@ -17,6 +18,8 @@ pub(super) struct Node {
     /// Ticks from the end of the last thing that the node waits for to the start of the node.
     pub gap: u64,
     pub owner: OpId,
+    /// The ranges that it is inside of: a set of [`Ranges`].
+    pub ranges: u32,
     pub line: u32,
 }
 
@@ -54,8 +57,8 @@ impl Graph {
     /// Builds the graph of these steps; `None` if there are none.
     pub fn new(calls: &Calls, steps: &[Step], joins: &Joins) -> Option<Self> {
         let node = |step: &Step| {
-            let Step { begin, end, line, owner, .. } = *step;
-            Node { begin, end, gap: 0, owner, line }
+            let Step { begin, end, line, owner, ranges, .. } = *step;
+            Node { begin, end, gap: 0, owner, ranges, line }
         };
         let mut builder = Builder {
             calls,
@@ -123,16 +126,20 @@ impl Graph {
     }
 
     /// Returns, for each of these ops, how much shorter everything is if the op's steps take no
-    /// time.
-    pub fn gains(&self, ops: &[OpId]) -> Vec<u64> {
+    /// time; for a range, with all steps inside of it.
+    pub fn gains(&self, ops: &[OpId], ranges: &Ranges) -> Vec<u64> {
         let whole = self.length();
         let mut ends = vec![0u64; self.nodes.len()];
         let without = ops.iter().map(|op| {
+            let of_range = ranges.with(*op);
+            let is_gone = |node: &Node| {
+                node.owner == *op || of_range.get(node.ranges as usize) == Some(&true)
+            };
             let mut length = 0;
             for (at, node) in self.nodes.iter().enumerate() {
                 let before = self.before(at).iter().map(|before| ends[*before as usize]);
                 let begin = before.max().unwrap_or(0) + node.gap;
-                ends[at] = begin + if node.owner == *op { 0 } else { node.length() };
+                ends[at] = begin + if is_gone(node) { 0 } else { node.length() };
                 length = length.max(ends[at]);
             }
             whole.saturating_sub(length)
@@ -230,7 +237,8 @@ impl Builder<'_> {
             let node = self.nodes.len() as u32;
             while let Some(other) = by_end.get(next).filter(|at| has_ended(at)) {
                 let end = all[*other as usize].end;
-                moment = Some(Node { begin: end, end, gap: 0, owner: NONE, line: NONE });
+                moment =
+                    Some(Node { begin: end, end, gap: 0, owner: NONE, ranges: NONE, line: NONE });
                 let last = of(*other).iter().map(|(_, call)| (node, self.last[*call as usize]));
                 self.edges.extend(last);
                 next += 1;

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! At each moment the call that began last is the innermost one, as in [`crate::innermost`].
-//! Steps of regions and tasks belong to the op around the region. At the end of a region with tasks
+//! Steps of regions and tasks belong to the op around the region, and are inside of the ranges that the region
+//! is inside of. At the end of a region with tasks
 //! on other threads, and at the end of a call that waited for a device, there is a *join*: a step
 //! from the end of the last task or activity that was waited for to the end of the region or call.
 
 use profile::{OpId, Role};
 
 use super::calls::{Call, Calls, NO};
+use super::ranges::Ranges;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -21,6 +23,8 @@ pub(super) struct Step {
     pub end: u64,
     pub line: u32,
     pub owner: OpId,
+    /// The ranges that the step is inside of: a set of [`Ranges`].
+    pub ranges: u32,
     /// The call that is the innermost one.
     pub call: u32,
     /// Whether the step is the first one of its call, before the calls inside.
@@ -37,6 +41,7 @@ pub(super) type Joins = Vec<Vec<u32>>;
 struct Open {
     call: u32,
     owner: OpId,
+    ranges: u32,
     /// Whether the call has a step already.
     stepped: bool,
 }
@@ -45,8 +50,9 @@ struct Cutter<'a> {
     calls: &'a Calls,
     /// For each region, the tasks on other threads than its own.
     tasks: Vec<Vec<u32>>,
-    /// The op that each region belongs to.
-    owners: Vec<OpId>,
+    /// For each region, the op that it belongs to, and the ranges that it is inside of.
+    owners: Vec<(OpId, u32)>,
+    ranges: Ranges,
     open: Vec<Open>,
     now: u64,
     steps: Vec<Step>,
@@ -54,7 +60,7 @@ struct Cutter<'a> {
 }
 
 /// Returns the steps of all threads: those of each thread follow one another in the order of time.
-pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins) {
+pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins, Ranges) {
     let mut tasks = vec![Vec::new(); calls.regions.len()];
     for (at, call) in (0u32..).zip(&calls.all) {
         let region = (call.role == Role::Task && call.of != NO).then_some(call.of as usize);
@@ -65,10 +71,12 @@ pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins) {
             tasks[region].push(at);
         }
     }
+    let mut ranges = Ranges::default();
     let mut cutter = Cutter {
         calls,
         tasks,
-        owners: owners(calls),
+        owners: owners(calls, &mut ranges),
+        ranges,
         open: Vec::new(),
         now: 0,
         steps: Vec::with_capacity(calls.all.len()),
@@ -85,7 +93,7 @@ pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins) {
         cutter.begin(at, call);
     }
     cutter.advance(u64::MAX);
-    (cutter.steps, cutter.joins)
+    (cutter.steps, cutter.joins, cutter.ranges)
 }
 
 /// Returns the op that the steps of a call belong to. `around` is the owner of the call around it,
@@ -98,21 +106,24 @@ fn owner(call: &Call, around: Option<OpId>, region: Option<OpId>) -> OpId {
     }
 }
 
-/// Returns the op around each region, or the region itself. A task of a region rarely has regions
+/// Returns the op around each region, or the region itself, and the ranges around it. A task of a region rarely has
+/// regions
 /// of its own. Those belong to the op that is around them on the thread of the task.
-fn owners(calls: &Calls) -> Vec<OpId> {
-    let mut owners = vec![NO; calls.regions.len()];
-    let mut open: Vec<(u32, u64, OpId)> = Vec::new();
+fn owners(calls: &Calls, ranges: &mut Ranges) -> Vec<(OpId, u32)> {
+    let mut owners = vec![(NO, NO); calls.regions.len()];
+    let mut open: Vec<(u32, u64, OpId, u32)> = Vec::new();
     for call in &calls.all {
-        while open.last().is_some_and(|(line, end, _)| *line != call.line || *end <= call.begin) {
+        let is_over = |line: u32, end: u64| line != call.line || end <= call.begin;
+        while open.last().is_some_and(|(line, end, ..)| is_over(*line, *end)) {
             open.pop();
         }
-        let around = open.last().map(|(.., owner)| *owner);
+        let around = open.last().map(|(.., owner, _)| *owner);
         let own = owner(call, around, None);
+        let set = ranges.around(call, open.last().map_or(NO, |(.., set)| *set));
         if call.role == Role::Region && call.of != NO {
-            owners[call.of as usize] = own;
+            owners[call.of as usize] = (own, set);
         }
-        open.push((call.line, call.end, own));
+        open.push((call.line, call.end, own, set));
     }
     owners
 }
@@ -126,9 +137,14 @@ impl Cutter<'_> {
         }
         let around = self.open.last().map(|open| open.owner);
         let region = self.owners.get(call.of as usize).copied();
-        let region = region.filter(|owner| call.role == Role::Task && *owner != NO);
-        let owner = owner(call, around, region);
-        self.open.push(Open { call: at, owner, stepped: false });
+        let region = region.filter(|(owner, _)| call.role == Role::Task && *owner != NO);
+        let owner = owner(call, around, region.map(|(owner, _)| owner));
+        let outer = self.open.last().map_or(NO, |open| open.ranges);
+        let ranges = match region {
+            Some((_, of_region)) => of_region,
+            None => self.ranges.around(call, outer),
+        };
+        self.open.push(Open { call: at, owner, ranges, stepped: false });
     }
 
     /// Makes steps of the time until `to`, each with its owner.
@@ -136,14 +152,15 @@ impl Cutter<'_> {
         while let Some(top) = self.open.last_mut() {
             let call = &self.calls.all[top.call as usize];
             let until = call.end.min(to);
-            let (at, owner, first) = (top.call, top.owner, !top.stepped);
+            let of = (top.call, top.owner, top.ranges);
+            let first = !top.stepped;
             let is_over = call.end <= to;
             let from = self.now.max(call.begin);
             top.stepped = true;
             if is_over {
                 self.open.pop();
             }
-            self.step(at, owner, (from, until.max(from)), first, is_over);
+            self.step(of, (from, until.max(from)), first, is_over);
             self.now = self.now.max(until);
             if !is_over {
                 break;
@@ -152,9 +169,16 @@ impl Cutter<'_> {
         self.now = self.now.max(if to == u64::MAX { self.now } else { to });
     }
 
-    fn step(&mut self, at: u32, owner: OpId, (begin, end): (u64, u64), first: bool, is_over: bool) {
+    /// Adds the step of a call, with its owner and its ranges.
+    fn step(
+        &mut self,
+        (at, owner, ranges): (u32, OpId, u32),
+        (begin, end): (u64, u64),
+        first: bool,
+        is_over: bool,
+    ) {
         let call = &self.calls.all[at as usize];
-        let step = Step { begin, end, line: call.line, owner, call: at, first, join: NO };
+        let step = Step { begin, end, line: call.line, owner, ranges, call: at, first, join: NO };
         let joined = if is_over { self.joined(at, call) } else { Vec::new() };
         let last = joined.iter().map(|of| self.calls.all[*of as usize].end).max();
         let Some(last) = last else {

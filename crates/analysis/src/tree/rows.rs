@@ -36,7 +36,10 @@ pub struct TreeRow {
     pub total: Option<Estimate>,
     /// The time without the calls and loops inside; `None` if not known.
     pub own: Option<Estimate>,
-    /// `own` as a part of [`TreeRows::own_ns`].
+    /// The time without all rows below; `None` if it is not known. It differs from `own` for calls with loops
+    /// below.
+    pub rest: Option<Estimate>,
+    /// `rest` as a part of [`TreeRows::own_ns`].
     pub share: Option<f64>,
     /// `total` as a part of [`TreeRows::own_ns`].
     pub total_share: Option<f64>,
@@ -100,6 +103,7 @@ fn build(
             calls: Some(node.calls.into()),
             total: Some(node.total.times(tick)),
             own: Some(node.own.times(tick)),
+            rest: Some(node.own.times(tick)),
             share: None,
             total_share: None,
         });
@@ -114,12 +118,12 @@ fn build(
     for row in &mut rows {
         let n = u128::from(passes);
         row.calls = row.calls.filter(|calls| calls % n == 0).map(|calls| calls / n);
-        for time in [&mut row.total, &mut row.own] {
+        for time in [&mut row.total, &mut row.own, &mut row.rest] {
             *time = time.map(|time| time.times(1.0 / passes as f64));
         }
         let part =
             |time: Option<Estimate>| time.map(|time| time.value / own_ns).filter(|_| own_ns > 0.0);
-        (row.share, row.total_share) = (part(row.own), part(row.total));
+        (row.share, row.total_share) = (part(row.rest), part(row.total));
     }
     rows[in_some..].iter_mut().for_each(|row| (row.share, row.total_share) = (None, None));
     TreeRows { rows, own_ns }
@@ -172,6 +176,7 @@ impl Adder<'_> {
                 let parent = around.last().map(|(_, row)| *row).or(above);
                 let times = node.all.times(self.raw);
                 let total = times.and_then(|times| ns(tree, times.inclusive));
+                let own = times.and_then(|times| times.own).and_then(|own| ns(tree, own));
                 if around.is_empty() {
                     inside = inside.zip(total).map(|(sum, more)| sum.plus(more));
                 }
@@ -182,7 +187,8 @@ impl Adder<'_> {
                     what: TreePart::Loop(module, index),
                     calls: Some(node.all.hits),
                     total,
-                    own: times.and_then(|times| times.own).and_then(|own| ns(tree, own)),
+                    own,
+                    rest: own,
                     share: None,
                     total_share: None,
                 });
@@ -190,7 +196,7 @@ impl Adder<'_> {
         }
         // The time of loops is not part of the own time of the dispatch around them.
         if let Some(above) = above.filter(|above| rows.len() > above + 1) {
-            rows[above].own = rows[above].own.zip(inside).map(|(own, inside)| {
+            rows[above].rest = rows[above].rest.zip(inside).map(|(own, inside)| {
                 let rest = own.minus(inside);
                 let [value, low, high] = [rest.value, rest.low, rest.high].map(|end| end.max(0.0));
                 Estimate { value, low, high }
@@ -284,6 +290,26 @@ mod tests {
         let found = build(&calls(nodes), &loops(), &around, true, 1.0, 1);
         let loops = found.rows.iter().filter(|row| matches!(row.what, TreePart::Loop(..)));
         loops.map(|row| (row.calls.unwrap(), row.parent, row.share.is_some())).collect()
+    }
+
+    /// The op has 5 ns of its own, of 10, and its loops take 20 of the clock's ticks of 1 ns, so that nothing is left.
+    #[test]
+    fn self_has_one_meaning_and_the_rest_another() {
+        let dispatch = Dispatch { ops: vec![8], workgroups: 5, ..Dispatch::default() };
+        let functions = BTreeMap::from([("f".to_owned(), dispatch)]);
+        let around = OpsAround::of_dispatches(&Dispatches::from([(ID, functions)]));
+        let mut loops = loops();
+        for node in &mut loops.modules[0].nodes {
+            let times = node.all.raw.as_mut().unwrap();
+            times.inclusive.value = 3.0;
+            times.own = Some(Margin { value: 1.0, margin: None });
+        }
+        let found = build(&calls(&[(7, None), (8, None)]), &loops, &around, true, 1.0, 1);
+        let values = |row: &TreeRow| [row.own, row.rest].map(|time| time.unwrap().value);
+        let of: Vec<[f64; 2]> = found.rows.iter().map(values).collect();
+        // Of the op, `f` takes 3 of 5.
+        assert_eq!(of, [[5.0, 5.0], [5.0, 2.0], [1.0, 1.0], [1.0, 1.0]]);
+        assert_eq!(found.rows[1].share, Some(0.2));
     }
 
     #[test]

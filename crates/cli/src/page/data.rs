@@ -15,6 +15,8 @@ pub struct Head {
     pub sentences: Vec<String>,
     pub warnings: Vec<String>,
     pub recording: Vec<(String, String)>,
+    /// Name, time, and from when to when it is.
+    pub lengths: Vec<[String; 3]>,
     pub price: String,
     pub price_parts: String,
     pub losses: Vec<LossOut>,
@@ -160,6 +162,8 @@ pub enum CellOut {
     Missing(()),
     Text(String),
     Number(String, f64),
+    /// A text, the number to sort by, and what is to be known of the value.
+    Noted(String, Option<f64>, String),
 }
 
 #[derive(Serialize)]

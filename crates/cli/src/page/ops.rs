@@ -181,6 +181,10 @@ fn facts(table: &TableOut, number: usize) -> Vec<(String, String)> {
             CellOut::Text(text) | CellOut::Number(text, _) => {
                 Some((column.title.clone(), text.clone()))
             }
+            // Below a table, marks are explained for all of its rows; here, for this one.
+            CellOut::Noted(text, _, note) => {
+                Some((column.title.clone(), format!("{text} ({note})")))
+            }
         })
         .collect()
 }

@@ -5,7 +5,7 @@ use analysis::roofline::{Level, Placed, Roofs};
 use analysis::work::Number;
 
 use super::data::{PointOut, RoofOut, RooflineOut};
-use crate::view::units::{number, percent, plural};
+use crate::view::units::{general, number, percent, plural};
 
 /// The ops, in the order of the rows of their table, and the roofs of their machine, if these are
 /// known.
@@ -48,7 +48,9 @@ impl Axis {
         let step = (powers.end() - powers.start() + 1).div_euclid(MOST_TICKS).max(0) + 1;
         let tick = |power: i32| {
             let value = 10f64.powi(power);
-            (self.place(value * unit), number(value))
+            // Below 1 with all zeros: a rounded text would be that of several ticks.
+            let text = if power < 0 { general(value, 1) } else { number(value) };
+            (self.place(value * unit), text)
         };
         powers.step_by(step as usize).map(tick).collect()
     }
@@ -205,7 +207,18 @@ mod tests {
         assert_eq!(found.points[0].holds, "unknown");
     }
 
-    /// Rows without both places are not drawn, and no number in the chart is infinite or NaN.
+    /// From 0.000002 to 30 million: ticks 4 orders apart at most, and no two of them read the same.
+    #[test]
+    fn ticks_are_told_apart() {
+        let axis = Axis { low: 2e-6, high: 3e7 };
+        let texts: Vec<String> = axis.ticks(1.0).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["1e-05", "0.001", "0.1", "10", "1,000", "100,000", "10.0 M"]);
+        let small = Axis { low: 0.0008, high: 2.0 };
+        let texts: Vec<String> = small.ticks(1.0).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(texts, ["0.001", "0.01", "0.1", "1"]);
+    }
+
+    /// Nothing to draw, and nothing that is not a number.
     #[test]
     fn without_places_there_is_no_chart() {
         let mut unknown = row("x", 1.0, 1.0, 1.0);

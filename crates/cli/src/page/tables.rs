@@ -10,7 +10,7 @@ use super::{Form, Group, ROWS};
 use crate::view::layout::{Kind, Names};
 use crate::view::loops::{Loops, columns, module_name, notes, text, told_apart};
 use crate::view::table::{Column, Table, Value};
-use crate::view::text::{cell_text, marks, says_nothing};
+use crate::view::text::{cell_text, marks, note_of, says_nothing};
 use crate::view::units::grouped;
 
 /// Columns of this rank and above are minor: a narrow report leaves them out.
@@ -111,7 +111,10 @@ fn cell(column: &Column, row: usize, is_indented: bool) -> CellOut {
         return if text == "–" { CellOut::Missing(()) } else { CellOut::Text(text) };
     };
     let text = if is_indented { text.trim_start().to_owned() } else { text };
-    with_number(text, value.as_number())
+    match note_of(column, row) {
+        Some(note) => CellOut::Noted(text, value.as_number().filter(|n| n.is_finite()), note),
+        None => with_number(text, value.as_number()),
+    }
 }
 
 fn with_number(text: String, number: Option<f64>) -> CellOut {
@@ -179,12 +182,16 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
         places.get(&parent).copied()
     };
     let title = told_apart(loops, tree).unwrap_or_else(|| module_name(tree));
+    let legend = notes::legend(text::marks(loops, module)).into_iter();
+    let facts = notes::facts(loops, tree, false).into_iter();
+    let legend = legend.map(|(mark, text)| format!("{mark}{text}"));
+    let legend = legend.chain(facts.map(|(label, text)| format!("{label}{text}")));
     TableOut {
         id,
         group: Group::Loops.name(),
         title,
         lead: not_here(rows.len() - kept),
-        explained: notes::notes(tree, false),
+        explained: legend.chain(notes::notes(tree, false)).collect(),
         columns: shown
             .iter()
             .map(|column| ColumnOut {

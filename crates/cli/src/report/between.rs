@@ -1,8 +1,10 @@
-//! `report --by between`: the gaps between the calls of threads, by the ops before and after them.
+//! `report --by between`: the gaps between the calls of threads, by the ops before and after them, and between
+//! calls inside of others by level.
 
 use std::io;
 use std::process::ExitCode;
 
+use analysis::tree::{Level, levels};
 use analysis::{By, Gap, Gaps, Key, Options, Side, summarize};
 use profile::Profile;
 use serde::Serialize;
@@ -15,7 +17,8 @@ use crate::output::Format;
 use crate::terminal::known_width;
 use crate::view::between::{Sides, sentences};
 use crate::view::head::ProfileHead;
-use crate::view::labels::thread_label;
+use crate::view::labels::{labels, thread_label};
+use crate::view::layout::{Names, THREAD_WIDTH};
 use crate::view::losses::{self, losses_out};
 use crate::view::names;
 use crate::view::table::{Column, Table, Value};
@@ -51,9 +54,53 @@ pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)
     (!rows.is_empty()).then(|| (table, rows.iter().map(key).collect()))
 }
 
+/// Columns of the table of levels, and their meanings.
+pub const LEVELS_EXPLAINED: [(&str, &str); 3] = [
+    (
+        "level: ",
+        "how many calls are around a call. Level 0 is in no other call; between its calls is the time that the table of \
+         gaps has",
+    ),
+    (
+        "between: ",
+        "on a deeper level, the time in the calls around these that is in none of these: before, between and after \
+         them. It is self time of what is around them",
+    ),
+    ("share: ", "of the time between and in calls of the level together"),
+];
+
+/// The levels of threads with calls inside of calls, as a table. `None` if there are none.
+pub fn of_levels(profile: &Profile, levels: &[Level]) -> Option<Table> {
+    let mut keys: Vec<Key> = levels.iter().map(|level| level.most).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let names = labels(profile, &keys);
+    let name = |key: Key| keys.binary_search(&key).ok().and_then(|at| names.get(at)).cloned();
+    let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Level) -> Option<Value>| {
+        Column::new(rank, name, title, levels.iter().map(cell).collect())
+    };
+    let thread = |level: &Level| thread_label(profile, level.thread.0, level.thread.1);
+    let columns = vec![
+        column(0, "thread", "thread", &|level| Some(Value::Text(thread(level)))),
+        column(0, "level", "level", &|level| Some(Value::Count(level.level.into()))),
+        column(2, "calls", "calls", &|level| Some(Value::Count(level.calls.into()))),
+        column(1, "in_calls_ns", "in calls", &|level| Some(Value::Ns(level.in_calls_ns))),
+        column(1, "between_ns", "between", &|level| Some(Value::Ns(level.between_ns))),
+        column(3, "share", "share", &|level| level.share().map(Value::Part)),
+        column(4, "most", "most time in", &|level| name(level.most).map(Value::Text)),
+    ];
+    (!levels.is_empty()).then(|| Table {
+        names: Names::Shortened(THREAD_WIDTH),
+        ..Table::new(columns, (0..levels.len()).collect())
+    })
+}
+
+/// Prints the report.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let options = Options { by: By::Thread, raw: args.raw, gaps: true, ..Options::default() };
-    let Some(gaps) = summarize(profile, &options).gaps else {
+    let summary = summarize(profile, &options);
+    let levels = levels(profile, &summary);
+    let Some(gaps) = summary.gaps else {
         let why = match profile.is_sampled() {
             true => "with a budget, calls that were only counted are in the gaps",
             false => "the gaps of several passes differ; record without more counters than fit",
@@ -101,11 +148,35 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 .iter()
                 .map(|row| out_of(profile, &gaps, rows[*row], &sides))
                 .collect::<Vec<_>>(),
+            levels: levels.iter().map(|level| level_out(profile, level)).collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
         }
     };
-    let text = |out: &mut Out, width: Option<usize>| text(out, width, profile, &gaps, &table);
+    let by_level = of_levels(profile, &levels).filter(|_| args.filter.is_none());
+    let text = |out: &mut Out, width: Option<usize>| {
+        text(out, width, profile, &gaps, &table)?;
+        if let Some(mut table) = by_level {
+            table.keep_first(args.top());
+            print_levels(out, &table, width)?;
+        }
+        losses::print_brief(out, &profile.all_losses(), width.unwrap_or(PROSE_WIDTH))
+    };
     output(args, &table, text, document)
+}
+
+fn level_out(profile: &Profile, level: &Level) -> impl Serialize {
+    let (process, thread) = level.thread;
+    let of = &profile.processes[process];
+    object! {
+        thread: thread_label(profile, process, thread),
+        pid: of.id.pid,
+        tid: of.threads[thread].tid,
+        level: level.level,
+        calls: level.calls,
+        in_calls_ns: level.in_calls_ns,
+        between_ns: level.between_ns,
+        most: labels(profile, &[level.most]).concat(),
+    }
 }
 
 fn out_of(profile: &Profile, gaps: &Gaps, row: &Gap, sides: &Sides) -> impl Serialize {
@@ -189,5 +260,13 @@ fn text(
     for (label, text) in EXPLAINED {
         wrapped(out, label, text, prose)?;
     }
-    losses::print_brief(out, &profile.all_losses(), prose)
+    Ok(())
+}
+
+fn print_levels(out: &mut Out, rows: &Table, width: Option<usize>) -> io::Result<()> {
+    io::Write::write_all(out, b"\n")?;
+    table(out, rows, width)?;
+    LEVELS_EXPLAINED
+        .iter()
+        .try_for_each(|(label, text)| wrapped(out, label, text, width.unwrap_or(PROSE_WIDTH)))
 }

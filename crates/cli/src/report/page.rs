@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use analysis::critical::MOST_CALLS;
+use analysis::tree::levels;
 use analysis::{By, CriticalRow, Key, Options, critical_path, summarize_each};
 use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
@@ -34,22 +35,34 @@ const OTHERS: [(By, &str); 7] = [
 ];
 
 /// The explanations of columns, by the columns' names.
-const EXPLAINED: [(&str, &str); 6] = [
-    ("calls", "calls: those that are inside of no other call of the row"),
-    ("dispatches", "dispatches: counted where their first workgroup (0,0,0) ran"),
-    ("wall_ns", "wall: from the thread's first call to its last known moment"),
-    ("between_ns", "between: the part of the wall time in no call"),
-    ("off_cpu_ns", "off-CPU meanwhile: the part of the time between calls on no CPU"),
-    ("thread_cpu_ns", "on a CPU: the thread's processor time, in calls and between them"),
+const EXPLAINED: [(&str, &str); 8] = [
+    ("calls", "those that are inside of no other call of the row"),
+    (
+        "self_ns",
+        "time in the calls without the calls inside of them; loops are no calls, so the time in them is in it",
+    ),
+    ("self_all_arguments_ns", "of all rows of the same op together, whatever its arguments were"),
+    ("dispatches", "counted where their first workgroup (0,0,0) ran"),
+    ("wall_ns", "from the thread's first call to its last known moment"),
+    ("between_ns", "the part of the wall time in which this thread was in no call"),
+    ("off_cpu_ns", "the part of the time between calls on no CPU"),
+    ("thread_cpu_ns", "the thread's processor time, in calls and between them"),
 ];
 
 /// Returns the explanations of the columns that a table of calls has.
 fn explained(table: &Table) -> Vec<String> {
-    let has = |name: &str| page::columns_of(table).any(|column| column.name == name);
-    let known = EXPLAINED.iter().filter(|(name, _)| has(name));
-    let mut lines: Vec<String> = known.map(|(_, text)| (*text).to_owned()).collect();
+    let of = |name: &str| page::columns_of(table).find(|column| column.name == name);
+    let known = EXPLAINED.iter().filter_map(|(name, text)| Some((&of(name)?.title, text)));
+    let mut lines: Vec<String> = known.map(|(title, text)| format!("{title}: {text}")).collect();
     if page::columns_of(table).any(|column| column.title.ends_with("/call")) {
         lines.push("/call: the mean over the calls that have a value".to_owned());
+    }
+    // Only the table by op has it.
+    if !table.rest.is_empty() && of("op").is_some() {
+        lines.push(
+            "(between): the time in which the threads were in no call, all threads added up"
+                .to_owned(),
+        );
     }
     lines
 }
@@ -97,8 +110,9 @@ pub fn write(
     };
     // Loops are sorted by the column that the page marks as sorted.
     loops.choose(None, Some(page::LOOPS_SORT), None, false)?;
-    if let Some(tree::Whole { table, parents, keys }) = tree::whole(profile, &loops, overview.raw) {
-        let explained = vec![tree::EXPLAINED.to_owned()];
+    let tree = tree::whole(profile, &loops, overview.raw);
+    if let Some(tree::Whole { table, explained, parents, keys }) = tree {
+        let explained = vec![explained];
         let tree = Form::new("tree", "Calls inside of calls", Group::Ops, table);
         forms.push(Form { parents: Some(parents), keys, explained, ..tree });
     }
@@ -115,6 +129,12 @@ pub fn write(
         let (lead, explained) = (sentences(profile, gaps), explained.collect());
         let form = Form::new("between", "Between calls", Group::Ops, table);
         forms.push(Form { keys, lead, explained, ..form });
+    }
+    if let Some(table) = between::of_levels(profile, &levels(profile, overview.summary)) {
+        let explained = between::LEVELS_EXPLAINED.iter();
+        let explained = explained.map(|(label, text)| format!("{label}{text}")).collect();
+        let form = Form::new("level", "Between calls by level", Group::Ops, table);
+        forms.push(Form { explained, sort: String::new(), ..form });
     }
     match profile.calls() > PATH_CALLS {
         true => forms[0].explained.push(no_path(profile)),
@@ -173,7 +193,8 @@ fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     let rows: Vec<&CriticalRow> = path.rows.iter().collect();
     let mut table = critical::columns(profile, &path, &rows, true);
     table.sort("gain")?;
-    let meanings = critical::EXPLAINED.iter().map(|(_, label, text)| format!("{label}{text}"));
+    let meanings = critical::explained(profile, &path).into_iter();
+    let meanings = meanings.map(|(_, label, text)| format!("{label}{text}"));
     let explained = critical::head(profile, &path).into_iter().chain(meanings).collect();
     let keys = rows.iter().map(|row| Some(Key::Op(row.op))).collect();
     let form = Form::new("path", "Critical path", Group::Ops, table);

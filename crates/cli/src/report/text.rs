@@ -12,6 +12,7 @@ use crate::view::held_back;
 use crate::view::inside;
 use crate::view::labels::{process_label, silent_label, thread_label};
 use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
+use crate::view::lengths;
 use crate::view::loops::expensive;
 use crate::view::losses;
 use crate::view::notes::{notes, reasons};
@@ -43,6 +44,9 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     for (label, text) in recording {
         // A command can be very long.
         wrapped(out, &format!("{label:<9} "), &shorten(&text, 3 * (width - 10)), width)?;
+    }
+    if report.verbose {
+        lengths::print(out, overview, tables)?;
     }
     let lines = head::lines(overview);
     for (label, text) in &lines {

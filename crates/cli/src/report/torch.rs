@@ -215,8 +215,9 @@ pub fn explained(kind: Option<RowKind>) -> &'static str {
              called there; in backward: those of their backward ops; share: of all self times of ops"
         }
         _ => {
-            "self: without the ops inside of it; share: of all self times of ops; FLOPs: floating-point \
-             operations, as PyTorch counts them"
+            "self: without the ops inside of it, as PyTorch recorded them (calls that only Counterpoint recorded, \
+             of TVM for example, are in it, unlike in a report by op); share: of all self times of ops; FLOPs: \
+             floating-point operations, as PyTorch counts them"
         }
     }
 }

@@ -47,6 +47,8 @@ struct Row {
 /// The whole tree, for a page.
 pub struct Whole {
     pub table: Table,
+    /// The meanings of its columns.
+    pub explained: String,
     /// The row above each row.
     pub parents: Vec<Option<usize>>,
     /// The op of each row; `None` for rows that are not ops.
@@ -74,12 +76,27 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
         TreePart::Loop(..) => None,
     };
     let keys = all.iter().map(key).collect();
-    (table.names == Names::Tree).then_some(Whole { table, parents, keys })
+    let explained = explained(&table);
+    (table.names == Names::Tree).then_some(Whole { table, explained, parents, keys })
 }
 
-/// The explanation of the columns of a tree.
-pub const EXPLAINED: &str =
-    "total: with what is inside, and as a part of the time in calls; self: without; share: by self";
+/// The column of the times without the rows below.
+const REST: &str = "rest_ns";
+
+/// The meanings of the columns of a tree.
+fn explained(table: &Table) -> String {
+    let total = "total: with what is inside, and as a part of the time in calls";
+    let has_rest = table.columns.iter().any(|column| column.name == REST && !column.csv_only);
+    match has_rest {
+        true => format!(
+            "{total}; self: without the calls inside of a call, as in a report by op, or without the loops inside \
+             of a loop; rest: without all that is below, also the loops below a call; share: by rest"
+        ),
+        false => {
+            format!("{total}; self: without the calls inside, as in a report by op; share: by self")
+        }
+    }
+}
 
 /// The note about loops that are not known to be below a call.
 const APART: &str = "loops without a share: it is not known in which calls they ran, so their time can be in \
@@ -128,6 +145,7 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 calls: row.of.calls,
                 total_ns: row.of.total.map(|total| total.value),
                 self_ns: row.of.own.map(|own| own.value),
+                rest_ns: row.of.rest.map(|rest| rest.value),
                 share: row.of.share,
                 total_share: row.of.total_share,
             }
@@ -209,6 +227,8 @@ fn columns(rows: &[Row]) -> Table {
         Column::new(rank, name, title, rows.iter().map(cell).collect())
     };
     let ns = |of: Option<Estimate>| of.map(|of| Value::Estimated(Quantity::Ns, of, false));
+    // Without loops below calls, it is the same.
+    let has_rest = rows.iter().any(|row| row.of.rest != row.of.own);
     let columns = vec![
         column(0, "name", "call", &|row| {
             let indent = "  ".repeat((row.of.depth as usize).min(DEEPEST));
@@ -218,6 +238,7 @@ fn columns(rows: &[Row]) -> Table {
         column(1, "total_ns", "total", &|row| ns(row.of.total)),
         column(1, "total_share", "of all", &|row| row.of.total_share.map(Value::Part)),
         column(1, "self_ns", "self", &|row| ns(row.of.own)),
+        Column { csv_only: !has_rest, ..column(1, REST, "rest", &|row| ns(row.of.rest)) },
         column(1, "share", "share", &|row| row.of.share.map(Value::Part)),
         // This column says what a row is, if the name alone does not show that.
         Column {
@@ -257,6 +278,6 @@ fn text(
     wrapped(out, "", &head, prose)?;
     writeln!(out)?;
     table(out, rows, width)?;
-    wrapped(out, "", EXPLAINED, prose)?;
+    wrapped(out, "", &explained(rows), prose)?;
     losses::print_brief(out, &profile.all_losses(), prose)
 }

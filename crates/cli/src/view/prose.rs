@@ -10,6 +10,7 @@ pub mod first;
 pub mod head;
 pub mod held_back;
 pub mod inside;
+pub mod lengths;
 pub mod losses;
 pub mod notes;
 pub mod overview;

@@ -60,6 +60,13 @@ fn gaps_are_after_one_op_and_before_another() {
     assert_eq!(row(1), (["step", "load"], 9.0, 9e6, 1e6, 1e6));
     assert_eq!(json["rows"].as_array().unwrap().len(), 2);
     assert_eq!((&json["between_ns"], &json["wall_ns"]), (&39e6.into(), &70e6.into()));
+    // Of the steps, which are 20 ms, `load` is 10.
+    let level = |at: usize| {
+        let of = &json["levels"][at];
+        ["level", "calls", "in_calls_ns", "between_ns"].map(|name| of[name].as_f64().unwrap())
+    };
+    assert_eq!([level(0), level(1)], [[0.0, 20.0, 30e6, 39e6], [1.0, 10.0, 10e6, 10e6]]);
+    assert_eq!(json["levels"].as_array().unwrap().len(), 2, "helper has one level");
     // The table by op must show the same sum.
     let by_op = text(&profile, &["--width", "200"]);
     let is_it = |line: &str| line.starts_with("(between)") && line.contains("39.0 ms");

@@ -52,6 +52,13 @@ def owner(call):
     return call["op"]
 
 
+def ranges(call):
+    """The ranges that a call is inside of, and that it is itself."""
+    if call["role"] == "task" and call["region"] in regions:
+        return ranges(regions[call["region"]])
+    return {c["op"] for c in [call] + around(call) if c["role"] == "range"}
+
+
 nodes = []  # begin, end, owner, call
 of_line = defaultdict(list)
 for line, members in lines.items():
@@ -119,14 +126,22 @@ for node in nodes:
     node["gap"] = node["begin"] - max((b["end"] for b in node["after"]), default=start)
 
 
+for node in nodes:
+    node["ranges"] = ranges(node["call"])
+
+
+def cost(node, without):
+    """How long a node takes. Without a range, what is inside of it takes no time, either."""
+    return 0 if node["op"] == without or without in node["ranges"] else node["end"] - node["begin"]
+
+
 def length(without=None):
     known = {}
 
     def end(node):
         if id(node) not in known:
             ready = max((end(before) for before in node["after"]), default=0)
-            own = 0 if node["op"] == without else node["end"] - node["begin"]
-            known[id(node)] = ready + node["gap"] + own
+            known[id(node)] = ready + node["gap"] + cost(node, without)
         return known[id(node)]
 
     return max((end(node) for node in nodes), default=0)
@@ -138,10 +153,9 @@ def by_networkx(without=None):
     for at, node in enumerate(nodes):
         node["at"] = at
     for node in nodes:
-        own = 0 if node["op"] == without else node["end"] - node["begin"]
         for before in node["after"] or [None]:
             source = -1 if before is None else before["at"]
-            graph.add_edge(source, node["at"], weight=node["gap"] + own)
+            graph.add_edge(source, node["at"], weight=node["gap"] + cost(node, without))
     return networkx.dag_longest_path_length(graph)
 
 

@@ -61,6 +61,7 @@ mod page_data;
 mod page_firefox;
 mod page_moments;
 mod page_shown;
+mod page_words;
 mod parquet;
 mod passes;
 mod places;

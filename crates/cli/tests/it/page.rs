@@ -202,7 +202,7 @@ fn pages_are_used() {
     type Part = fn(&mut Browser, &Scratch);
     let Some(mut browser) = Browser::start() else { return };
     let scratch = Scratch::new();
-    let parts: [(&str, Part); 11] = [
+    let parts: [(&str, Part); 12] = [
         ("hostile names", hostile_names_are_shown_as_text),
         ("links", the_fragment_has_the_state_and_back_goes_through_it),
         ("keyboard", everything_is_reached_with_the_keyboard),
@@ -212,6 +212,7 @@ fn pages_are_used() {
         ("loops", crate::page_shown::the_code_of_loops_is_all_in_sight),
         ("frames", crate::page_shown::the_timeline_needs_no_frame),
         ("verdicts", crate::page_shown::verdicts_are_sentences),
+        ("meanings", crate::page_shown::meanings_are_beside_what_they_are_of),
         ("width", tables_fit_at_a_desk),
         ("themes", themes_and_print),
     ];
@@ -395,6 +396,13 @@ fn tables_fit_at_a_desk(browser: &mut Browser, scratch: &Scratch) {
         go(browser, view);
         assert_eq!(browser.eval(wide), 0, "{view}");
     }
+    // Names of C++ and of models are long, and the counters stand after the times.
+    let page = make(scratch, "long");
+    open(browser, &page, "#ops?table=op");
+    assert_eq!(browser.eval(wide), 0, "long names");
+    let last = "[...document.querySelectorAll('thead th')].at(-1)";
+    let is_seen = format!("{last}.getBoundingClientRect().right <= innerWidth");
+    assert_eq!(browser.eval(&is_seen), true);
 }
 
 /// A table is copied as CSV with the rows that are shown and the names of the columns.
@@ -408,7 +416,10 @@ fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     let csv = browser.eval("window.copied");
     let csv = csv.as_str().unwrap();
     let first = csv.split("\r\n").next().unwrap();
-    assert!(first.starts_with("op,calls,total_ns,share,mean_ns,p50_ns,"), "{first}");
+    assert!(
+        first.starts_with("op,calls,total_ns,self_ns,share,self_all_arguments_ns,mean_ns,"),
+        "{first}"
+    );
     assert!(
         csv.contains("\n\"<img src=x onerror=\"\"document.title='ran'\"\">0\","),
         "quotes are doubled"

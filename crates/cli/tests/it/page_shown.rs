@@ -75,3 +75,36 @@ pub fn verdicts_are_sentences(browser: &mut Browser, scratch: &Scratch) {
     assert!(browser.eval(long).as_u64() > Some(0));
     assert_eq!(browser.eval("document.querySelectorAll('.table-box td.sentence .name').length"), 0);
 }
+
+/// What a column is without, and of how many calls a marked value is, is said where the pointer rests; the lengths of
+/// the recording are in one table; and an op leads to its other rows.
+pub fn meanings_are_beside_what_they_are_of(browser: &mut Browser, scratch: &Scratch) {
+    let page = make(scratch, "usual");
+    browser.resize(1440, 900);
+    open(browser, &page, "#ops?table=op");
+    let head = "document.querySelector('[data-key=\"sort:self_ns\"]').title";
+    assert!(browser.eval(head).as_str().unwrap().starts_with("time in the calls without"));
+    assert_eq!(browser.eval("document.querySelector('[data-key=\"sort:calls\"]').title"), "");
+    let notes = "[...document.querySelectorAll('td .known')].filter((one) => one.textContent === '*') \
+        .map((one) => one.title)";
+    let notes = browser.eval(notes);
+    assert!(notes[0].as_str().unwrap().starts_with("in "), "{notes}");
+    go(browser, "#recording");
+    let rows = "[...document.querySelectorAll('[aria-label=Lengths] tbody tr')].map((row) => row.cells[0].textContent)";
+    let rows = browser.eval(rows);
+    assert_eq!([&rows[0], &rows[1]], ["the run", "all calls"], "{rows}");
+    // Two ops of one name.
+    let page = make(scratch, "long");
+    open(browser, &page, "#op");
+    let other = "document.querySelector('.others a')";
+    assert_eq!(
+        browser.eval(
+            "document.querySelector('.others summary').textContent.startsWith('1 more row ')"
+        ),
+        true
+    );
+    let before = browser.eval("location.hash");
+    browser.eval(&format!("document.querySelector('.others').open = true; {other}.click()"));
+    browser.wait_for(&format!("location.hash !== {before}"));
+    assert_eq!(browser.eval("document.querySelectorAll('.others a').length"), 1);
+}

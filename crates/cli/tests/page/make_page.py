@@ -8,6 +8,7 @@
     empty    a profile in which nothing was recorded
     compare  two series of runs; some names are hostile, and some values missing
     compared the same with names as they usually are
+    long     names of functions of C++, and two ops of one name
     million  a million calls in the timeline
 
 All invented numbers are the same in every run.
@@ -158,7 +159,7 @@ def table(id, group, title, columns, rows, **more):
 def nothing():
     return {
         "schema": "counterpoint.page/1", "program": "model", "about": "nothing was recorded",
-        "version": "0.1.0", "sentences": [], "warnings": [], "recording": [], "price": "",
+        "version": "0.1.0", "sentences": [], "warnings": [], "recording": [], "lengths": [], "price": "",
         "priceParts": "", "losses": [], "notes": [], "tables": [], "ops": [], "timeline": None,
         "listings": [], "listingsAbout": "", "roofline": None, "compare": None,
     }
@@ -204,10 +205,11 @@ def usual(names, calls_per_op, threads, grid=1):
         p50, p99 = all_[count // 2], all_[int(count * 0.99)]
         mean = total / count
         rows.append([
-            names[op], [f"{count:,}", count], [time(total), total],
+            names[op], [f"{count:,}", count], [time(total), total], [time(total * 0.9), total * 0.9],
             [f"{100 * total / whole:.1f} %", total / whole],
+            None if op % 3 else [time(total * 2), total * 2],
             [f"{time(mean)} ±2 %", mean], [time(p50), p50], [time(p99), p99], [time(all_[-1]), all_[-1]],
-            [f"{count * 12:,}*", count * 12], [f"{time(mean * 0.98)}", mean * 0.98], [f"{len(threads)}", len(threads)],
+            [f"{count * 12:,}*", count * 12, f"in {count // 2:,} of {count:,} calls"], [f"{time(mean * 0.98)}", mean * 0.98], [f"{len(threads)}", len(threads)],
             f"model.mlir:{op + 12}",
         ])
         parts, width = [], span / 80
@@ -224,7 +226,7 @@ def usual(names, calls_per_op, threads, grid=1):
             joint[min(23, max(0, x + round(rng.gauss(0, 2)))) * 24 + x] += 1
         ops.append({
             "label": names[op], "name": "model_linked$async_" + names[op], "where": f"model.mlir:{op + 12}",
-            "facts": [["calls", f"{count:,}"], ["total", time(total)], ["share", f"{100 * total / whole:.1f} %"],
+            "facts": [["calls", f"{count:,}"], ["page-faults", f"{count * 12:,}* (in {count // 2:,} of {count:,} calls)"], ["total", time(total)], ["share", f"{100 * total / whole:.1f} %"],
                       ["mean", f"{time(mean)} ±2 %"], ["p50", time(p50)], ["p99", time(p99)]],
             "times": distribution(all_),
             "lanes": [{"label": label, "times": distribution(lane_)}
@@ -254,7 +256,8 @@ def usual(names, calls_per_op, threads, grid=1):
                                                                        {"at": 0.345, "ends": None, "kind": "unknown", "text": ""}]}]),
         })
     columns = [
-        column("op", "op", True), column("calls", "calls"), column("total_ns", "total"), column("share", "share"),
+        column("op", "op", True), column("calls", "calls"), column("total_ns", "total"), column("self_ns", "self"),
+        column("share", "share"), column("self_all_arguments_ns", "self, all arguments"),
         column("mean_ns", "mean"), column("p50_ns", "p50"), column("p99_ns", "p99"), column("max_ns", "max", is_minor=True),
         column("page-faults", "page-faults"), column("task-clock_per_call", "task-clock /call"),
         column("threads", "threads", is_minor=True), column("source", "source", True, True),
@@ -282,9 +285,10 @@ def usual(names, calls_per_op, threads, grid=1):
     lives = wall * len(threads)
     idle = sum(row[3][1] for row in thread_rows)
     probes = number * 350
-    by_op = table("op", "ops", "Ops", columns, rows, ops=list(range(len(ops))), share=3,
-                  rest=[["(between)", None, [time(idle), idle]] + [None] * 9],
-                  explained=["± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this",
+    by_op = table("op", "ops", "Ops", columns, rows, ops=list(range(len(ops))), share=4,
+                  rest=[["(between)", None, [time(idle), idle], [time(idle), idle]] + [None] * 10],
+                  explained=["self: time in the calls without the calls inside of them; loops are no calls, so theirs is in it",
+                             "± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this",
                              "* counted in only some of the calls"])
     tree = table("tree", "ops", "Tree", [columns[0], columns[1], column("total_ns", "total"), column("share", "own share")],
                  tree_rows, parents=parents, ops=tree_ops, share=3)
@@ -332,6 +336,10 @@ def usual(names, calls_per_op, threads, grid=1):
         "recording": [["command", "./iree-benchmark-module --module=tblock.vmfb --function=main --input=128x64xf32"],
                       ["exit", "0"], ["when", "2026-11-22 06:04:04 UTC"], ["machine", "vm, AMD EPYC, 2 logical CPUs"],
                       ["kernel", "6.18.44"], ["clock", "tsc, 0.385 ns a tick"], ["counters", "page-faults | task-clock"]],
+        "lengths": [["the run", time(span * 2), "from before the program was started to after its end, as `run` saw it"],
+                    ["all calls", time(span), "from the begin of the first call to the end of the last one"],
+                    [f"{threads[0]} (4711)", time(wall), "from the first call of this thread to its last known moment"],
+                    ["in calls", time(whole), "when each of these threads was in a call, added up"]],
         "price": f"price: about {time(probes)} of processor time, {100 * probes / lives:.1f} % of the threads' time",
         "priceParts": f"{number:,} calls at 350 ns each, context switches with counters not measured, flushing 0 ns",
         "losses": [["multiplexed_call", "1", "calls during which the counters ran for only part of the time"],
@@ -374,7 +382,7 @@ def hostile():
     names = [f"{name}{i}" for i, name in enumerate(HOSTILE)]
     head, block = usual(names, 400, [HOSTILE[0], HOSTILE[2] + " worker", "w" * 300])
     n = iter(range(10**9))
-    for key in ("sentences", "warnings", "notes", "recording", "losses", "price", "priceParts", "program", "about", "listings"):
+    for key in ("sentences", "warnings", "notes", "recording", "losses", "price", "priceParts", "program", "about", "listings", "lengths"):
         head[key] = replaced(head[key], lambda text: f"{text} {HOSTILE[next(n) % len(HOSTILE)]}")
     for one in head["tables"]:
         for key in ("title", "lead", "explained"):
@@ -407,6 +415,15 @@ def missing():
     head["timeline"]["lanes"].append({"pid": "a", "tid": "b", "label": "idle", "process": "", "calls": 0, "depth": 0,
                                       "offset": len(block), "bytes": 0})
     head["price"] = ""
+    return head, block
+
+
+def long():
+    """Names as C++ has them; the two ops with the most time have the same one, and other arguments."""
+    names = [f"void at::native::(anonymous namespace)::vectorized_{name}_kernel<float, {i}>(at::TensorIteratorBase&, std::array<char*, {i}>)"
+             for i, name in enumerate(["add", "mul", "exp", "sum", "layer_norm", "softmax", "gelu", "copy"])]
+    head, block = usual(names, 200, ["python3", "pool"])
+    head["ops"][1]["name"] = head["ops"][0]["name"]
     return head, block
 
 
@@ -517,6 +534,7 @@ KINDS = {
     "missing": missing,
     "empty": lambda: (nothing(), bytearray()),
     "compare": compare,
+    "long": long,
     "compared": lambda: compare(is_hostile=False),
     "million": lambda: usual(OPS, 85000, ["iree-worker-0", "iree-worker-1"]),
 }

@@ -10,6 +10,7 @@
  * @property {string[]} sentences The first lines of the report.
  * @property {string[]} warnings Facts that a reader must know before they believe a number.
  * @property {[string, string][]} recording Label and text: command, machine, time, clock.
+ * @property {[string, string, string][]} lengths Of what, how long, from when to when.
  * @property {string} price The line about the price.
  * @property {string} priceParts The parts of the price.
  * @property {[string, string, string][]} losses Name, number, and meaning of each loss.
@@ -49,8 +50,9 @@
  * @property {boolean} isText
  * @property {boolean} isMinor Whether a narrow report leaves the column out first.
  *
- * A cell without a value is null. Other cells are text, or text and the number to sort by.
- * @typedef {string | [string, number] | null} Cell
+ * A cell without a value is null. Other cells are text, or text and the number to sort by, or these and what the
+ * mark of the cell says.
+ * @typedef {string | [string, number] | [string, number | null, string] | null} Cell
  *
  * @typedef {object} Plot A column of intervals or bars on one axis. Places are parts of its width, from 0 to 1;
  *   other places are beyond the axis.

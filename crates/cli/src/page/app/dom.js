@@ -48,7 +48,7 @@ function dress(element, attributes) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") element.addEventListener(name.slice(2), value);
     else if (name.startsWith("--")) element.style.setProperty(name, String(value));
-    else if (name === "aria-label") element.setAttribute(name, visible(String(value)).slice(0, 1000));
+    else if (name === "aria-label" || name === "title") element.setAttribute(name, visible(String(value)).slice(0, 1000));
     else element.setAttribute(name, value === true ? "" : String(value));
   }
 }

@@ -8,14 +8,15 @@
  * @typedef {import("./state.js").Params} Params
  */
 
-import { opLink, opOfParam, opParam, opsOfName } from "./context.js";
+import { opLink, opOfParam, opParam, opsOfName, tableOf } from "./context.js";
 import { distributionPanel } from "./distribution.js";
 import { focusKey, focusedKey, h, nameOf, pairList, panel, prose, refill, scrolling, words } from "./dom.js";
 import { driftPanel } from "./drift.js";
 import { jointPanels } from "./joint.js";
 import { plotTable } from "./plots.js";
+import { marksOf } from "./rows.js";
 import { fragment } from "./state.js";
-import { MISSING, visible } from "./text.js";
+import { MISSING, howMany, visible } from "./text.js";
 
 /**
  * @param {Context} context
@@ -89,6 +90,8 @@ function opParts(context, op, index, params) {
     op.name.length > 300 && h("div", {}, prose(op.name)),
     op.where !== "" && h("p", { class: "where" }, words(op.where)),
     op.facts.length > 0 && h("div", { class: "facts" }, pairList(op.facts)),
+    marked(context, op),
+    others(context, op, index),
     distribution ?? panel("Durations", "", h("p", {}, "There are no durations of its calls on this page.")),
     op.explained.length > 0 && panel("What goes with slow calls", "By more than chance, and by how much? It need not be why they are slow.",
       h("ul", { class: "notes" }, op.explained.map((text) => h("li", {}, prose(text))))),
@@ -99,6 +102,32 @@ function opParts(context, op, index, params) {
     drift,
     longestCalls(context, op, index),
   ];
+}
+
+/**
+ * The meanings of the marks of its numbers.
+ * @param {Context} context
+ * @param {Op} op
+ */
+function marked(context, op) {
+  const table = tableOf(context.head, "op");
+  const texts = op.facts.map(([, text]) => text);
+  return table !== null && marksOf(table, texts).map((line) => h("p", { class: "explained" }, words(line)));
+}
+
+/**
+ * Links to the other rows of the op, whose calls had other arguments.
+ * @param {Context} context
+ * @param {Op} op
+ * @param {number} index
+ */
+function others(context, op, index) {
+  const { head } = context;
+  const same = opsOfName(head, op.name === "" ? op.label : op.name).filter((other) => other !== index);
+  return same.length > 0 && h("details", { class: "others" },
+    h("summary", {}, `${howMany(same.length, "more row")} of this name, with other arguments or another role`),
+    h("ul", {}, same.map((other) => h("li", {},
+      h("a", { href: opLink(context, other) }, words(head.ops[other]?.label))))));
 }
 
 /**

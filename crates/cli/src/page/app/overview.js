@@ -11,7 +11,7 @@ import { colorOf, opLink, tableOf } from "./context.js";
 import { h, nameOf, pairList, panel, prose, words } from "./dom.js";
 import { icicle } from "./icicle.js";
 import { lives } from "./lives.js";
-import { cellNumber, cellText, commonLength } from "./rows.js";
+import { cellNumber, cellText, commonLength, marksOf } from "./rows.js";
 import { fragment } from "./state.js";
 import { MISSING, howMany } from "./text.js";
 
@@ -111,6 +111,8 @@ function whereToLook(context) {
           part !== undefined && h("th", { scope: "col", colspan: 2, class: "text" }, words(part.title)),
           heads)),
         h("tbody", {}, rows))),
+    marksOf(table, order.slice(0, FIRST_OPS).flatMap((row) => extra.map((i) => cellText(table.rows[row]?.[i]))))
+      .map((line) => h("p", { class: "explained" }, words(line))),
     h("p", { class: "more" },
       h("a", { href: fragment("ops", { table: table.id }) },
         more > 0 ? `All ops (${howMany(more, "more")})`.replace("mores", "more") : "All columns")));

@@ -5,7 +5,7 @@
  * @typedef {import("./context.js").Shown} View
  */
 
-import { h, pairList, panel, prose, words } from "./dom.js";
+import { h, pairList, panel, prose, scrolling, words } from "./dom.js";
 
 /**
  * @param {Context} context
@@ -15,6 +15,17 @@ export function recordingView({ head }) {
   const root = h("div", {},
     h("h1", { tabindex: -1 }, "Recording"),
     panel("What was recorded", "", pairList([...head.recording, ["Counterpoint", head.version]])),
+    head.lengths.length > 0 && panel("Lengths", "How long did it take, from which moment to which?",
+      scrolling("Lengths", h("table", { class: "loss-table" },
+        h("caption", { class: "unseen" }, "Lengths"),
+        h("thead", {}, h("tr", {},
+          h("th", { scope: "col", class: "first" }, "length of"),
+          h("th", { scope: "col", class: "number" }, "time"),
+          h("th", { scope: "col", class: "text wide" }, "from and to"))),
+        h("tbody", {}, head.lengths.map(([name, time, meaning]) => h("tr", {},
+          h("th", { scope: "row", class: "first" }, words(name)),
+          h("td", { class: "number" }, words(time)),
+          h("td", { class: "text wide" }, prose(meaning)))))))),
     head.warnings.length > 0 && panel("Warnings", "What to know before believing a number.",
       h("ul", { class: "warnings" }, head.warnings.map((line) => h("li", {}, prose(line))))),
     panel("Losses", "What is missing or distorted, and what that means.",

@@ -14,7 +14,7 @@ import { svg } from "./dom.js";
 import { binEdge, quantileOf, totalOf } from "./bins.js";
 import { timeText } from "./text.js";
 
-const SMALL_WIDTH = 160;
+const SMALL_WIDTH = 112;
 const SMALL_HEIGHT = 18;
 
 /**

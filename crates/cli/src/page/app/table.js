@@ -9,11 +9,11 @@
  * @typedef {import("./context.js").Context} Context
  */
 
-import { copyText, focusKey, focusedKey, h, nameOf, prose, refill, scrolling, words } from "./dom.js";
+import { copyText, focusKey, focusedKey, h, nameOf, prose, refill, scrolling, withUnits, words } from "./dom.js";
 import { opLink, opParam } from "./context.js";
 import { plotCell, plotHead, withPlots } from "./plots.js";
 import { sharedAxis, smallDistribution } from "./small.js";
-import { cellNumber, cellText, commonLength, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
+import { cellNote, cellNumber, cellText, commonLength, meaningOf, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
 import { MISSING, grouped, howMany, visible } from "./text.js";
 
 /** The number of rows that are made at once. The other rows are made when the reader asks for them. */
@@ -171,12 +171,13 @@ function makeTable(context, table, shown, params, change) {
       type: "button",
       class: "sort",
       "data-key": `sort:${column.name}`,
+      title: meaningOf(table, column.title),
       onclick: () => change({ sort: next }, false),
     }, words(column.title), h("span", { class: "sign", "aria-hidden": "true" }, sign)));
   });
   withPlots(heads, table.plots, plotHead);
   if (axis !== null) {
-    heads.splice(1, 0, h("th", { scope: "col", class: "small-head" }, axis.title, table.parents !== null && [h("br"), whose(table)]));
+    heads.splice(1, 0, h("th", { scope: "col", class: "small-head" }, withUnits(axis.title), table.parents !== null && [h("br"), whose(table)]));
   }
   const body = shown.map((row) => {
     const cells = table.rows[row.row] ?? [];
@@ -253,7 +254,7 @@ function valueCell(cell, isSentence) {
   if (text === null || text === "") return h("span", { class: "missing" }, MISSING);
   // The text after the value says how well the value is known.
   const at = text.search(/ ±|\*$/);
-  if (at > 0) return [words(text.slice(0, at)), h("span", { class: "known" }, words(text.slice(at)))];
+  if (at > 0) return [words(text.slice(0, at)), h("span", { class: "known", title: cellNote(cell) }, words(text.slice(at)))];
   return text.length > LONG_CELL && !isSentence ? nameOf(text) : words(text);
 }
 

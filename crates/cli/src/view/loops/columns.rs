@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use analysis::loops::log::{hits, places};
-use analysis::loops::{Estimate, LoopNode, LoopThread, LoopTree, Numbers, Times};
+use analysis::loops::{Estimate, LoopNode, LoopThread, LoopTree, Numbers, Times, unrolled};
 use ir::table::{Entry, Kind};
 
 use super::{Loops, iterations, iterations_per_hit, module_name, name, pid, trips};
@@ -65,6 +65,7 @@ pub fn of_title(table: &Table, title: &str) -> String {
         "of dispatch" => "share_of_dispatch",
         "per workgroup" => "hits_per_workgroup",
         "timed" => "timed_hits",
+        "of schedule" => "schedule_each",
         "source" => "file",
         _ => per_hit.as_deref().unwrap_or(title),
     };
@@ -113,6 +114,12 @@ fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
     add("iterations_per_hit", &|line| {
         iterations_per_hit(line.entry, line.numbers).map(Value::Number)
     });
+    let of_schedule = |line: &Line<'_>| match line.thread {
+        None => unrolled(line.tree, line.node),
+        Some(_) => None,
+    };
+    add("schedule_each", &|line| whole(of_schedule(line)?.each.into()));
+    add("schedule_apart", &|line| whole(of_schedule(line)?.apart.into()));
     add("iterated_hits", &|line| {
         whole(line.numbers.iterated).filter(|_| line.numbers.iterated > 0)
     });

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use analysis::loops::numbers::CounterSum;
-use analysis::loops::{Estimate, LoopNode, LoopThread, LoopTree, Numbers, TableChoice, Times};
+use analysis::loops::{
+    Estimate, LoopNode, LoopThread, LoopTree, Numbers, TableChoice, Times, unrolled,
+};
 use serde::Serialize;
 
 use super::code::Found;
@@ -138,6 +140,7 @@ fn row<'a>(
         text: entry.map(|entry| entry.text),
         trip_count: entry.and_then(|entry| entry.trip_count),
         scheduled?: schedule::of(tree, node).map(|(index, _)| index),
+        unrolled?: unrolled(tree, node).map(|of| object! { each: of.each, apart: of.apart }),
         ..numbers: numbers(loops, tree, node, &node.all),
         dispatch: loops.inside(tree, node).map(|(dispatch, inside)| object! {
             workgroups: dispatch.workgroups,

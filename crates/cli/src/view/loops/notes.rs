@@ -106,6 +106,20 @@ fn times(loops: &Loops<'_>, tree: &LoopTree) -> String {
 /// Returns the explanations of the marks in all trees.
 pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     let mut lines = Vec::new();
+    if marks.iterations {
+        lines.push((
+            "iterations: ",
+            "of the loop in the machine code. If the optimiser unrolled or vectorised a loop, one of them is \
+             several iterations of the loop in the source",
+        ));
+    }
+    if marks.unrolled {
+        lines.push((
+            "of schedule: ",
+            "how many iterations of the loop in the schedule each iteration is; apart: how many of each hit are \
+             before or after the loop",
+        ));
+    }
     if marks.below {
         lines.push((
             "< ",

@@ -1,7 +1,7 @@
 //! Relates rows to the loops of a TVM schedule: finds the loop of a row, and says why other loops
 //! of the schedule have no row.
 
-use analysis::loops::{LoopNode, LoopTree};
+use analysis::loops::{LoopNode, LoopTree, Unrolled};
 use ir::schedule::ScheduledLoop;
 use serde::Serialize;
 
@@ -56,8 +56,15 @@ pub fn words(one: &ScheduledLoop) -> String {
     }
 }
 
-/// Returns a note for each reason why loops have no row. Loops that the user did not ask for are
-/// not noted.
+/// What an iteration in the machine code is: `3 each, 1 apart`.
+pub fn unrolled(of: Unrolled) -> String {
+    match of.apart {
+        0 => format!("{} each", grouped(of.each.into())),
+        apart => format!("{} each, {} apart", grouped(of.each.into()), grouped(apart.into())),
+    }
+}
+
+/// A note for each kind of loops that have no row, other than those that nobody asked for.
 pub fn notes(tree: &LoopTree) -> Vec<String> {
     let Some(table) = &tree.table else { return Vec::new() };
     let why = [

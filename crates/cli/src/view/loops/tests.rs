@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use analysis::loops::identity;
-use ir::table::{Entry, Kind, SideTable, Skipped};
+use ir::table::{Entry, Kind, ScheduledLoop, SideTable, Skipped};
 use profile::loops::{HitCost, LoopEvent, LoopModule, LoopRow, Loops as Recorded};
 use testkit::ProfileScript;
 
@@ -191,6 +191,46 @@ fn tables_for_people() {
         );
     });
     with_loops(true, |loops| compare("raw.out", &text(loops, Rows::default(), Some(120))));
+}
+
+/// LLVM took the first of 25 iterations of a hit out, and unrolled the others by three: 8 are left.
+#[test]
+fn iterations_are_those_of_the_machine_code() {
+    let (_scratch, dir) = ProfileScript::monotonic().written();
+    let profile = profile::Profile::open(&dir).unwrap();
+    let with_schedule = |ids: Vec<u32>| {
+        let mut recorded = recorded();
+        let known = recorded.modules[0].table.as_ref().unwrap();
+        let mut table = SideTable::from_json(known.as_bytes()).unwrap();
+        table.schedule.push(ScheduledLoop {
+            function: "matmul".into(),
+            variable: "k".into(),
+            kind: "serial".into(),
+            extent: Some(25),
+            parent: None,
+            depth: 0,
+            chosen: true,
+            gone: None,
+            source: None,
+            lines: None,
+            ids,
+        });
+        recorded.modules[0].table = Some(table.to_json().unwrap());
+        text(&mut Loops::new(&profile, &recorded, &[], false), Rows::default(), None)
+    };
+    let of_one = with_schedule(vec![2]);
+    let line = of_one.lines().find(|line| line.contains("serial 25")).unwrap();
+    assert!(line.contains("1,600  3 each, 1 apart"), "{of_one}");
+    let said = of_one.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("iterations: of the loop in the machine code."), "{said}");
+    assert!(
+        said.contains("of schedule: how many iterations of the loop in the schedule"),
+        "{said}"
+    );
+    // Which part of the loop each of two is, is not known.
+    let of_two = with_schedule(vec![2, 3]);
+    assert!(of_two.contains("serial 25") && !of_two.contains("each, 1 apart"), "{of_two}");
+    assert!(!of_two.contains("of schedule"), "{of_two}");
 }
 
 #[test]

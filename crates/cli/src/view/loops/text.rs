@@ -9,7 +9,7 @@
 
 use std::io::{self, Write};
 
-use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers};
+use analysis::loops::{Estimate, LoopNode, LoopTree, Numbers, unrolled};
 use model::Unit;
 
 use super::schedule;
@@ -24,6 +24,9 @@ use crate::view::units::{below, count, grouped, number, percent, time};
 const COUNTERS: u8 = 12;
 /// The place in the source is shortened to this width.
 const SOURCE_WIDTH: usize = 20;
+const ITERATIONS: &str = "iterations";
+/// The title of the column that says what an iteration is.
+const UNROLLED: &str = "of schedule";
 /// The mark of times that are only rough estimates, because timing a hit costs too much in
 /// comparison.
 const SAMPLED_ONLY: &str = "≈ ";
@@ -69,11 +72,29 @@ pub fn tree(
         writeln!(out, "… and {more} more (--top 0 shows all)")?;
     }
     laid.say_left_out(out, width)?;
+    let has_room = |title: &str| !laid.left_out.contains(&title);
+    let mut marks = marks_of(loops, tree, &lines);
+    marks.iterations &= has_room(ITERATIONS);
+    marks.unrolled &= has_room(UNROLLED);
+    Ok(marks)
+}
+
+/// The marks of the chosen rows of one module, for a page.
+pub fn marks(loops: &Loops<'_>, module: usize) -> Marks {
+    let rows = Rows { threads: false, all: false, verbose: false };
+    marks_of(loops, &loops.table.modules[module], &lines(loops, module, rows))
+}
+
+fn marks_of(loops: &Loops<'_>, tree: &LoopTree, lines: &[Line<'_>]) -> Marks {
     let times = || lines.iter().filter_map(|line| line.numbers.times(loops.raw));
     let doubtful = |of: fn(&Estimate) -> bool| {
         times().any(|t| of(&t.inclusive) || t.own.is_some_and(|own| of(&own)))
     };
-    Ok(Marks {
+    let is_counted = |line: &Line<'_>| {
+        iterations(tree.entry(line.node), line.numbers).is_some()
+            || line.numbers.estimated_iterations.is_some()
+    };
+    Marks {
         sampled_only: lines.iter().any(|line| line.numbers.sampled_only),
         below: doubtful(|e| is_below_resolution(*e)),
         intervals: doubtful(|e| e.margin.is_some_and(|m| m > 0.0) && !is_below_resolution(*e)),
@@ -82,7 +103,9 @@ pub fn tree(
             let (entry, numbers) = (tree.entry(line.node), line.numbers);
             iterations(entry, numbers).is_none() && numbers.estimated_iterations.is_some()
         }),
-    })
+        iterations: lines.iter().any(is_counted),
+        unrolled: lines.iter().any(|line| unrolled(tree, line.node).is_some()),
+    }
 }
 
 /// The marks that occur in a table, which must be explained below it.
@@ -98,6 +121,10 @@ pub struct Marks {
     pub unknown: bool,
     /// The mark `~`.
     pub scaled: bool,
+    /// Whether some iterations are known, which are those of the machine code.
+    pub iterations: bool,
+    /// Whether it is known of some what they are in the schedule.
+    pub unrolled: bool,
 }
 
 impl Marks {
@@ -109,6 +136,8 @@ impl Marks {
             intervals: self.intervals | other.intervals,
             unknown: self.unknown | other.unknown,
             scaled: self.scaled | other.scaled,
+            iterations: self.iterations | other.iterations,
+            unrolled: self.unrolled | other.unrolled,
         }
     }
 }
@@ -167,11 +196,16 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
         });
     }
     add(0, "hits", Kind::Number, &|line| Some(count(line.numbers.hits)));
-    add(7, "iterations", Kind::Number, &|line| {
+    add(7, ITERATIONS, Kind::Number, &|line| {
         let (entry, numbers) = (tree.entry(line.node), line.numbers);
         let scaled = || Some(format!("{SCALED}{}", count(estimated_iterations(numbers)?)));
         iterations(entry, numbers).map(count).or_else(scaled)
     });
+    if lines.iter().any(|line| unrolled(tree, line.node).is_some()) {
+        add(7, UNROLLED, Kind::Number, &|line| {
+            of_node(line, unrolled(tree, line.node).map(schedule::unrolled))
+        });
+    }
     add(8, "each hit", Kind::Number, &|line| trips::each(tree.entry(line.node), line.numbers));
     add(2, "inclusive", Kind::Number, &|line| inclusive_of(loops, tree, line.numbers));
     add(2, "self", Kind::Number, &|line| times(line)?.own.map(ticks));

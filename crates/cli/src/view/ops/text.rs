@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use analysis::ops::OpRowKind;
+use analysis::ops::{OpRow, OpRowKind};
 
 use super::{View, columns, machines};
 use crate::failure::Failure;
@@ -49,6 +49,12 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     if !profile.manifest.counters.is_empty() && has_inside(view) {
         let text = "as self, without the ops inside (`report` has them with what is inside)";
         wrapped(out, "counters: ", text, prose)?;
+        writeln!(out)?;
+    }
+    let is_of_op = |row: &OpRow| row.kind != OpRowKind::NoOp && row.regions.regions > 0;
+    if view.table.rows.iter().any(is_of_op) {
+        let text = "with the op's parallel regions, which have rows of their own in `report`";
+        wrapped(out, "self: ", text, prose)?;
         writeln!(out)?;
     }
     let mut regions = columns::regions(view);

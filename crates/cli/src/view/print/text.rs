@@ -86,6 +86,25 @@ pub fn cell_text(column: &Column, row: usize) -> String {
     if column.partly(row).is_some() { text + "*" } else { text }
 }
 
+/// What a mark of this cell says of its value: of how many calls it is, which part of the time was counted, or
+/// which part of it the probe itself counted.
+pub fn note_of(column: &Column, row: usize) -> Option<String> {
+    let partly = column.partly(row).map(|(counted, calls)| {
+        format!("in {} of {} calls", grouped(counted.into()), grouped(calls.into()))
+    });
+    let part = match (column.estimate(row), column.is_mostly_empty(row)) {
+        (Some(part), _) => {
+            Some(format!("estimated: it was counted for {} of the time", percent(part)))
+        }
+        (None, Some(part)) => {
+            Some(format!("{} of it is what the probe itself counted", percent(part)))
+        }
+        (None, None) => None,
+    };
+    let all: Vec<String> = partly.into_iter().chain(part).collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
 /// Whether a column is not worth showing: all of its cells are empty or have a value that says
 /// nothing.
 pub fn says_nothing(table: &Table, column: &Column) -> bool {
@@ -107,13 +126,23 @@ fn is_nothing(column: &Column, cell: &str) -> bool {
 pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     let has = |name: String| table.columns.iter().any(|column| column.name == name);
-    let mut partly = Vec::new();
+    let is_repeated = |column: &Column| {
+        let of = column.name.strip_suffix("_per_call");
+        of.is_some_and(|of| table.columns.iter().any(|column| column.name == of))
+    };
+    // Columns with values of as many calls are named together.
+    let mut partly: Vec<(Vec<&str>, (u64, u64))> = Vec::new();
     let mut estimated = Vec::new();
     for column in table.columns.iter().filter(|column| !column.csv_only) {
         let marked = || table.order.iter().filter_map(|row| column.partly(*row));
-        if marked().next().is_some() && has(format!("{}_per_call", column.name)) {
+        // A counter is named also where its column had no room: its metrics may have had some.
+        let is_shown = !left_out.contains(&column.name.as_str()) || column.hidden.is_none();
+        if marked().next().is_some() && is_shown && !is_repeated(column) {
             let sum = marked().fold((0, 0), |(n, m), (counted, of)| (n + counted, m + of));
-            partly.push((column.name.as_str(), sum));
+            match partly.iter_mut().find(|(_, known)| *known == sum) {
+                Some((names, _)) => names.push(column.name.as_str()),
+                None => partly.push((vec![column.name.as_str()], sum)),
+            }
         }
         if let Some(parts) = &column.estimated
             && has(format!("{}_calls", column.name))
@@ -129,15 +158,21 @@ pub fn marks(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         }
     }
     if !partly.is_empty() {
-        let counters = partly.iter().map(|(name, (counted, calls))| {
+        let counters = partly.iter().map(|(names, (counted, calls))| {
+            let names = match names.split_last() {
+                Some((last, first)) if !first.is_empty() => {
+                    format!("{} and {last}", first.join(", "))
+                }
+                _ => names.concat(),
+            };
             format!(
-                "{name} in {} of {} calls",
+                "{names} in {} of {} calls",
                 grouped((*counted).into()),
                 grouped((*calls).into())
             )
         });
         let text = format!(
-            "counted in only some of the calls in the marked rows: {}",
+            "counted in only some of the calls in the marked rows: {}; calls and times are of all of them",
             counters.collect::<Vec<_>>().join(", ")
         );
         lines.push(("* ", text));

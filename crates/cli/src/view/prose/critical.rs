@@ -1,7 +1,7 @@
 //! Makes a table of the critical path, for `critical-path` and for the page.
 
 use analysis::{CriticalPath, CriticalRow, Key};
-use profile::Profile;
+use profile::{Profile, Role};
 
 use crate::view::labels::{labels, thread_label};
 use crate::view::table::{Column, Table, Value};
@@ -11,7 +11,7 @@ use crate::view::units::{grouped, percent, time};
 const THREADS: usize = 4;
 
 /// The columns with their labels and explanations.
-pub const EXPLAINED: [(&str, &str, &str); 3] = [
+const EXPLAINED: [(&str, &str, &str); 4] = [
     (
         "on_path_ns",
         "on the path: ",
@@ -24,7 +24,36 @@ pub const EXPLAINED: [(&str, &str, &str); 3] = [
          gaps. Other paths limit it",
     ),
     ("gaps_ns", "gap before: ", "time before these calls in which the path was in no call"),
+    (
+        "own_ns",
+        "own time: ",
+        "in all calls of the op, on the path or not. It differs from self in a report: it is as recorded, it \
+         has the op's parallel regions and what other threads did in them, and it has no waiting for other \
+         threads or for a device",
+    ),
 ];
+/// The name of the row with the time between the calls of the path.
+const NO_CALL: &str = "(in no call)";
+
+/// What the columns of this table mean, and the row without a call. Each has the name of its column, a label and a
+/// text.
+pub fn explained(profile: &Profile, path: &CriticalPath) -> Vec<(&'static str, String, String)> {
+    let is_range =
+        |row: &CriticalRow| profile.ops.get(row.op).map(|op| op.role) == Some(Role::Range);
+    let has_ranges = path.rows.iter().any(is_range);
+    let known = EXPLAINED.map(|(name, label, text)| {
+        let of_range = match name {
+            "gain_ns" if has_ranges => "; of a range, if nothing inside of it took any",
+            "on_path_ns" if has_ranges => "; of a range, without the calls inside of it",
+            _ => "",
+        };
+        (name, label.to_owned(), format!("{text}{of_range}"))
+    });
+    let between = "the parts of the path that are in no call, on whichever threads these parts are. between in a \
+                   report is another time: all that one thread was in no call";
+    let no_call = ("on_path_ns", format!("{NO_CALL}: "), between.to_owned());
+    known.into_iter().chain((path.between > 0).then_some(no_call)).collect()
+}
 
 /// Returns the sentences above the table.
 pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
@@ -104,7 +133,7 @@ pub fn columns(
     let mut table = Table::new(columns, (0..rows.len()).collect());
     if whole {
         table.add_rest(|column| match column {
-            "op" => Some(Value::Text("(between)".to_owned())),
+            "op" => Some(Value::Text(NO_CALL.to_owned())),
             "on_path_ns" => ns(path.between),
             "share" => part(path.between),
             _ => None,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use analysis::Counts;
+use analysis::lengths::recorded_ns;
 use profile::manifest::Place;
 use profile::{CounterInfo, Exit, Manifest, MetricInfo, Origin, Profile, State};
 use serde::Serialize;
@@ -23,7 +24,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
     // If there are no calls, a line below says why.
     if summary.calls > 0 {
         lines.extend(
-            answer::lines(overview, duration_ns(manifest)).into_iter().map(|text| ("", text)),
+            answer::lines(overview, recorded_ns(manifest)).into_iter().map(|text| ("", text)),
         );
     }
     lines.extend(ranks::line(profile).map(|text| ("ranks", text)));
@@ -58,7 +59,7 @@ pub fn recording(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         lines.push(("labels", labels));
     }
     let lasted =
-        duration_ns(manifest).map_or(String::new(), |ns| format!(", for {}", time(ns as f64)));
+        recorded_ns(manifest).map_or(String::new(), |ns| format!(", for {}", time(ns as f64)));
     lines.push(("recorded", format!("{}{lasted}", moment(manifest.created_unix_ns))));
     let clock: record::ClockKind = manifest.clock.into();
     let tick = match clock {
@@ -169,17 +170,7 @@ pub fn places(counts: Counts) -> String {
     shown.map(|(number, word)| plural(number as u128, word)).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the time between the first and the last snapshot of `run`. `None` if the recording did
-/// not finish.
-fn duration_ns(manifest: &Manifest) -> Option<u64> {
-    if manifest.state != State::Finished {
-        return None;
-    }
-    let times = || manifest.snapshots.iter().map(|s| s.monotonic_ns);
-    times().max()?.checked_sub(times().min()?).filter(|ns| *ns > 0)
-}
-
-/// Returns the program and its arguments, quoted where a shell would need quotes.
+/// The program and its arguments, quoted where a shell would need it.
 pub fn command(manifest: &Manifest) -> String {
     let quoted = manifest.command.iter().map(|word| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
@@ -294,7 +285,7 @@ impl<'a> ProfileHead<'a> {
             origin: manifest.origin,
             state: manifest.state,
             created_unix_ns: manifest.created_unix_ns,
-            duration_ns: duration_ns(manifest),
+            duration_ns: recorded_ns(manifest),
             command: &manifest.command,
             working_directory: &manifest.working_directory,
             exit: manifest.exit,

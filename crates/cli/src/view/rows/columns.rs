@@ -74,6 +74,16 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         let share = summary.share(profile, r);
         share.map(Value::Part)
     });
+    let all_arguments = match by {
+        By::Op => summary.all_arguments(profile),
+        _ => HashMap::new(),
+    };
+    if !all_arguments.is_empty() {
+        let title = if summary.nested { "self, all arguments" } else { "total, all arguments" };
+        push(7, "self_all_arguments_ns", title, &|r| {
+            all_arguments.get(&r.key).and_then(|of| ns(of.own))
+        });
+    }
     push(4, "mean_ns", "mean", &|r| with_interval(r.mean()));
     push(6, "p50_ns", "p50", &|r| ns(r.call(r.p50)));
     push(5, "p99_ns", "p99", &|r| ns(r.call(r.p99)));

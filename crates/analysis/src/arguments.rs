@@ -1,0 +1,96 @@
+//! Ops that have several rows because their calls are told apart by arguments: what all rows of such an op have
+//! together.
+
+use std::collections::HashMap;
+
+use profile::{Profile, Role};
+
+use crate::answer::passes;
+use crate::estimate::Estimate;
+use crate::summary::Summary;
+use crate::table::{By, Key, Row};
+
+/// What all rows of one op have together, whatever its arguments were.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AllArguments {
+    /// How many rows; at least 2.
+    pub rows: usize,
+    /// The sum of their self times, in ticks; of several passes, the mean.
+    pub own: Estimate,
+}
+
+impl Summary {
+    /// For each row of a summary by op whose op has rows with other arguments: the sum over all of them. Empty in
+    /// a run with a budget, where self times are estimates of single rows.
+    pub fn all_arguments(&self, profile: &Profile) -> HashMap<Key, AllArguments> {
+        if self.sampled.is_some() {
+            return HashMap::new();
+        }
+        let each = passes(profile, By::Op);
+        let mut groups: HashMap<(&str, &str, Role), Vec<&Row>> = HashMap::new();
+        for row in self.rows.iter().filter(|row| !row.key.is_apart(profile)) {
+            let Key::Op(id) = row.key else { continue };
+            let Some(op) = profile.ops.get(id) else { continue };
+            groups.entry((&op.library, &op.name, op.role)).or_default().push(row);
+        }
+        let arguments = |row: &Row| match row.key {
+            Key::Op(id) => profile.ops.get(id).map_or("", |op| op.arguments.as_str()),
+            _ => "",
+        };
+        let mut found = HashMap::new();
+        for rows in groups.into_values() {
+            if rows.iter().all(|row| arguments(row) == arguments(rows[0])) {
+                continue;
+            }
+            // What is subtracted from each row is too much or too little in all of them, so that intervals add up.
+            let own = rows.iter().map(|row| row.in_pass(each).own).fold(
+                Estimate::default(),
+                |sum, more| Estimate {
+                    value: sum.value + more.value,
+                    low: sum.low + more.low,
+                    high: sum.high + more.high,
+                },
+            );
+            let all = AllArguments { rows: rows.len(), own };
+            found.extend(rows.into_iter().map(|row| (row.key, all)));
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{CallScript, ProfileScript};
+
+    use super::*;
+    use crate::summary::{Options, summarize};
+
+    /// `mm` of two shapes for 100 + 30 and 20, and `add`, which is called with one.
+    #[test]
+    fn rows_of_one_op_add_up() {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        let torch = process.machine("torch");
+        let [wide, narrow] =
+            ["f32[8, 8]", "f32[2, 2]"].map(|shape| process.op(torch, Role::Op, "mm", shape));
+        let add = process.op(torch, Role::Op, "add", "f32[2, 2]");
+        let thread = process.thread("main");
+        // The call of 30 is inside of that of `add`, which has 20 of its own.
+        for (op, begin, time) in
+            [(wide, 1_000, 100), (wide, 2_010, 30), (add, 2_000, 50), (narrow, 3_000, 20)]
+        {
+            thread.call(CallScript::op(op, begin, time));
+        }
+        let (_scratch, profile) = script.opened();
+        let summary = summarize(&profile, &Options { raw: true, ..Options::default() });
+        let all = summary.all_arguments(&profile);
+        let name = |key: &Key| match key {
+            Key::Op(id) => profile.ops.get(*id).unwrap().name.clone(),
+            _ => String::new(),
+        };
+        assert_eq!(all.len(), 2);
+        for (key, of) in all {
+            assert_eq!((name(&key).as_str(), of.rows, of.own.value), ("mm", 2, 150.0));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How long a recording took, in all the ways in which views say it: from which moment and to which moment each
+//! length is.
+
+use profile::{Manifest, Origin, Profile, State};
+
+use crate::summary::Summary;
+use crate::table::devices;
+use crate::threads::ThreadTime;
+
+/// What a length is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LengthOf {
+    /// The recording, from before the program was started, or the session began, to its end.
+    Recording {
+        /// Whether a program was run, and not a session.
+        is_run: bool,
+    },
+    /// From the first call of any thread to the end of the last one.
+    Calls,
+    /// The life of the thread with the most time in calls: from its first call to its last known moment.
+    Busiest(ThreadTime),
+    /// The lives of all threads, added up.
+    Threads(usize),
+    /// The own times of all calls, added up.
+    InCalls,
+    /// The processor time of this many threads since their first calls.
+    OnCpu(usize),
+}
+
+/// One length.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Length {
+    /// What it is of.
+    pub of: LengthOf,
+    /// In ns.
+    pub ns: f64,
+}
+
+/// The time between the first and the last snapshot of `run`, in ns. `None` if the recording did not finish.
+pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
+    if manifest.state != State::Finished {
+        return None;
+    }
+    let times = || manifest.snapshots.iter().map(|s| s.monotonic_ns);
+    times().max()?.checked_sub(times().min()?).filter(|ns| *ns > 0)
+}
+
+impl Summary {
+    /// The lengths of a recording of one pass, as far as they are known. Threads are those of the program; streams
+    /// of devices are none.
+    pub fn lengths(&self, profile: &Profile) -> Vec<Length> {
+        let manifest = &profile.manifest;
+        if manifest.passes > 0 {
+            return Vec::new();
+        }
+        let on_device = devices(profile);
+        let is_thread = |time: &&ThreadTime| on_device.get(time.process) == Some(&false);
+        let threads: Vec<&ThreadTime> = self.threads.iter().filter(is_thread).collect();
+        let of_run = recorded_ns(manifest).filter(|_| manifest.origin != Origin::Import);
+        let is_run = manifest.origin == Origin::Run;
+        let recording = of_run.map(|ns| (LengthOf::Recording { is_run }, ns as f64));
+        let begin = threads.iter().map(|thread| thread.begin).min();
+        let end = threads.iter().map(|thread| thread.end).max();
+        let calls = begin.zip(end).map(|(begin, end)| {
+            (LengthOf::Calls, profile.timeline.duration_ns(end.saturating_sub(begin)))
+        });
+        let busiest = self.busiest(profile);
+        let busiest = busiest.map(|(thread, _)| (LengthOf::Busiest(*thread), thread.wall_ns));
+        let lives: f64 = threads.iter().map(|thread| thread.wall_ns).sum();
+        let lives = (threads.len() > 1).then_some((LengthOf::Threads(threads.len()), lives));
+        let total = self.total.filter(|_| self.sampled.is_none() && self.calls > 0);
+        let in_calls =
+            total.map(|all| (LengthOf::InCalls, all.value * profile.timeline.ns_per_tick()));
+        let on_cpu: Vec<f64> = threads.iter().filter_map(|thread| thread.cpu_ns).collect();
+        let on_cpu = (!on_cpu.is_empty())
+            .then(|| (LengthOf::OnCpu(on_cpu.len()), on_cpu.iter().sum::<f64>()));
+        let all = [recording, calls, busiest, lives, in_calls, on_cpu];
+        all.into_iter().flatten().map(|(of, ns)| Length { of, ns }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::{CallScript, ProfileScript};
+
+    use super::*;
+    use crate::summary::{Options, summarize};
+
+    /// Two threads, from 1,000 to 1,400 and from 1,100 to 1,250. Snapshots are 1 s apart.
+    #[test]
+    fn lengths_on_paper() {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        process.library("m", &["f"]);
+        let main = process.thread("main");
+        for (begin, time) in [(1_000, 100), (1_300, 100)] {
+            main.call(CallScript::new(0, begin, time));
+        }
+        process.thread("worker").call(CallScript::new(0, 1_100, 150));
+        let (_scratch, profile) = script.opened();
+        let summary = summarize(&profile, &Options { raw: true, ..Options::default() });
+        let found = summary.lengths(&profile);
+        let of = |wanted: fn(&LengthOf) -> bool| {
+            found.iter().find(|length| wanted(&length.of)).map(|length| length.ns)
+        };
+        assert_eq!(of(|of| matches!(of, LengthOf::Recording { is_run: true })), Some(1e9));
+        assert_eq!(of(|of| matches!(of, LengthOf::Calls)), Some(400.0));
+        assert_eq!(of(|of| matches!(of, LengthOf::Busiest(_))), Some(400.0));
+        assert_eq!(of(|of| matches!(of, LengthOf::Threads(2))), Some(550.0));
+        assert_eq!(of(|of| matches!(of, LengthOf::InCalls)), Some(350.0));
+    }
+}

@@ -1,0 +1,88 @@
+//! How long the recording took, in all the ways in which a report says it, with the moments from which and to which
+//! each length is.
+
+use std::io::{self, Write};
+
+use analysis::lengths::LengthOf;
+
+use super::overview::Overview;
+use crate::view::labels::{process_label, thread_label};
+use crate::view::layout::{Kind, Names, Shown, THREAD_WIDTH, layout};
+use crate::view::units::{plural, time};
+
+/// Name, length and meaning of each length. Empty for several passes.
+pub fn rows(overview: &Overview<'_>) -> Vec<[String; 3]> {
+    let profile = overview.profile;
+    let row = |length: analysis::lengths::Length| {
+        let (name, meaning) = match length.of {
+            LengthOf::Recording { is_run: true } => (
+                "the run".to_owned(),
+                "from before the program was started to after its end, as `run` saw it".to_owned(),
+            ),
+            LengthOf::Recording { is_run: false } => {
+                ("the session".to_owned(), "from its begin to its end".to_owned())
+            }
+            LengthOf::Calls => (
+                "all calls".to_owned(),
+                "from the begin of the first call to the end of the last one, on whichever threads; \
+                 the timeline and the critical path show this time"
+                    .to_owned(),
+            ),
+            LengthOf::Busiest(thread) => {
+                let of = match profile.processes.len() {
+                    1 => String::new(),
+                    _ => format!(" of {}", process_label(profile, thread.process)),
+                };
+                (
+                    format!("{}{of}", thread_label(profile, thread.process, thread.thread)),
+                    "from the first call of this thread, which has the most time in calls, to its last known \
+                     moment; what it was in no call is a part of this time"
+                        .to_owned(),
+                )
+            }
+            LengthOf::Threads(threads) => (
+                plural(threads as u128, "thread"),
+                "the same of all threads that have calls, added up; the times of all ops and (between) add up \
+                 to this time"
+                    .to_owned(),
+            ),
+            LengthOf::InCalls => (
+                "in calls".to_owned(),
+                "when each of these threads was in a call, added up; shares are parts of this time"
+                    .to_owned(),
+            ),
+            LengthOf::OnCpu(threads) => (
+                "on a CPU".to_owned(),
+                format!(
+                    "processor time of {} since {} first call, in calls and between them",
+                    plural(threads as u128, "thread"),
+                    if threads == 1 { "its" } else { "their" }
+                ),
+            ),
+        };
+        [name, time(length.ns), meaning]
+    };
+    overview.summary.lengths(profile).into_iter().map(row).collect()
+}
+
+/// Prints the lengths as a table.
+pub fn print(
+    out: &mut impl Write,
+    overview: &Overview<'_>,
+    width: Option<usize>,
+) -> io::Result<()> {
+    let rows = rows(overview);
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let kinds = [("length of", Kind::Text), ("time", Kind::Number), ("from and to", Kind::Prose)];
+    let columns = kinds.into_iter().enumerate().map(|(at, (title, kind))| Shown {
+        name: title,
+        title: title.to_owned(),
+        rank: 0,
+        kind,
+        cells: rows.iter().map(|row| row[at].clone()).collect(),
+    });
+    layout(out, columns.collect(), Names::Shortened(THREAD_WIDTH), width)?;
+    writeln!(out)
+}
