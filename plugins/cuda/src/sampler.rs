@@ -10,7 +10,6 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,8 +23,6 @@ use crate::settings::Counters;
 const PASS: Duration = Duration::from_millis(50);
 /// How long a flush, and the end of a recording, wait for the thread.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
-const CONTEXT_CREATED: u32 = 1;
 
 /// A value of a counter of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,26 +81,10 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
         Ok(_) => *lock(&THREAD) = Some(send),
         Err(error) => return note(format!("no thread: {error}")),
     }
-    if let Err(code) = cupti.say_contexts(subscriber, CONTEXT_CREATED) {
+    let asked = cupti.enable_callback(subscriber, cupti::DOMAIN_RESOURCE, cupti::CONTEXT_CREATED);
+    if let Err(code) = asked {
         note(format!("cuptiEnableCallback: {}", cupti.said(code)));
     }
-}
-
-/// The function that CUPTI calls in the thread that made a context.
-///
-/// # Safety
-/// CUPTI calls this, with data of its own.
-pub unsafe extern "C" fn made(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
-    if (domain, id) != (cupti::DOMAIN_RESOURCE, CONTEXT_CREATED) || data.is_null() {
-        return;
-    }
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: `CUpti_ResourceData`, whose first word is the context.
-        let context = unsafe { *data.cast::<*mut c_void>() };
-        if let Some(device) = cupti::in_use().and_then(|cupti| cupti.device_of(context)) {
-            used(device);
-        }
-    }));
 }
 
 /// The program uses a device.
