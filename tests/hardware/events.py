@@ -53,6 +53,8 @@ class Events:
     in_turns: list[Counter]
     # Counters by who gave them their names.
     names: dict[str, list[Counter]]
+    # PAPI's names that PAPI itself counts here.
+    of_papi: dict[str, Counter]
     # The counters whose cost is measured, one more each time.
     priced: list[str]
     # The name of `instructions` for perf_event_open and perf stat.
@@ -62,8 +64,11 @@ class Events:
     parts: list[str]
     stand_in: bool = False
     environment: dict[str, str] = field(default_factory=dict)
-    # How programs/known.c is compiled.
-    flags: list[str] = field(default_factory=list)
+
+
+def flags(stands_in: str | None) -> list[str]:
+    """How programs/known.c is compiled."""
+    return {None: [], "kernel": ["-DSTAND_IN"]}.get(stands_in, ["-DSTAND_IN", "-DBROKEN"])
 
 
 def vendor() -> str:
@@ -137,6 +142,7 @@ def real() -> Events:
         turns=",".join(many),
         in_turns=[instructions, branches],
         names=names,
+        of_papi={"PAPI_TOT_INS": instructions, "PAPI_BR_INS": branches},
         priced=["instructions", "branches", "cycles", "branch-misses"],
         judged="instructions",
         slots=slots,
@@ -175,11 +181,11 @@ def stand_in(address: str, broken: bool) -> Events:
             "PAPI's": [faults.named("perf::PAGE-FAULTS:u")],
             "the vendor's": [faults.named("no_such.counter:u")],
         },
+        of_papi={"perf::PAGE-FAULTS": faults},
         priced=["page-faults", "minor-faults"],
         judged="page-faults",
         slots=[f"sim/{name},readings=0:{n}/" for name, n in zip(INTEL_SLOTS, (1000, retiring, 100, 200, 400))],
         parts=INTEL_SLOTS[1:],
         stand_in=True,
         environment={"COUNTERPOINT_CPU_METRICS": ipc},
-        flags=["-DSTAND_IN", *(["-DBROKEN"] if broken else [])],
     )

@@ -60,12 +60,14 @@ def check(place: Place, result: Result) -> None:
     if "plain" in programs:
         plugin(place, result, programs["plain"])
         counters(place, result, programs["plain"])
+        of_kernels(place, result, programs["plain"])
     if "torch" in programs:
         kineto(place, result, programs["torch"])
         judged = beside_kineto(place, result, programs["torch"])
         left_to_torch(place, result, programs["torch"], judged)
         ranges(place, result, programs["torch"][0])
     named(place, result, programs)
+    of_ops(place, result)
     telemetry(place, result)
     if not place.quick:
         price(place, result, programs)
@@ -187,8 +189,7 @@ def counters(place: Place, result: Result, program: list[str]) -> None:
         options = ["-e", "none", "--plugin", "cuda", "--plugin-config", f"cuda.counters={ACTIVE}+{ELAPSED}"]
         command = ["run", *options, "-o", profile, "--", program[0], "400"]
         done = place.counterpoint(command, status=STATUS["plain"])
-        if "root may read counters" in done.stderr:
-            raise Absent("this user may not read counters of the device (NVreg_RestrictProfilingToAdminUsers)")
+        rights(done.stderr)
         expect("were not sampled" not in done.stderr, done.stderr.strip()[-400:])
         report = json.loads(place.counterpoint(["report", profile, "--format", "json"]).stdout)
         tracks = {(track["track"], track["name"]): track for track in report["tracks"]}
@@ -205,6 +206,89 @@ def counters(place: Place, result: Result, program: list[str]) -> None:
         silent = "CUPTI gave no kernel" in done.stderr
         expect(kernels == 1600 or (kernels == 0 and silent), f"{kernels} of 1600 kernels beside the counters")
         said.append(f"{kernels} of 1600 kernels beside them")
+
+
+# A counter whose value the source of plain.cu says, and others; all of them need two runs of a kernel on Hopper.
+WARPS, CYCLES = "sm__warps_launched.sum", "sm__cycles_elapsed.max"
+BYTES_READ = "dram__bytes_read.sum"
+MANY = [
+    WARPS,
+    CYCLES,
+    BYTES_READ,
+    "sm__inst_executed.sum",
+    "lts__t_sectors_op_read.sum",
+    "smsp__inst_executed_pipe_fma.sum",
+    "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum",
+    "smsp__thread_inst_executed_pred_on.sum",
+    "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "smsp__inst_executed_pipe_fp64.sum",
+    "lts__t_sectors_op_write.sum",
+    "dram__bytes_write.sum",
+]
+# Kernels of a round of plain.cu, and the threads of each: N.
+KERNELS = {"saxpy": 4, "scale": 1}
+THREADS = 1 << 18
+
+
+def rights(said: str) -> None:
+    """Whether this user may read counters."""
+    if "root may read counters" in said:
+        raise Absent("this user may not read counters of the device (NVreg_RestrictProfilingToAdminUsers)")
+
+
+def of_kernels(place: Place, result: Result, program: list[str]) -> None:
+    """Counters of each kernel, in one run of it and in several. Values that a kernel's size says are exact."""
+    for title, names in [("one run of each", [WARPS, CYCLES]), ("several runs of each", MANY)]:
+        with result.check(f"plugin cuda: counters of kernels, {title}") as said:
+            profile = place.fresh("kernels.cpt")
+            options = ["-e", "none", "--plugin", "cuda", "--plugin-config", f"cuda.range-counters={'+'.join(names)}"]
+            command = ["run", *options, "-o", profile, "--", *program]
+            done = place.counterpoint(command, status=STATUS["plain"])
+            rights(done.stderr)
+            expect("were not counted" not in done.stderr, done.stderr.strip()[-400:])
+            trace = place.fresh("kernels.json")
+            place.counterpoint(["trace", "export", profile, "-o", trace])
+            found = [event for event in traces.slices(trace) if event["cat"] == "cuda_profiler_range"]
+            for kernel, each in KERNELS.items():
+                of_it = [event["args"] for event in found if kernel in event["name"]]
+                expect(len(of_it) == each * ROUNDS, f"{len(of_it)} ranges of {kernel}, not {each * ROUNDS}")
+                lacking = [name for name in names if any(name not in args for args in of_it)]
+                expect(not lacking, f"{kernel} has no {lacking}")
+                warps = {args[WARPS] for args in of_it}
+                expect(warps == {THREADS / 32}, f"{kernel}: {WARPS} is {sorted(warps)}, its source says {THREADS // 32}")
+                expect(min(args[CYCLES] for args in of_it) > 0, f"{kernel} took no cycle")
+            # How CUPTI counts kernels of a graph is said and not judged.
+            of_graphs = sum("of a graph" in event["name"] for event in found)
+            said.append(f"{len(found)} ranges of {len(names)} counters; {THREADS // 32} warps in each of {sorted(KERNELS)}")
+            said.append(f"{of_graphs} ranges of {3 * ROUNDS} kernels of graphs")
+
+
+def of_ops(place: Place, result: Result) -> None:
+    """PAPI's names around ops of TVM on the device. Its kernels have no source here, so relations judge."""
+    with result.check("counters of the device around ops of TVM") as said:
+        if not importlib.util.find_spec("tvm"):
+            raise Absent(f"{sys.executable} has no tvm: --python names one that has")
+        script = PROGRAMS / "counted_tvm.py"
+        environment = {
+            **os.environ,
+            "COUNTERPOINT_DIST": str(place.dist),
+            "PYTHONPATH": os.pathsep.join([str(place.dist / "lib/python"), os.environ.get("PYTHONPATH", "")]),
+        }
+        done = subprocess.run(
+            [sys.executable, str(script)], capture_output=True, text=True, check=False, env=environment, timeout=300
+        )
+        rights(done.stderr)
+        if "no CUDA" in done.stdout:
+            raise Absent(done.stdout.strip())
+        expect(done.returncode == 0, done.stderr.strip()[-400:])
+        values = json.loads(done.stdout)
+        one, four = (values[name] for name in ("add_1", "add_4"))
+        ratio = four["cuda:::sm__inst_executed.sum:device=0"] / one["cuda:::sm__inst_executed.sum:device=0"]
+        expect(abs(ratio - 4) < 0.01, f"four times the work has {ratio:.3f} times the instructions: {values}")
+        for name, row in values.items():
+            cycles = row["cuda:::event:elapsed_cycles_sm:device=0"]
+            expect(cycles > 0, f"{name} took {cycles} cycles")
+        said.append(f"{ratio:.3f} times the instructions for four times the work; {values}")
 
 
 def ranges(place: Place, result: Result, python: str) -> None:

@@ -7,10 +7,12 @@ and loads, so a difference of two of them must be exact where the counter is exa
 | pmu_counts.py | both ways of reading, budgets, groups, turns, passes, threads, forks |
 | pmu_names.py | names beside other programs that count |
 | pmu_hosts.py | ops of PyTorch and TVM |
+| pmu_compiled.py | dispatches of IREE, instrumented loops |
 | pmu_metrics.py | default counters, ipc, top-down; cost |"""
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import events
 import machine
+import pmu_compiled
 import pmu_counts
 import pmu_hosts
 import pmu_metrics
@@ -50,6 +53,7 @@ def check(place: Place, result: Result) -> None:
     pmu_counts.check(lab)
     pmu_names.check(lab)
     pmu_hosts.check(lab)
+    pmu_compiled.check(lab)
     pmu_metrics.check(lab)
 
 
@@ -76,21 +80,31 @@ class Lab:
         self.place = place
         self.result = result
         self.program = place.work / "known"
+        # How all programs of this source are compiled.
+        self.flags = events.flags(place.stand_in)
         if place.stand_in:
-            address = self.compile(["-DSTAND_IN"], "address").strip()
+            address = self.compile([], "address").strip()
             self.events: Events = events.stand_in(address, place.stand_in == "broken")
-            self.compile(self.events.flags)
         else:
             self.events = events.real()
             self.compile([])
 
-    def compile(self, flags: list[str], *words: str) -> str:
-        """Compiles the program, and runs it if there are words for it. Its address does not vary."""
+    def compile(self, flags: list[str], *words: str, to: Path | None = None) -> str:
+        """Compiles the program, and runs it if there are words for it. Its addresses do not vary. The executable
+        that it loads finds the loops in it."""
         include = self.place.dist / "include"
-        source = PROGRAMS / "known.c"
-        command = ["cc", "-O1", "-no-pie", "-pthread", f"-I{include}", *flags, "-o", self.program, source, "-ldl"]
+        command = ["cc", "-O1", "-no-pie", "-rdynamic", "-pthread", f"-I{include}"]
+        command += ["-o", to or self.program, PROGRAMS / "known.c", *self.flags, *flags, "-ldl"]
         subprocess.run(command, check=True, capture_output=True)
         return self.alone(*words) if words else ""
+
+    def of_program(self, program: str) -> Lab:
+        """The same for another build of the program, in which what is written to has another address."""
+        other = copy.copy(self)
+        other.program = Path(program)
+        if self.place.stand_in:
+            other.events = events.stand_in(other.alone("address").strip(), self.place.stand_in == "broken")
+        return other
 
     def alone(self, *words: str) -> str:
         """Returns what the program prints without Counterpoint."""

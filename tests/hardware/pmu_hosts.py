@@ -25,7 +25,7 @@ def check(lab: Lab) -> None:
     """Makes all checks of this file."""
     library = lab.place.work / "known.so"
     include = lab.place.dist / "include"
-    command = ["cc", "-O1", "-shared", "-fPIC", "-pthread", f"-I{include}", *lab.events.flags, "-o", library]
+    command = ["cc", "-O1", "-shared", "-fPIC", "-pthread", f"-I{include}", *lab.flags, "-o", library]
     subprocess.run([*command, pmu.PROGRAMS / "known.c", "-ldl"], check=True, capture_output=True)
     for title, module, script, name in [
         ("PyTorch", "torch", "known_torch.py", "known::loop_{}"),

@@ -7,7 +7,8 @@
 //! python3 tests/hardware/run.py --dist dist --out hardware.txt
 //! ```
 //!
-//! What the machine lacks is named, with the command that shows it elsewhere. The exit status is 1 if a
+//! As root, the packages that the checks of a PMU compare with (PAPI, perf) are installed first; otherwise a line says
+//! which are missing. What the machine lacks is named, with the command that shows it elsewhere. The exit status is 1 if a
 //! check failed; something that is absent is no failure. `--keep NAME` keeps the page as
 //! `tests/hardware/results/DATE-NAME.txt`, and writes README's sentence about what is tested, which is
 //! made from the pages that are kept ([`sentence`]).
@@ -21,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use crate::dist;
 use crate::layout::Layout;
 use crate::process::{loud, say};
+use crate::setup::packages;
 
 /// Checks the release on a PMU and on a device of NVIDIA's, where the machine has them.
 #[derive(clap::Args)]
@@ -68,6 +70,9 @@ fn check(layout: &Layout, args: &Args) -> Result<()> {
         Some(dist) => dist.clone(),
         None => dist::release(layout)?.root,
     };
+    if args.only.as_deref() != Some("nvidia") {
+        packages::install(&[packages::PMU, packages::LLVM]);
+    }
     let mut run = Command::new(&args.python);
     run.arg("tests/hardware/run.py").arg("--dist").arg(dist).arg("--out").arg(&args.out);
     if let Some(only) = &args.only {

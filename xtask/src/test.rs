@@ -196,8 +196,8 @@ fn downloads(layout: &Layout, quick: bool, torch: bool) -> Result<FromNpm> {
         say("tests with packages of npm are skipped: --quick has no downloads");
         return Ok(FromNpm::default());
     }
-    use packages::{LLVM, NODE, OPENCL, TESTS};
-    packages::install(&[LLVM, NODE, OPENCL, TESTS]);
+    use packages::{LLVM, NODE, OPENCL, PMU, TESTS};
+    packages::install(&[LLVM, NODE, OPENCL, PMU, TESTS]);
     fixtures::compile(layout)?;
     let tvm = [List::Tvm, List::Tvm026, List::Tvm025];
     let other = [List::Test, List::IreeV5, List::Hta];

@@ -47,6 +47,8 @@ kinds! {
     OVERHEAD 12;
     /// Waiting for the device.
     SYNC 16;
+    /// A range of work with counters of the device.
+    PROFILER_RANGE 18;
     /// A collective operation.
     COLLECTIVE 21;
     /// Values of counters. [`crate::Trace::counter`] makes these.

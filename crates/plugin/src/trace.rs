@@ -45,6 +45,13 @@ impl Event {
         self
     }
 
+    /// On this row of the device, which is not a stream: [`Trace::resource`] names it.
+    #[must_use]
+    pub fn row(mut self, row: i32) -> Self {
+        self.raw.resource = row;
+        self
+    }
+
     /// Puts the event on this thread of this process.
     #[must_use]
     pub fn thread(mut self, process: i32, thread: i32) -> Self {

@@ -21,8 +21,8 @@ use plugin::{Clock, Kind};
 
 use crate::cupti::{self, Cupti, MULTIPLE_SUBSCRIBERS};
 use crate::records::kind;
-use crate::settings::Settings;
-use crate::{collect, find, sampler};
+use crate::settings::{Around, Settings};
+use crate::{collect, find, launches, ops, sampler};
 
 /// The variable that names this file to CUDA's driver.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
@@ -188,7 +188,7 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
     }
     let cupti = found(settings)?;
     let failed = |what: &str, code| format!("{what} of {}: {}", cupti.file, cupti.said(code));
-    let subscriber = cupti.subscribe(sampler::made).map_err(|code| match code {
+    let subscriber = cupti.subscribe(called).map_err(|code| match code {
         MULTIPLE_SUBSCRIBERS => {
             "another profiler uses CUPTI in this process, and CUPTI has room for one".to_owned()
         }
@@ -212,7 +212,8 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
     // A version may lack a kind, but not kernels.
     let has = |kind: u32| kinds.contains(&kind);
     let lacks_kernels = requested.contains(&Kind::KERNEL) && !has(kind::CONCURRENT_KERNEL);
-    if lacks_kernels || kinds.iter().all(|kind| ALWAYS.contains(kind)) {
+    let counts = !settings.ranges.names.is_empty() && requested.contains(&Kind::PROFILER_RANGE);
+    if lacks_kernels || (!counts && kinds.iter().all(|kind| ALWAYS.contains(kind))) {
         kinds.iter().for_each(|kind| cupti.disable(*kind));
         cupti.unsubscribe(subscriber);
         return Err(failed("cuptiActivityEnable", last));
@@ -220,17 +221,70 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
     at_exit();
     let taker = sampler::Taker { value: collect::add_value, lost: collect::add_dropped };
     sampler::begin(cupti, &settings.counters, subscriber, taker);
+    if counts {
+        let names = &settings.ranges.names;
+        match settings.ranges.around {
+            Around::Kernels => launches::begin(cupti, names, subscriber),
+            Around::Ops => ops::begin(cupti, names),
+        }
+        // Without it, the end of a context that is counted is not seen.
+        let _ = cupti.enable_callback(subscriber, cupti::DOMAIN_RESOURCE, cupti::CONTEXT_GOES);
+    }
     Ok((subscriber, kinds))
 }
 
-/// Fetches the records that CUPTI still has when the process begins to exit, because CUDA ends
-/// before this file's own functions are called for the last time.
+/// The function that CUPTI calls in a thread of the program.
+///
+/// # Safety
+/// CUPTI calls this, with data of its own.
+unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
+    if data.is_null() {
+        return;
+    }
+    let _ = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: `CUpti_ResourceData`, whose first word is the context.
+        let context = || unsafe { *data.cast::<*mut c_void>() };
+        match (domain, id) {
+            // SAFETY: CUPTI's data of a call.
+            (cupti::DOMAIN_DRIVER, _) if is_on() => unsafe { launches::called(id, data) },
+            (cupti::DOMAIN_RESOURCE, cupti::CONTEXT_CREATED) => {
+                let device = cupti::in_use().and_then(|cupti| cupti.device_of(context()));
+                if let Some(device) = device {
+                    sampler::used(device);
+                }
+            }
+            (cupti::DOMAIN_RESOURCE, cupti::CONTEXT_GOES) if is_on() => {
+                launches::gone(context());
+                ops::gone(context());
+            }
+            _ => {}
+        }
+    }));
+}
+
+/// Gives back all that was made for counters.
+fn end_counting() {
+    sampler::end();
+    launches::end();
+    ops::end();
+}
+
+/// Why counters that were asked for were not read.
+pub fn why_uncounted() -> Option<String> {
+    let sampled = || Some(format!("counters were not sampled: {}", sampler::why()?));
+    let counted = || Some(format!("kernels were not counted: {}", launches::why()?));
+    let of_ops = || Some(format!("ops were not counted: {}", ops::why()?));
+    sampled().or_else(counted).or_else(of_ops)
+}
+
+/// CUDA ends with the process, before this file's own functions are called for the last time. So the records
+/// that CUPTI still has must be fetched when the process begins to exit.
 fn at_exit() {
     extern "C" fn ended() {
         let _ = catch_unwind(AssertUnwindSafe(|| {
             flush(true);
             if is_on() {
-                sampler::end();
+                end_counting();
             }
             CLOSED.store(true, Ordering::Release);
             IS_ON.store(false, Ordering::Release);
@@ -267,6 +321,7 @@ pub fn pause() {
     if let (State::On { kinds, .. }, Some(cupti), true) = (&*lock(&STATE), cupti::in_use(), is_on())
     {
         sampler::fetch(Some(false));
+        launches::go_on(false);
         kinds.iter().for_each(|kind| cupti.disable(*kind));
     }
 }
@@ -279,6 +334,7 @@ pub fn go_on() {
             let _ = cupti.enable(*kind);
         }
         sampler::fetch(Some(true));
+        launches::go_on(true);
     }
 }
 
@@ -288,7 +344,7 @@ pub fn end() {
     if let (State::On { kinds, subscriber, .. }, Some(cupti), true) =
         (&*state, cupti::in_use(), is_on())
     {
-        sampler::end();
+        end_counting();
         kinds.iter().for_each(|kind| cupti.disable(*kind));
         cupti.unsubscribe(*subscriber);
     }
@@ -329,6 +385,9 @@ fn is_named() -> bool {
 pub fn push(kind: u32, id: u64) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.push(kind, id);
+        if kind == cupti::EXTERNAL_OP {
+            ops::push(cupti, id);
+        }
     }
 }
 
@@ -336,6 +395,9 @@ pub fn push(kind: u32, id: u64) {
 pub fn pop(kind: u32) {
     if let Some(cupti) = cupti::in_use().filter(|_| is_on()) {
         cupti.pop(kind);
+        if kind == cupti::EXTERNAL_OP {
+            ops::pop(cupti);
+        }
     }
 }
 

@@ -33,6 +33,34 @@ const MOST_NAMES: usize = 100_000;
 /// A record, and the name to which it pointed.
 pub type Named = (Record, Option<Arc<str>>);
 
+/// A range whose counters were read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Range {
+    /// What it was.
+    pub what: What,
+    /// CUPTI's clock at its begin and its end.
+    pub times: (u64, u64),
+    /// The thread that launched its work.
+    pub thread: u32,
+    /// The device.
+    pub device: u32,
+    /// CUPTI's number of the launch; 0 for an op.
+    pub correlation: u32,
+    /// The values, in the order of the counters' names.
+    pub values: Vec<f64>,
+}
+
+/// What a range is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// A kernel, with its name.
+    Kernel(Option<Arc<str>>),
+    /// A kernel of a graph, with its number in the launch.
+    OfGraph(u32),
+    /// An op, with the host's number.
+    Op(u64),
+}
+
 static STORE: Mutex<Store> = Mutex::new(Store::new());
 
 /// The records and values that were not handed over yet.
@@ -42,7 +70,9 @@ pub struct Store {
     pub records: Vec<Named>,
     /// Values of counters.
     values: Vec<Value>,
-    /// The buffers that CUPTI has, by address.
+    /// Ranges whose counters were read.
+    ranges: Vec<Range>,
+    /// Buffers that CUPTI has.
     lent: BTreeSet<usize>,
     limit: u64,
     names: Option<HashMap<usize, Arc<str>>>,
@@ -61,6 +91,8 @@ pub struct Missing {
     pub damaged: u64,
     /// Number of records of kinds that are not known.
     pub unknown: u64,
+    /// Kernels whose counters were not read.
+    pub uncounted: u64,
 }
 
 impl Store {
@@ -68,10 +100,11 @@ impl Store {
         Self {
             records: Vec::new(),
             values: Vec::new(),
+            ranges: Vec::new(),
             lent: BTreeSet::new(),
             limit: DEFAULT_LIMIT,
             names: None,
-            missing: Missing { beyond: 0, dropped: 0, damaged: 0, unknown: 0 },
+            missing: Missing { beyond: 0, dropped: 0, damaged: 0, unknown: 0, uncounted: 0 },
         }
     }
 
@@ -83,7 +116,9 @@ impl Store {
     /// Returns the number of bytes of the records and names that are kept.
     fn kept(&self) -> u64 {
         let values = self.values.len() * size_of::<Value>();
-        (self.records.len() * size_of::<Named>() + values) as u64
+        let of_range = |range: &Range| size_of::<Range>() + 8 * range.values.len();
+        let ranges = self.ranges.first().map_or(0, of_range) * self.ranges.len();
+        (self.records.len() * size_of::<Named>() + values + ranges) as u64
     }
 
     fn push(&mut self, record: Named) {
@@ -158,11 +193,49 @@ pub fn add_value(value: Value) {
     }
 }
 
-/// Takes the records so far.
-pub fn take() -> (Vec<Named>, Vec<Value>, Missing) {
+/// Keeps the values of a range.
+pub fn add_range(range: Range) {
     let mut store = store();
-    let values = std::mem::take(&mut store.values);
-    (std::mem::take(&mut store.records), values, std::mem::take(&mut store.missing))
+    if store.kept() >= store.limit {
+        store.missing.beyond += 1;
+    } else {
+        store.ranges.push(range);
+    }
+}
+
+/// Counts kernels whose counters were not read.
+pub fn add_uncounted(count: u64) {
+    store().missing.uncounted += count;
+}
+
+/// The number of the calling thread.
+pub fn own_thread() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { libc::syscall(libc::SYS_gettid) as u32 }
+}
+
+/// What has come since the last time.
+#[derive(Debug)]
+pub struct Taken {
+    /// Records of CUPTI's.
+    pub records: Vec<Named>,
+    /// Samples of counters.
+    pub values: Vec<Value>,
+    /// Counters of ranges.
+    pub ranges: Vec<Range>,
+    /// What is missing.
+    pub missing: Missing,
+}
+
+/// Takes what has come so far.
+pub fn take() -> Taken {
+    let mut store = store();
+    Taken {
+        records: std::mem::take(&mut store.records),
+        values: std::mem::take(&mut store.values),
+        ranges: std::mem::take(&mut store.ranges),
+        missing: std::mem::take(&mut store.missing),
+    }
 }
 
 /// Gives CUPTI a buffer. Without one, CUPTI drops records and counts them.

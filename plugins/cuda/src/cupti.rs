@@ -2,7 +2,9 @@
 //! it can be loaded on machines without it. Names, numbers and types are those of `cupti_activity.h`,
 //! `cupti_callbacks.h` and `cupti_result.h` of CUDA 11.8 to 13.5, in which they are the same.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// `CUptiResult`.
@@ -22,6 +24,9 @@ pub const DOMAIN_DRIVER: u32 = 1;
 pub const DOMAIN_RUNTIME: u32 = 2;
 /// `CUPTI_CB_DOMAIN_RESOURCE`.
 pub const DOMAIN_RESOURCE: u32 = 3;
+/// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED` and `…_DESTROY_STARTING`.
+pub const CONTEXT_CREATED: u32 = 1;
+pub const CONTEXT_GOES: u32 = 2;
 /// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0`, for ids of ops.
 pub const EXTERNAL_OP: u32 = 3;
 /// `CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1`, for ranges that the program marks.
@@ -190,7 +195,7 @@ impl Cupti {
     }
 
     /// Makes `callback` the only function for CUPTI's callbacks in this process. CUPTI calls it for
-    /// the callbacks that [`Self::say_contexts`] turns on.
+    /// the callbacks that [`Self::enable_callback`] turns on.
     ///
     /// # Errors
     /// CUPTI's code; [`MULTIPLE_SUBSCRIBERS`] if another profiler was first.
@@ -208,11 +213,11 @@ impl Cupti {
     ///
     /// # Errors
     /// CUPTI's code.
-    pub fn say_contexts(&self, subscriber: usize, id: u32) -> Result<(), Code> {
+    pub fn enable_callback(&self, subscriber: usize, domain: u32, id: u32) -> Result<(), Code> {
         let enable = self.functions.enable_callback.ok_or(UNKNOWN)?;
         // SAFETY: `enable` is CUPTI's function for these arguments, and CUPTI gave out the
         // subscriber.
-        checked(unsafe { enable(1, subscriber as *mut c_void, DOMAIN_RESOURCE, id) })
+        checked(unsafe { enable(1, subscriber as *mut c_void, domain, id) })
     }
 
     /// Returns the device of a context.
@@ -227,6 +232,20 @@ impl Cupti {
     /// Returns the address of a function of this library.
     pub fn symbol(&self, name: &str) -> Option<*mut c_void> {
         symbol(self.handle as *mut c_void, name)
+    }
+
+    /// The folder of the library's file.
+    pub fn folder(&self) -> Option<PathBuf> {
+        let address = self.symbol("cuptiGetVersion")?;
+        // SAFETY: all zeros is a value of this struct of pointers.
+        let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+        // SAFETY: any address may be asked for, and the result is a variable of ours.
+        if unsafe { libc::dladdr(address, &raw mut info) } == 0 || info.dli_fname.is_null() {
+            return None;
+        }
+        // SAFETY: a C string of the dynamic linker's, which is valid while the library is loaded.
+        let file = unsafe { CStr::from_ptr(info.dli_fname) };
+        Some(Path::new(OsStr::from_bytes(file.to_bytes())).parent()?.to_owned())
     }
 
     /// Ends the subscription that [`Self::subscribe`] made.

@@ -1,5 +1,5 @@
 //! A profiler plugin that records CUDA programs with CUPTI's activity interface: kernels, copies, fills
-//! and waits of devices, counters that devices sample, ranges of NVTX, and the calls of CUDA's runtime
+//! and waits of devices, counters that devices sample, counters of single kernels, ranges of NVTX, and the calls of CUDA's runtime
 //! and driver, with arrows from each launch to what it launched. It is for programs without a profiler of
 //! their own. CUDA's driver loads the same
 //! shared object, named by `CUDA_INJECTION64_PATH`, when the program initialises CUDA.
@@ -19,8 +19,15 @@
 //! | `collect` | the buffers that CUPTI fills |
 //! | `records` | the layout of CUPTI's records |
 //! | `names` | names of kernels |
+//! | `structs` | how functions of profiling are called |
+//! | `host` | which registers counters need, and what the device's data say |
 //! | `pm` | counters that the device samples |
 //! | `sampler` | the thread that fetches them |
+//! | `range` | counters of a range of work |
+//! | `launches` | a range around each kernel |
+//! | `marked`, `ops` | a range around each op |
+//! | `driver` | functions of CUDA's driver |
+//! | `collector`, `papi` | counters around ops of a host without plugins, by PAPI's names |
 //! | `output` | records as events |
 //! | `settings` | the user's options |
 //!
@@ -31,15 +38,24 @@
 
 mod attach;
 mod collect;
+mod collector;
 mod cupti;
+mod driver;
 mod find;
 mod functions;
+mod host;
+mod launches;
+mod marked;
 mod names;
+mod ops;
 mod output;
+mod papi;
 mod pm;
+mod range;
 mod records;
 mod sampler;
 mod settings;
+mod structs;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -63,7 +79,8 @@ pub struct Recording {
 
 /// This was reported for CUDA 12.8 on an H100, and not seen in our tests.
 const NO_WORK: &str = "CUPTI gave no kernel, copy or fill although the program launched some: it may not give them \
-     while it samples counters; record the program once with and once without cuda.counters";
+     while it reads counters; record the program once with and once without cuda.counters and \
+     cuda.range-counters";
 
 static IS_RECORDING: AtomicBool = AtomicBool::new(false);
 
@@ -79,6 +96,7 @@ impl Profiler for Cuda {
         Kind::SYNC,
         Kind::USER_ANNOTATION,
         Kind::OVERHEAD,
+        Kind::PROFILER_RANGE,
     ];
     type Session = Recording;
 
@@ -102,12 +120,18 @@ impl Recording {
             return Ok(());
         }
         attach::flush(last);
-        let (records, values, missing) = collect::take();
-        let counters = lock(&self.settings).counters.names.clone();
+        let collect::Taken { records, values, ranges, missing } = collect::take();
+        let (counters, of_ranges) = {
+            let settings = lock(&self.settings);
+            (settings.counters.names.clone(), settings.ranges.names.clone())
+        };
         let mut output = lock(&self.output);
         output.hand_over(&records, last, trace);
         output.counters(&values, &counters, trace);
-        if last && !counters.is_empty() && output.lacks_work() {
+        output.ranges(&ranges, &of_ranges, trace);
+        output.describe(trace);
+        let reads_counters = !counters.is_empty() || !of_ranges.is_empty();
+        if last && reads_counters && output.lacks_work() {
             plugin::log(Level::Warning, NO_WORK);
         }
         let untimed = output.take_untimed();
@@ -141,8 +165,7 @@ impl Session for Recording {
 
     fn process(&self, trace: &mut Trace<'_>) -> Result<(), Error> {
         self.hand_over(true, trace)?;
-        let unsampled = || Some(format!("counters were not sampled: {}", sampler::why()?));
-        let why = || attach::why_off().or_else(unsampled);
+        let why = || attach::why_off().or_else(attach::why_uncounted);
         match (!attach::is_forked()).then(why).flatten() {
             Some(text) => Err(Error(text)),
             None => Ok(()),
@@ -200,12 +223,16 @@ impl Drop for Recording {
 
 /// Makes a sentence about the numbers of missing events.
 fn said(missing: Missing, untimed: u64) -> Option<String> {
-    let Missing { beyond, dropped, damaged, unknown } = missing;
+    let Missing { beyond, dropped, damaged, unknown, uncounted } = missing;
     let parts: Vec<String> = [
         (beyond, "records did not fit into the buffer"),
         (dropped, "records were dropped by CUPTI, which had no room for them"),
         (damaged, "records or buffers of CUPTI are damaged"),
         (unknown, "records of CUPTI are of a kind that is not known"),
+        (
+            uncounted,
+            "kernels have no counters: they could not be read, or could be those of others",
+        ),
         (untimed, "kernels, copies or fills have no times, because CUPTI gave none"),
     ]
     .iter()

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use plugin::{Event, Kind, Trace};
 
 use crate::attach;
-use crate::collect::Named;
+use crate::collect::{Named, Range, What};
 use crate::cupti::{self, EXTERNAL_OP, EXTERNAL_RANGE};
 use crate::functions;
 use crate::names::Names;
@@ -21,6 +21,9 @@ use crate::sampler::Value;
 /// The largest number of correlations whose op or work is remembered. So a launch is found if at
 /// most this many others follow before its work comes.
 const MOST: usize = 1 << 20;
+
+/// The row of ranges whose counters were read. CUPTI numbers streams from 1.
+const COUNTED_ROW: i32 = 1_000_000;
 
 /// Turns records into events.
 #[derive(Debug)]
@@ -39,6 +42,8 @@ pub struct Output {
     threads: BTreeSet<u32>,
     /// Streams that have a row: device, stream.
     streams: BTreeSet<(u32, u32)>,
+    /// Devices with ranges whose counters were read.
+    counted: BTreeSet<u32>,
     /// The op and the range in which a call was made, by correlation.
     ops: BTreeMap<u32, [Option<u64>; 2]>,
     /// Calls whose work on the device has not come yet.
@@ -65,6 +70,7 @@ impl Output {
             callers: HashMap::new(),
             threads: BTreeSet::new(),
             streams: BTreeSet::new(),
+            counted: BTreeSet::new(),
             ops: BTreeMap::new(),
             waiting: BTreeMap::new(),
             worked: BTreeSet::new(),
@@ -137,7 +143,6 @@ impl Output {
                 self.range(begin, now.max(begin), thread, &name, trace);
             }
         }
-        self.describe(trace);
         forget(&mut self.ops);
         while self.worked.len() > MOST {
             self.worked.pop_first();
@@ -160,7 +165,49 @@ impl Output {
         }
     }
 
-    /// Returns whether the program launched work, but CUPTI reported no activity of a device.
+    /// Hands over counters of ranges: each range as a slice with its values, and each value in the series of
+    /// its kernel. The slices are on a row of their device: on those of streams, tools would take them for work.
+    pub fn ranges(&mut self, ranges: &[Range], counters: &[String], trace: &mut Trace<'_>) {
+        if !self.wants(Kind::PROFILER_RANGE) {
+            return;
+        }
+        for range in ranges {
+            let Some((start, end)) = times(range.times.0, range.times.1) else { continue };
+            self.counted.insert(range.device);
+            let name = match &range.what {
+                What::Kernel(Some(name)) => self.names.shown(name),
+                What::Kernel(None) => Arc::from("kernel without a name"),
+                What::OfGraph(number) => Arc::from(format!("kernel {number} of a graph")),
+                What::Op(_) => Arc::from("op"),
+            };
+            let event = Event::new(Kind::PROFILER_RANGE, start, end)
+                .device(range.device as i32)
+                .row(COUNTED_ROW)
+                .correlation(range.correlation.into());
+            // Not the name alone: sums of times by name would have the kernel twice.
+            let counted = format!("{name} (counted)");
+            let mut added = trace.event(&event).name(&counted).arg("thread", range.thread);
+            let op = match range.what {
+                What::Op(op) => Some(op),
+                _ => self.op(range.correlation),
+            };
+            if let Some(op) = op {
+                added = added.arg("External id", op);
+            }
+            // A ratio without a divisor has no value.
+            let values =
+                || counters.iter().zip(&range.values).filter(|(_, value)| value.is_finite());
+            for (counter, value) in values() {
+                added = added.arg(counter, *value);
+            }
+            let device = Some(range.device as i32);
+            for (counter, value) in values() {
+                trace.counter(start, device, counter, &name, unit_of(counter), *value);
+            }
+        }
+    }
+
+    /// Whether the program launched something, but CUPTI gave no activity of a device.
     pub fn lacks_work(&self) -> bool {
         self.wants_work() && self.launched && !self.given
     }
@@ -395,8 +442,8 @@ impl Output {
         trace.event(&event).name(name);
     }
 
-    /// Names devices and streams.
-    fn describe(&self, trace: &mut Trace<'_>) {
+    /// Names devices and their rows, after everything of this time was handed over.
+    pub fn describe(&self, trace: &mut Trace<'_>) {
         let accuracy = match attach::accuracy_ns() {
             Some(ns) => format!("clock ±{ns} ns"),
             None => "clock unknown".to_owned(),
@@ -405,6 +452,9 @@ impl Output {
         for (id, (name, label)) in &self.devices {
             let label = format!("{label}, CUPTI {version}, {accuracy}");
             trace.device(i64::from(*id), name, &label);
+        }
+        for device in &self.counted {
+            trace.resource(*device as i32, COUNTED_ROW, COUNTED_ROW, "counted kernels");
         }
         for (device, stream) in &self.streams {
             let name = format!("stream {stream}");

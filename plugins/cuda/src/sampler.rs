@@ -11,7 +11,6 @@
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,8 +24,6 @@ use crate::settings::Counters;
 const PASS: Duration = Duration::from_millis(50);
 /// The time for which a flush, and the end of a recording, wait for the thread.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// `CUPTI_CBID_RESOURCE_CONTEXT_CREATED`.
-const CONTEXT_CREATED: u32 = 1;
 
 /// A value of a counter of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,31 +83,13 @@ pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, take
         Ok(_) => *lock(&THREAD) = Some(send),
         Err(error) => return note(format!("no thread: {error}")),
     }
-    if let Err(code) = cupti.say_contexts(subscriber, CONTEXT_CREATED) {
+    let asked = cupti.enable_callback(subscriber, cupti::DOMAIN_RESOURCE, cupti::CONTEXT_CREATED);
+    if let Err(code) = asked {
         note(format!("cuptiEnableCallback: {}", cupti.said(code)));
     }
 }
 
-/// Notes the device of a new context. CUPTI calls this function in the thread that made the
-/// context.
-///
-/// # Safety
-/// Only CUPTI may call this, with data of its own.
-pub unsafe extern "C" fn made(_: *mut c_void, domain: u32, id: u32, data: *const c_void) {
-    if (domain, id) != (cupti::DOMAIN_RESOURCE, CONTEXT_CREATED) || data.is_null() {
-        return;
-    }
-    let _ = catch_unwind(AssertUnwindSafe(|| {
-        // SAFETY: in this domain, CUPTI passes a `CUpti_ResourceData`, whose first word is the
-        // context.
-        let context = unsafe { *data.cast::<*mut c_void>() };
-        if let Some(device) = cupti::in_use().and_then(|cupti| cupti.device_of(context)) {
-            used(device);
-        }
-    }));
-}
-
-/// Notes that the program uses a device.
+/// The program uses a device.
 pub fn used(device: u32) {
     if let Some(thread) = &*lock(&THREAD) {
         let _ = thread.send(Message::Device(device));

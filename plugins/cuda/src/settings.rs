@@ -13,6 +13,27 @@ pub struct Settings {
     pub cupti: Option<String>,
     /// The counters of devices that are sampled.
     pub counters: Counters,
+    /// Counters of single kernels or ops.
+    pub ranges: Ranges,
+}
+
+/// The counters of ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranges {
+    /// CUPTI's names.
+    pub names: Vec<String>,
+    /// What a range is around.
+    pub around: Around,
+}
+
+/// What a range is around.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Around {
+    /// Each kernel.
+    #[default]
+    Kernels,
+    /// Each op of the host, which must give ids of ops.
+    Ops,
 }
 
 /// The counters to sample.
@@ -65,16 +86,29 @@ impl Settings {
                 Some(("counters", list)) if list.split('+').all(is_name) => {
                     settings.counters.names = list.split('+').map(str::to_owned).collect();
                 }
+                Some(("range-counters", list)) if list.split('+').all(is_name) => {
+                    settings.ranges.names = list.split('+').map(str::to_owned).collect();
+                }
+                Some(("ranges", "kernel")) => settings.ranges.around = Around::Kernels,
+                Some(("ranges", "op")) => settings.ranges.around = Around::Ops,
                 Some(("counters-interval", time)) if interval(time).is_some() => {
                     settings.counters.interval = interval(time).unwrap_or_default();
                 }
                 _ => {
                     return Err(Error(format!(
                         "configuration {part:?}: known are cuda.torch=on|off, cuda.cupti=FILE, \
-                         cuda.counters=NAME+NAME and cuda.counters-interval=TIME (20us to 1s)"
+                         cuda.counters=NAME+NAME, cuda.counters-interval=TIME (20us to 1s), \
+                         cuda.range-counters=NAME+NAME and cuda.ranges=kernel|op"
                     )));
                 }
             }
+        }
+        if !settings.counters.names.is_empty() && !settings.ranges.names.is_empty() {
+            return Err(Error(
+                "cuda.counters and cuda.range-counters cannot be combined: a device has one set of \
+                 registers for both"
+                    .to_owned(),
+            ));
         }
         Ok(settings)
     }
@@ -106,7 +140,14 @@ mod tests {
         assert_eq!(counters.counters.names, ["a__b.sum", "c.avg.pct"]);
         assert_eq!(counters.counters.interval, Duration::from_millis(5));
         assert_eq!(Counters::default().interval, Duration::from_micros(100));
+        let ranges =
+            parsed("cuda.range-counters=a__b.sum+c.avg.pct,cuda.ranges=op").unwrap().ranges;
+        assert_eq!(ranges.names, ["a__b.sum", "c.avg.pct"]);
+        assert_eq!((ranges.around, Ranges::default().around), (Around::Ops, Around::Kernels));
         for wrong in [
+            "cuda.range-counters=",
+            "cuda.ranges=kernels",
+            "cuda.counters=a,cuda.range-counters=b",
             "cuda.torch=yes",
             "cuda.cupti=",
             "cuda.kernels=1",

@@ -13,6 +13,8 @@
  *     known ROUNDS threads     two threads, `ten` calls loop_10000 and `hundred` calls loop_100000
  *     known ROUNDS fork        one thread, and after it a child
  *     known ROUNDS price       ROUNDS empty ops, 21 times; prints the least ns per op
+ *     known ROUNDS dispatches LIBRARY     the same functions as dispatches of the executable known_iree.c
+ *     known ROUNDS loops       the loops of known_loops.c; with -DINSTRUMENTED
  *     known address            where `written` is
  *
  * -DSTAND_IN: for machines without a PMU, an iteration is a hundredth of a page fault and a thousandth of a
@@ -86,7 +88,15 @@ __attribute__((noinline)) static void load(unsigned long n) {
 
 /* Programs that load this file as a library call this function. */
 void known_loop(unsigned long n);
+void known_load(unsigned long n);
 void known_loop(unsigned long n) { loop(n); }
+void known_load(unsigned long n) { load(n); }
+
+#ifdef INSTRUMENTED
+void known_hits(long rounds);
+#else
+static void known_hits(long rounds) { (void)rounds; }
+#endif
 
 static const struct op {
   const char* name;
@@ -149,11 +159,50 @@ static void price(long rounds) {
   printf("price %.1f\n", batches[0]);
 }
 
+/* As IREE's loader of system libraries does, with one workgroup of each export in a round. */
+static int dispatches(const char* file, long rounds) {
+  typedef int dispatch_t(const void* environment, const void* dispatch, const void* workgroup);
+  void* opened = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+  if (opened == NULL) return 1;
+  const void* (*query)(unsigned, const void*) =
+      (const void* (*)(unsigned, const void*))dlsym(opened, "iree_hal_executable_library_query");
+  unsigned long environment[12] = {0}, workgroup[4] = {0};
+  const struct {
+    const void *header, *imports[2];
+    unsigned count;
+    dispatch_t* const* functions;
+  }* library = query != NULL ? query(6, environment) : NULL;
+  if (library == NULL) return 1;
+  /* Sizes, constants and bindings: one workgroup of one. */
+  struct {
+    unsigned size_x, size_y;
+    unsigned short size_z, constants;
+    unsigned count_x, count_y;
+    unsigned short count_z;
+    unsigned char concurrency, bindings;
+    const void* pointers[3];
+  } dispatch = {1, 1, 1, 0, 1, 1, 1, 1, 0, {NULL, NULL, NULL}};
+  for (long round = 0; round < rounds; ++round)
+    for (unsigned i = 0; i < library->count; ++i)
+      if (library->functions[i](environment, &dispatch, workgroup) != 0) return 1;
+  return 0;
+}
+
 int main(int count, char** words) {
   const char* mode = count > 2 ? words[2] : "";
   long rounds = count > 1 ? atol(words[1]) : 20;
   if (count > 1 && strcmp(words[1], "address") == 0) {
     printf("%p\n", (void*)&written);
+    return 0;
+  }
+  if (strcmp(mode, "dispatches") == 0) {
+    if (count < 4 || dispatches(words[3], rounds) != 0) return 1;
+    puts("done");
+    return 0;
+  }
+  if (strcmp(mode, "loops") == 0) {
+    known_hits(rounds);
+    puts("done");
     return 0;
   }
   agent = dlsym(RTLD_DEFAULT, "counterpoint_agent");

@@ -1,11 +1,23 @@
 /* Prints what PAPI counts in loops of known length (known.c): for each name on its command line, the difference of
- * 100,000 and 10,000 iterations, each the smallest of 20. */
+ * 100,000 and 10,000 iterations, each the smallest of 20. PAPI counts in user mode. -DSTAND_IN and -DBROKEN are those
+ * of known.c. */
+#define _GNU_SOURCE
 #include <papi.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 static __attribute__((noinline)) void loop(unsigned long n) {
-#if defined(__x86_64__)
+#ifdef BROKEN
+  n += n / 50;
+#endif
+#if defined(STAND_IN)
+  size_t bytes = n / 100 * 4096;
+  char* pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  madvise(pages, bytes, MADV_NOHUGEPAGE);
+  for (size_t at = 0; at < bytes; at += 4096) ((volatile char*)pages)[at] = 1;
+  munmap(pages, bytes);
+#elif defined(__x86_64__)
   __asm__ volatile("1: sub $1, %0\n\tjnz 1b" : "+r"(n) : : "cc");
 #elif defined(__aarch64__)
   __asm__ volatile("1: subs %0, %0, #1\n\tb.ne 1b" : "+r"(n) : : "cc");
@@ -44,6 +56,8 @@ int main(int count, char** words) {
     check(PAPI_start(set), "PAPI_start");
     printf("%lld\n", counted(set, 100000) - counted(set, 10000));
     check(PAPI_stop(set, &ignored), "PAPI_stop");
+    check(PAPI_cleanup_eventset(set), "PAPI_cleanup_eventset");
+    check(PAPI_destroy_eventset(&set), "PAPI_destroy_eventset");
   }
   return 0;
 }

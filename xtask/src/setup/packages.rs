@@ -79,9 +79,18 @@ pub const OPENCL: &[Need] = &[need(
     ],
 )];
 
-/// For everything else in the tests.
-pub const TESTS: &[Need] = &[
+/// The checks of a PMU.
+pub const PMU: &[Need] = &[
     need("comparisons with perf", &["linux-perf"], &[Program("perf")]),
+    need(
+        "comparisons with PAPI",
+        &["libpapi-dev"],
+        &[File("/usr/include/papi.h"), Library("libpapi.so")],
+    ),
+];
+
+/// Everything else that the tests use.
+pub const TESTS: &[Need] = &[
     need("comparisons with libpfm4", &["libpfm4"], &[Library("libpfm.so.4")]),
     // For kinds of programs that cannot carry our library.
     #[cfg(target_arch = "x86_64")]

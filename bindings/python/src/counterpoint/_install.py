@@ -36,6 +36,11 @@ def include() -> Path:
     return Path(_find("include/counterpoint/torch.h")).parents[1]
 
 
+def plugin(name: str) -> str:
+    """Returns the path of a profiler plugin that comes with Counterpoint."""
+    return _find(f"lib/counterpoint/plugins/{name}.so")
+
+
 def _find(name: str) -> str:
     chosen = os.environ.get("COUNTERPOINT_DIST")
     if chosen:

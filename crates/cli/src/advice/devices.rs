@@ -7,8 +7,9 @@ use names::defaults::Skipped;
 pub(super) fn for_device(component: &str) -> Option<&'static str> {
     match component.to_ascii_lowercase().as_str() {
         "cuda" => Some(
-            "run --plugin cuda --plugin-config cuda.counters=NAME samples the device's counters over \
-             time, by CUPTI's names; NVIDIA's driver keeps them for root unless the module option \
+            "a CounterCollector of counterpoint.tvm counts ops of TVM; by CUPTI's names, run --plugin cuda \
+             --plugin-config cuda.range-counters=NAME counts each kernel, and cuda.counters=NAME samples \
+             over time; NVIDIA's driver keeps them for root unless the module option \
              NVreg_RestrictProfilingToAdminUsers is 0: put `options nvidia \
              NVreg_RestrictProfilingToAdminUsers=0` into a file below /etc/modprobe.d, rebuild the \
              initramfs if it loads the driver, and reboot",

@@ -68,7 +68,9 @@ fn about_a_list() {
     }
     let cuda = of_list(&bare, "cuda:::event:elapsed_cycles_sm:device=0");
     assert!(cuda.contains("NVreg_RestrictProfilingToAdminUsers=0"), "{cuda}");
-    assert!(cuda.contains("cuda.counters=NAME"), "{cuda}");
+    for way in ["cuda.counters=NAME", "cuda.range-counters=NAME", "CounterCollector"] {
+        assert!(cuda.contains(way), "{cuda}");
+    }
 }
 
 /// This machine has a PMU, a tracepoint and a processor that is not from AMD.

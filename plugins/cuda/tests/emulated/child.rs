@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use plugin_host::session::Stack;
 use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink, platform::Library};
 
-use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, RUNTIME, SYNC};
+use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, PROFILER_RANGE, RUNTIME, SYNC};
 
 #[derive(Default)]
 struct Lines {
@@ -61,7 +61,7 @@ impl Sink for Lines {
 static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Looks up a function of the library by its name.
-fn call<F: Copy>(library: &Library, name: &CStr) -> F {
+pub fn call<F: Copy>(library: &Library, name: &CStr) -> F {
     let found = library.symbol(name).expect("it is exported");
     assert_eq!(size_of::<F>(), size_of::<usize>());
     // SAFETY: callers choose for `F` the type that the function with this name has; the assertion
@@ -91,7 +91,7 @@ fn child() {
 
     let configuration = format!("interval=1ms,cuda.cupti={cupti},{}", variable("CUDA_TEST_CONFIG"));
     let configuration = CString::new(configuration.trim_end_matches(',')).expect("no zero byte");
-    let mut types = vec![MEMCPY, MEMSET, KERNEL, RUNTIME, DRIVER, SYNC, ANNOTATION];
+    let mut types = vec![MEMCPY, MEMSET, KERNEL, RUNTIME, DRIVER, SYNC, ANNOTATION, PROFILER_RANGE];
     if let Ok(only) = variable("CUDA_TEST_TYPES").parse() {
         types = vec![only];
     }
@@ -142,6 +142,30 @@ fn child() {
     }
     correlation.push(Stack::Ops, 4_242);
     program();
+    let driver = variable("CUDA_TEST_DRIVER");
+    if !driver.is_empty() {
+        correlation.pop(Stack::Ops);
+        let driver = Library::open(Path::new(&driver)).expect("it loads");
+        let device: extern "C" fn(c_int) -> c_int = call(&driver, c"double_device");
+        let library = Library::open(Path::new(&cupti)).expect("it is loaded");
+        let kernel: extern "C" fn(c_int) -> c_int = call(&library, c"double_op");
+        // (op, device of the thread, kernels, of which the last is in an op of its own)
+        for (op, on, kernels) in [(7, 0, 3), (9, 0, 0), (10, 1, 1), (11, -1, 1)] {
+            device(on);
+            correlation.push(Stack::Ops, op);
+            for at in 0..kernels {
+                if at == 2 {
+                    correlation.push(Stack::Ops, 8);
+                }
+                kernel(on.max(0));
+                if at == 2 {
+                    correlation.pop(Stack::Ops);
+                }
+            }
+            correlation.pop(Stack::Ops);
+        }
+        correlation.push(Stack::Ops, 4_242);
+    }
     if let Ok(library) = Library::open(Path::new(&cupti)) {
         let collects: extern "C" fn(u32) -> c_int = call(&library, c"double_collects");
         let kinds: Vec<String> =

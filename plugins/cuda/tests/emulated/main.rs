@@ -6,7 +6,9 @@
 //! host of the plugin. It does what CUDA's driver would do, and writes down what the plugin hands over.
 
 mod child;
+mod collector;
 mod counters;
+mod ranges;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +25,7 @@ const RUNTIME: u32 = 8;
 const DRIVER: u32 = 9;
 const SYNC: u32 = 16;
 const ANNOTATION: u32 = 2;
+const PROFILER_RANGE: u32 = 18;
 
 /// An event that the child has written down.
 #[derive(Clone, Debug)]

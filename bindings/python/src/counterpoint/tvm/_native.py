@@ -114,17 +114,25 @@ class Native(Recorder):
         """Registers functions that are called around each op, and returns the collector's number.
         `slots`: the names and kinds of its values."""
         words = [word for slot in slots for word in slot]
-        number = int(self._collector(start, stop, *words))
+        return self._accepted(int(self._collector(start, stop, *words)), [name for name, _ in slots])
+
+    def collector_of(self, address: int, names: list[str]) -> int:
+        """Registers a `counterpoint_collector_t` of native code, whose values have these names, and returns the
+        collector's number."""
+        add = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(self._table.collector_add)
+        return self._accepted(int(add(address)), names)
+
+    def _accepted(self, number: int, names: list[str]) -> int:
+        """Returns the number of a collector, or raises the error that it stands for."""
         if number == -2:
             raise CounterpointError(
                 f"there may be at most {MOST_COLLECTORS} collectors, with at most {MOST_METRICS}"
                 " metrics together"
             )
         if number == -3:
-            names = ", ".join(repr(name) for name, _ in slots)
             raise ArgumentError(
                 f"two metrics of one collector have names that differ only in capitals, separators or"
-                f" units: {names}"
+                f" units: {', '.join(map(repr, names))}"
             )
         if number < 0:
             raise CounterpointError(f"the recorder refused the collector ({number})")

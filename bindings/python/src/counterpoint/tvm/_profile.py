@@ -15,8 +15,8 @@ from counterpoint.loops import LoopReport
 from counterpoint.loops import read as read_loops
 from counterpoint.metrics import Count, Duration, Metric, Text
 from counterpoint.report import Loss, Report
-from counterpoint.tvm import _machines, _native
-from counterpoint.tvm.collectors import Collector, Registered, checked, counters_of
+from counterpoint.tvm import _cuda, _machines, _native
+from counterpoint.tvm.collectors import Chosen, Collector, Registered, checked, counters_of
 
 _prepared = False
 _UNSEEN = "parallel_unseen"
@@ -63,6 +63,21 @@ def _explained(loss: Loss, name: str, first: str) -> Loss:
     return replace(loss, explanation=f"{loss.explanation}; {word}: {first}")
 
 
+def _register(
+    native: _native.Native,
+    chosen: Chosen,
+    devices: list[Any],
+    registered: list[Union[Registered, _cuda.Registered]],
+) -> None:
+    """Registers the collectors of a profile, and appends each to the list as soon as it is."""
+    for collector in chosen.own:
+        registered.append(Registered(native, collector, devices))
+    for counters in chosen.devices:
+        of_device = _cuda.register(native, counters)
+        if of_device is not None:
+            registered.append(of_device)
+
+
 class Profile:
     """The result of `profile`. It records inside the `with`; read its report after it."""
 
@@ -70,12 +85,12 @@ class Profile:
         self,
         machines: list[tuple[Optional[str], Any]],
         request: _session.Request,
-        collectors: Sequence[Collector],
+        chosen: Chosen,
     ) -> None:
         self._vms = machines
         self._request = request
-        self._collectors = collectors
-        self._registered: list[Registered] = []
+        self._chosen = chosen
+        self._registered: list[Union[Registered, _cuda.Registered]] = []
         self._machines: list[_Recorded] = []
         self._session: Optional[_session.Session] = None
         self._since = self._until = 0
@@ -104,8 +119,7 @@ class Profile:
         attached: list[Any] = []
         try:
             devices = {str(d): d for _, vm in self._vms for d in _machines.state_of(vm).devices}
-            for collector in self._collectors:
-                self._registered.append(Registered(native, collector, list(devices.values())))
+            _register(native, self._chosen, list(devices.values()), self._registered)
             self._since = native.ticks()
             for name, vm in self._vms:
                 state = _machines.attach(vm, native, name)
@@ -304,8 +318,9 @@ def profile(
     machines = _machines_of(vm)
     names = None if counters is None else names_of(counters, "counters=")
     collectors = checked(collectors)
-    more, variables, own = counters_of(collectors)
-    if len(own) != len(collectors):
+    chosen = counters_of(collectors)
+    more, variables = chosen.names, chosen.variables
+    if chosen.counts:
         if names is not None and (variables or more is None):
             raise CounterpointError(
                 "counters= cannot be combined with a CounterCollector for the default set or for"
@@ -324,7 +339,7 @@ def profile(
         budget=part_of(budget),
         plugin_ids=bool(plugin_ids),
     )
-    return Profile(machines, request, own)
+    return Profile(machines, request, chosen)
 
 
 def _plugins(
@@ -394,8 +409,7 @@ def profile_function(
     `NAME (workers)`.
     """
     collectors = checked(collectors)
-    more, variables, own = counters_of(collectors)
-    counted = len(own) != len(collectors)
+    chosen = counters_of(collectors)
     name = "main" if func_name is None else func_name
     if not isinstance(name, str):
         raise ArgumentError(f"func_name= must be the name of a function, not {described(name)}")
@@ -410,12 +424,12 @@ def profile_function(
         for _ in range(warmup_iters):
             function(*args)
         dev.sync()
-        request = _session.Request(more if counted else [], None, False, variables=variables)
+        counters = chosen.names if chosen.counts else []
+        request = _session.Request(counters, None, False, variables=chosen.variables)
         session = _session.begin(native, request)
-        registered: list[Registered] = []
+        registered: list[Union[Registered, _cuda.Registered]] = []
         try:
-            for collector in own:
-                registered.append(Registered(native, collector, [dev]))
+            _register(native, chosen, [dev], registered)
             machine = _machines.Machine([dev], None)
             machine.register(native, f"{name} of profile_function")
             label = machine.name

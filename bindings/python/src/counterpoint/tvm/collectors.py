@@ -24,12 +24,13 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Optional, Union
 
 from counterpoint._arguments import described, names_of
 from counterpoint.errors import ArgumentError
 from counterpoint.metrics import Count, Duration, Metric, Percent, Ratio, Text
-from counterpoint.tvm import _native
+from counterpoint.tvm import _cuda, _native
 
 __all__ = ["Collector", "CounterCollector", "PAPIMetricCollector"]
 
@@ -57,11 +58,11 @@ class Collector:
 
 
 class CounterCollector(Collector):
-    """Counters of the operating system and the processor, read natively.
+    """Counters of the operating system, the processor and NVIDIA's devices, read natively.
 
     `counters`: for each device the names, as `counterpoint list` shows them; also PAPI's
-    (`PAPI_FP_OPS`) and libpfm's (`perf::CYCLES`). A list of devices, or `None` for the
-    processor: what `COUNTERPOINT_<DEVICE>_METRICS` chooses, or else the default set, which
+    (`PAPI_FP_OPS`; for a device of CUDA, `cuda:::sm__cycles_elapsed.sum`) and libpfm's (`perf::CYCLES`). A list of
+    devices, or `None` for the processor: what `COUNTERPOINT_<DEVICE>_METRICS` chooses, or else the default set, which
     is empty on a processor without hardware counters. A device whose counters are not supported on this
     machine is left out, with one warning that says what would help.
     """
@@ -136,24 +137,40 @@ def checked(collectors: object) -> list[Collector]:
     return found
 
 
-def counters_of(
-    collectors: Sequence[Collector],
-) -> tuple[Optional[list[str]], dict[str, str], list[Collector]]:
-    """Returns the names of the processor's counters, the variables for other kinds of devices, and the
-    users' collectors.
+@dataclass
+class Chosen:
+    """What the collectors of a profile ask for."""
 
-    The names are `None` if a collector wants the defaults."""
+    # The names of the processor's counters; `None` if a collector wants the defaults.
+    names: Optional[list[str]]
+    # The variables for other kinds of devices.
+    variables: dict[str, str]
+    # The users' collectors.
+    own: list[Collector]
+    # Counters of NVIDIA's devices.
+    devices: list[_cuda.DeviceCounters]
+    # Whether a collector is a `CounterCollector`.
+    counts: bool
+
+
+def counters_of(collectors: Sequence[Collector]) -> Chosen:
+    """Returns what these collectors ask for."""
     names: list[str] = []
     variables: dict[str, list[str]] = {}
-    defaults = others = False
-    own = []
+    defaults = others = counts = False
+    own: list[Collector] = []
+    devices: list[_cuda.DeviceCounters] = []
     for collector in collectors:
         if not isinstance(collector, CounterCollector):
             own.append(collector)
             continue
+        counts = True
         defaults = defaults or not collector.counters
         for device, asked in collector.counters.items():
             kind = kind_of(device)
+            if kind == "cuda":
+                devices.append(_cuda.DeviceCounters(_cuda.index_of(device), asked))
+                continue
             if asked is None:
                 # If there is a variable for another kind of device, it applies anyway.
                 defaults = defaults or kind == "cpu"
@@ -162,14 +179,14 @@ def counters_of(
             here = names if kind == "cpu" else variables.setdefault(kind, [])
             here += [name for name in asked if name not in here]
     if not variables and not others:
-        return (None if defaults else names), {}, own
+        return Chosen(None if defaults else names, {}, own, devices, counts)
     # The program knows which kinds of devices have a source. It is asked through their
     # variables, which have an effect only if no list of counters is given. If only other devices were
     # named, an empty variable keeps the processor from being counted.
     if not defaults:
         variables["cpu"] = names
     lists = {f"COUNTERPOINT_{k.upper()}_METRICS": ";".join(v) for k, v in variables.items()}
-    return None, lists, own
+    return Chosen(None, lists, own, devices, counts)
 
 
 def _slots(native: _native.Native, collector: Collector) -> list[tuple[str, int]]:

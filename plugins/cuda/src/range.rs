@@ -1,0 +1,325 @@
+//! CUPTI's range profiler: counters of the device over a range of the program's work. Names, numbers and places
+//! are those of `cupti_range_profiler.h` and `cupti_profiler_target.h` of CUDA 12.6 to 13.5, in which all
+//! fields stand at the same places; update 2 of CUDA 12.6 is the first that has them.
+//!
+//! ```text
+//!  configuration (host) ─► start ─► [push] work of the program [pop] ─► stop ─► decode ─► evaluate (host)
+//! ```
+//!
+//! | ranges | which | counters |
+//! |---|---|---|
+//! | `EachKernel` | CUPTI makes a range of each kernel | any number: CUPTI runs a kernel as often as its counters need, and restores the memory in between |
+//! | `Pushed` | between `push` and `pop` | those that need one run |
+//!
+//! One object belongs to one context, and one context has one object. CUPTI runs the kernels of the context one
+//! after the other while an object is started.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::mem::offset_of;
+use std::ptr;
+
+use crate::cupti::Cupti;
+use crate::host::{self, Configured, Host, Profiler};
+use crate::structs::{Image, Object, api, call, call_or_older, code_of, lacks, parameters};
+
+/// What is a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Each kernel.
+    EachKernel,
+    /// What is between [`Ranges::push`] and [`Ranges::pop`].
+    Pushed,
+}
+
+/// `CUPTI_AutoRange` and `CUPTI_UserRange`.
+const AUTO_RANGE: u32 = 1;
+const USER_RANGE: u32 = 2;
+/// `CUPTI_KernelReplay` and `CUPTI_UserReplay`.
+const KERNEL_REPLAY: u32 = 2;
+const USER_REPLAY: u32 = 3;
+/// So many ranges between start and stop: a launch of a graph has one for each of its kernels. CUPTI counts
+/// those beyond it.
+const MOST_OF_KERNELS: usize = 512;
+
+parameters! {
+    Availability {
+        context: *mut c_void,
+        length: usize,
+        image: *mut u8;
+        device_level: u8
+    }
+    Enable { context: *mut c_void, object: *mut c_void; cache: u32 }
+    Disable { ; object: *mut c_void }
+    Configure {
+        object: *mut c_void,
+        length: usize,
+        image: *const u8,
+        data_length: usize,
+        data: *mut u8,
+        range: u32,
+        replay: u32,
+        most: usize,
+        levels: u16,
+        least_level: u16,
+        pass: usize;
+        level: u16
+    }
+    DataSize {
+        object: *mut c_void,
+        names: *const *const c_char,
+        count: usize,
+        most: usize,
+        nodes: u32;
+        length: usize
+    }
+    Clear { object: *mut c_void, length: usize; data: *mut u8 }
+    Start { ; object: *mut c_void }
+    Stop { object: *mut c_void, pass: usize, level: usize; are_all_done: u8 }
+    Push { object: *mut c_void; name: *const c_char }
+    Pop { ; object: *mut c_void }
+    Decode { object: *mut c_void; dropped: usize }
+    Info { data: *const u8, length: usize; count: usize }
+}
+
+api! {
+    availability "cuptiProfilerGetCounterAvailability" Availability;
+    enable "cuptiRangeProfilerEnable" Enable;
+    disable "cuptiRangeProfilerDisable" Disable;
+    configure "cuptiRangeProfilerSetConfig" Configure;
+    data_size "cuptiRangeProfilerGetCounterDataSize" DataSize;
+    clear "cuptiRangeProfilerCounterDataImageInitialize" Clear;
+    start "cuptiRangeProfilerStart" Start;
+    stop "cuptiRangeProfilerStop" Stop;
+    push "cuptiRangeProfilerPushRange" Push;
+    pop "cuptiRangeProfilerPopRange" Pop;
+    decode "cuptiRangeProfilerDecodeData" Decode;
+    info "cuptiRangeProfilerGetCounterDataInfo" Info;
+}
+
+/// The ranges of one context.
+#[derive(Debug)]
+pub struct Ranges {
+    cupti: &'static Cupti,
+    api: Api,
+    /// Given back after the context's object ([`Drop`]).
+    host: Host,
+    object: Object,
+    configured: Configured,
+    data: Image,
+    data_length: usize,
+    of: Of,
+}
+
+// SAFETY: CUPTI's objects belong to a context and not to a thread; whoever has them holds a lock.
+unsafe impl Send for Ranges {}
+
+/// What was counted between start and stop.
+#[derive(Debug, Default, PartialEq)]
+pub struct Counted {
+    /// The values of each range in the order of the names, in the order in which the ranges ran.
+    pub ranges: Vec<Vec<f64>>,
+    /// The number of ranges that CUPTI had no room for.
+    pub dropped: u64,
+}
+
+/// Whether this CUPTI has the range profiler.
+///
+/// # Errors
+/// The error names the function that CUPTI lacks.
+pub fn check(cupti: &Cupti) -> Result<(), String> {
+    host::check(cupti)?;
+    functions(cupti).map(drop)
+}
+
+fn functions(cupti: &Cupti) -> Result<Api, String> {
+    let first = "update 2 of CUDA 12.6 is the first with the range profiler";
+    Api::of(cupti).map_err(|name| lacks(cupti, name, first))
+}
+
+impl Ranges {
+    /// Prepares to count on a context.
+    ///
+    /// # Errors
+    /// Says which function refused, and why.
+    pub fn new(
+        cupti: &'static Cupti,
+        context: *mut c_void,
+        device: u32,
+        names: &[String],
+        of: Of,
+    ) -> Result<Self, String> {
+        let api = functions(cupti)?;
+        host::initialize(cupti)?;
+        let mut availability = Availability::new();
+        availability.context = context;
+        // In CUDA 12 and 13.0, the struct ends with the image.
+        let older = offset_of!(Availability, device_level);
+        call_or_older(cupti, api.availability, &mut availability, older)?;
+        let mut available = Image::new(availability.length);
+        availability.image = available.at();
+        call(cupti, api.availability, &mut availability)?;
+        let host = Host::new(cupti, Profiler::Range, device, &mut available, names)?;
+        let configured = host.configuration()?;
+        if of == Of::Pushed && configured.passes != 1 {
+            return Err(format!(
+                "these counters need {} runs of the same work, and an op runs once: ask for fewer",
+                configured.passes
+            ));
+        }
+        let mut ranges = Self {
+            cupti,
+            api,
+            host,
+            object: ptr::null_mut(),
+            configured,
+            data: Image::default(),
+            data_length: 0,
+            of,
+        };
+        let mut enable = Enable::new();
+        enable.context = context;
+        // Before CUDA 13.4, the struct ends with the object.
+        call_or_older(cupti, api.enable, &mut enable, offset_of!(Enable, cache))?;
+        ranges.object = enable.object;
+        let mut size = DataSize::new();
+        size.object = ranges.object;
+        (size.names, size.count) = (ranges.host.names.at(), ranges.host.names.count());
+        (size.most, size.nodes) = (ranges.most(), ranges.most() as u32);
+        call(cupti, api.data_size, &mut size)?;
+        ranges.data_length = size.length;
+        ranges.data = Image::new(size.length);
+        ranges.clear()?;
+        ranges.configure()?;
+        Ok(ranges)
+    }
+
+    fn most(&self) -> usize {
+        match self.of {
+            Of::EachKernel => MOST_OF_KERNELS,
+            Of::Pushed => 1,
+        }
+    }
+
+    fn clear(&mut self) -> Result<(), String> {
+        let mut clear = Clear::new();
+        clear.object = self.object;
+        (clear.length, clear.data) = (self.data_length, self.data.at());
+        call(self.cupti, self.api.clear, &mut clear)
+    }
+
+    fn configure(&mut self) -> Result<(), String> {
+        let mut configure = Configure::new();
+        configure.object = self.object;
+        (configure.length, configure.image) = (self.configured.length, self.configured.image.at());
+        (configure.data_length, configure.data) = (self.data_length, self.data.at());
+        (configure.range, configure.replay) = match self.of {
+            Of::EachKernel => (AUTO_RANGE, KERNEL_REPLAY),
+            Of::Pushed => (USER_RANGE, USER_REPLAY),
+        };
+        configure.most = self.most();
+        (configure.levels, configure.least_level) = (1, 1);
+        (configure.pass, configure.level) = (0, 1);
+        call(self.cupti, self.api.configure, &mut configure)
+    }
+
+    /// Begins to count.
+    ///
+    /// # Errors
+    /// Says which function refused, and why.
+    pub fn start(&mut self) -> Result<(), String> {
+        let mut start = Start::new();
+        start.object = self.object;
+        call(self.cupti, self.api.start, &mut start)
+    }
+
+    /// Begins a range.
+    ///
+    /// # Errors
+    /// Says which function refused, and why.
+    pub fn push(&mut self, name: &CStr) -> Result<(), String> {
+        let mut push = Push::new();
+        (push.object, push.name) = (self.object, name.as_ptr());
+        call(self.cupti, self.api.push, &mut push)
+    }
+
+    /// Ends the range.
+    ///
+    /// # Errors
+    /// Says which function refused, and why.
+    pub fn pop(&mut self) -> Result<(), String> {
+        let mut pop = Pop::new();
+        pop.object = self.object;
+        call(self.cupti, self.api.pop, &mut pop)
+    }
+
+    /// Counts no more, and returns what was counted since [`Self::start`].
+    ///
+    /// # Errors
+    /// Says which function refused, and why.
+    pub fn stop(&mut self) -> Result<Counted, String> {
+        let mut stop = Stop::new();
+        stop.object = self.object;
+        call(self.cupti, self.api.stop, &mut stop)?;
+        let mut decode = Decode::new();
+        decode.object = self.object;
+        call(self.cupti, self.api.decode, &mut decode)?;
+        let mut info = Info::new();
+        (info.data, info.length) = (self.data.at(), self.data_length);
+        call(self.cupti, self.api.info, &mut info)?;
+        let mut counted = Counted { dropped: decode.dropped as u64, ..Counted::default() };
+        for index in 0..info.count.min(self.most()) {
+            let mut values = vec![0.0; self.host.names.count()];
+            self.host.evaluate(&mut self.data, self.data_length, index, &mut values)?;
+            counted.ranges.push(values);
+        }
+        self.clear()?;
+        if self.of == Of::Pushed {
+            // The next range is a new first pass.
+            self.configure()?;
+        }
+        match stop.are_all_done {
+            0 => Err("cuptiRangeProfilerStop: the work would have to run again".to_owned()),
+            _ => Ok(counted),
+        }
+    }
+}
+
+impl Drop for Ranges {
+    fn drop(&mut self) {
+        if !self.object.is_null() {
+            let mut disable = Disable::new();
+            disable.object = self.object;
+            let _ = code_of(self.api.disable, &mut disable);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes are those that a C compiler gives for the headers of CUDA 13.5, and the shorter ones those of
+    /// CUDA 12.6, 12.8 and 13.0.
+    #[test]
+    fn structs_end_where_the_headers_have_their_last_field() {
+        let sizes = [
+            Availability::new().size,
+            Enable::new().size,
+            Disable::new().size,
+            Configure::new().size,
+            DataSize::new().size,
+            Clear::new().size,
+            Start::new().size,
+            Stop::new().size,
+            Push::new().size,
+            Pop::new().size,
+            Decode::new().size,
+            Info::new().size,
+        ];
+        assert_eq!(sizes, [41, 36, 24, 90, 64, 40, 24, 41, 32, 24, 32, 40]);
+        assert_eq!(offset_of!(Availability, device_level), 40);
+        assert_eq!(offset_of!(Enable, cache), 32);
+        assert_eq!(offset_of!(Configure, range), 56);
+        assert_eq!(offset_of!(Configure, pass), 80);
+    }
+}

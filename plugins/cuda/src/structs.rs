@@ -1,0 +1,200 @@
+//! How CUPTI's functions of profiling are called. Each function takes one struct, whose first word is its
+//! size up to the end of its last field, so that a CUPTI of another version knows which fields there are.
+
+use std::ffi::{CString, c_char, c_void};
+use std::ptr;
+
+use crate::cupti::{Code, Cupti, SUCCESS};
+
+/// `CUPTI_ERROR_INVALID_PARAMETER`.
+const INVALID_PARAMETER: Code = 1;
+/// `CUPTI_ERROR_INVALID_METRIC_NAME`.
+const INVALID_NAME: Code = 17;
+/// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`.
+const NO_PRIVILEGES: Code = 35;
+
+/// Structs of parameters. The field after the semicolon is the last one, where the size ends.
+macro_rules! parameters {
+    ($( $name:ident { $( $field:ident: $type:ty ),* ; $last:ident: $last_type:ty } )*) => { $(
+        #[repr(C)]
+        struct $name {
+            size: usize,
+            private: *mut std::ffi::c_void,
+            $( $field: $type, )*
+            $last: $last_type,
+        }
+
+        impl $name {
+            fn new() -> Self {
+                // SAFETY: numbers and pointers, for which zeros are values.
+                let mut parameters: Self = unsafe { std::mem::zeroed() };
+                parameters.size = std::mem::offset_of!(Self, $last) + size_of::<$last_type>();
+                parameters
+            }
+        }
+
+        impl crate::structs::Parameters for $name {
+            fn set_size(&mut self, size: usize) {
+                self.size = size;
+            }
+        }
+    )* };
+}
+
+/// The functions that take these structs, one for each struct.
+macro_rules! api {
+    ($( $name:ident $symbol:literal $parameters:ident; )*) => {
+        /// The functions.
+        #[derive(Clone, Copy, Debug)]
+        struct Api {
+            $( $name: unsafe extern "C" fn(*mut $parameters) -> crate::cupti::Code, )*
+        }
+
+        impl Api {
+            /// The error is the name of the function that is missing.
+            fn of(cupti: &crate::cupti::Cupti) -> Result<Self, &'static str> {
+                Ok(Self { $(
+                    $name: {
+                        let found = cupti.symbol($symbol).ok_or($symbol)?;
+                        // SAFETY: a function with this name has this type, as CUPTI's headers say.
+                        unsafe {
+                            std::mem::transmute::<
+                                *mut std::ffi::c_void,
+                                unsafe extern "C" fn(*mut $parameters) -> crate::cupti::Code,
+                            >(found)
+                        }
+                    },
+                )* })
+            }
+        }
+
+        $(
+            impl crate::structs::Call for $parameters {
+                const NAME: &'static str = $symbol;
+            }
+        )*
+    };
+}
+
+pub(crate) use {api, parameters};
+
+/// A struct of parameters.
+pub trait Parameters {
+    /// Says how many of its bytes there are.
+    fn set_size(&mut self, size: usize);
+}
+
+/// Parameters of one function.
+pub trait Call: Parameters {
+    /// The function.
+    const NAME: &'static str;
+}
+
+/// CUPTI's answer to a call.
+pub fn code_of<P>(function: unsafe extern "C" fn(*mut P) -> Code, parameters: &mut P) -> Code {
+    // SAFETY: CUPTI's function, with its struct; what the struct points to lives in the caller.
+    unsafe { function(ptr::from_mut(parameters)) }
+}
+
+/// Calls a function.
+///
+/// # Errors
+/// Says which function refused, and why.
+pub fn call<P: Call>(
+    cupti: &Cupti,
+    function: unsafe extern "C" fn(*mut P) -> Code,
+    parameters: &mut P,
+) -> Result<(), String> {
+    match code_of(function, parameters) {
+        SUCCESS => Ok(()),
+        code => Err(refused(cupti, P::NAME, code)),
+    }
+}
+
+/// Calls a function whose struct has got its last field later: a CUPTI that does not know this field refuses
+/// the struct, and is given it without the field.
+///
+/// # Errors
+/// As [`call`].
+pub fn call_or_older<P: Call>(
+    cupti: &Cupti,
+    function: unsafe extern "C" fn(*mut P) -> Code,
+    parameters: &mut P,
+    older: usize,
+) -> Result<(), String> {
+    match code_of(function, parameters) {
+        SUCCESS => Ok(()),
+        INVALID_PARAMETER => {
+            parameters.set_size(older);
+            call(cupti, function, parameters)
+        }
+        code => Err(refused(cupti, P::NAME, code)),
+    }
+}
+
+/// What CUPTI answered, and what helps.
+pub fn refused(cupti: &Cupti, function: &str, code: Code) -> String {
+    let advice = match code {
+        INVALID_NAME => "; `ncu --query-metrics` lists the names",
+        // CUPTI 12.6 and 12.8 say so of a name that they do not know.
+        INVALID_PARAMETER if function.ends_with("ConfigAddMetrics") => {
+            "; one of the names may be wrong: `ncu --query-metrics` lists them"
+        }
+        NO_PRIVILEGES => {
+            "; root may read counters of the device, and everybody if the driver's module has \
+             NVreg_RestrictProfilingToAdminUsers=0"
+        }
+        _ => "",
+    };
+    format!("{function}: {}{advice}", cupti.said(code))
+}
+
+/// Says that a function is missing.
+pub fn lacks(cupti: &Cupti, function: &str, first: &str) -> String {
+    format!("{} has no function {function}: {first}", cupti.file)
+}
+
+/// Memory that CUPTI lays out, aligned for it.
+#[derive(Debug, Default)]
+pub struct Image(Vec<u64>);
+
+impl Image {
+    /// So many bytes.
+    pub fn new(length: usize) -> Self {
+        Self(vec![0; length.div_ceil(8)])
+    }
+
+    /// Its first byte.
+    pub fn at(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// Names as CUPTI takes them.
+#[derive(Debug)]
+pub struct Names {
+    pointers: Vec<*const c_char>,
+    _texts: Vec<CString>,
+}
+
+impl Names {
+    /// Names without a zero byte; others are left out.
+    pub fn new(names: &[String]) -> Self {
+        let texts: Vec<CString> =
+            names.iter().filter_map(|name| CString::new(&**name).ok()).collect();
+        Self { pointers: texts.iter().map(|text| text.as_ptr()).collect(), _texts: texts }
+    }
+
+    /// The first of the pointers.
+    pub fn at(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.pointers.len()
+    }
+}
+
+/// An object of CUPTI's.
+pub type Object = *mut c_void;

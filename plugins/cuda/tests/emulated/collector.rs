@@ -1,0 +1,150 @@
+//! Collectors for counters of a device by PAPI's names, on `tests/programs/plugins/cupti_range.c`. The test starts
+//! itself again as a child, because the plugin has one CUPTI in a process.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::Path;
+use std::process::Command;
+
+use abi::collector::{Collector, Value};
+use abi::dlpack::Device;
+use plugin_host::platform::Library;
+use testkit::{Scratch, c};
+
+use crate::child::call;
+use crate::ranges::{SOURCE, THREADS};
+use crate::{double_of, plugin};
+
+type Make = unsafe extern "C" fn(
+    *const c_char,
+    *const c_char,
+    *mut u32,
+    *mut c_char,
+    usize,
+) -> *const Collector;
+type End = unsafe extern "C" fn(*const Collector, *mut c_char, usize) -> usize;
+
+const TWO: &str = "cuda:::sm__cycles_active.avg:device=1; cuda:::needs__two_passes.sum:device=1";
+const GOOD: &str =
+    "cuda:::sm__cycles_active.avg:device=1;cuda:::dram__bytes_read.sum:stat=per_second:device=1";
+
+struct Child {
+    make: Make,
+    end: End,
+    cupti: CString,
+}
+
+impl Child {
+    fn make(&self, names: &str) -> Result<(*const Collector, u32), String> {
+        let names = CString::new(names).expect("no zero byte");
+        let (mut device, mut why) = (99, [0; 300]);
+        // SAFETY: variables of ours.
+        let made = unsafe {
+            let file = self.cupti.as_ptr();
+            (self.make)(names.as_ptr(), file, &raw mut device, why.as_mut_ptr(), why.len())
+        };
+        if made.is_null() { Err(text(&why)) } else { Ok((made, device)) }
+    }
+}
+
+fn text(bytes: &[c_char]) -> String {
+    // SAFETY: the plugin has written a zero byte.
+    unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned()
+}
+
+/// An op on a device with so many kernels: its values.
+fn op(
+    collector: &Collector,
+    kernel: extern "C" fn(c_int) -> c_int,
+    on: Device,
+    kernels: u32,
+) -> [Value; 2] {
+    let (start, stop) = (collector.start.expect("is there"), collector.stop.expect("is there"));
+    let mut values = [Value::default(); 2];
+    // SAFETY: the functions of the collector, as the recorder calls them.
+    unsafe {
+        let state = start(collector.this, on);
+        for _ in 0..kernels {
+            kernel(1);
+        }
+        assert_eq!(stop(collector.this, state, values.as_mut_ptr(), 2), 0);
+    }
+    values
+}
+
+#[test]
+fn collector_child() {
+    let Ok(cupti) = std::env::var("CUDA_TEST_COLLECTOR") else { return };
+    let own = Library::open(&plugin()).expect("it is loaded");
+    let (make, end) = (
+        call::<Make>(&own, c"counterpoint_cuda_collector"),
+        call::<End>(&own, c"counterpoint_cuda_collector_end"),
+    );
+    let child = Child { make, end, cupti: CString::new(&*cupti).expect("no zero byte") };
+    // What is wrong is said, also before there is a CUPTI. It is not loaded without the driver.
+    for (names, why) in [
+        (GOOD, "the program has not loaded CUDA's driver"),
+        ("", "there is no counter"),
+        ("cuda:::event:none:device=0", "CUPTI has no events any more"),
+        ("cuda:::a.sum:device=0;cuda:::b.sum:device=1", "of one device"),
+    ] {
+        let error = child.make(names).expect_err(names);
+        assert!(error.contains(why), "{error}");
+    }
+    let driver = Library::open(Path::new(&std::env::var("CUDA_TEST_DRIVER").expect("set")));
+    let driver = driver.expect("it loads");
+    let (collector, device) = child.make(GOOD).expect("it is made");
+    // SAFETY: the plugin's, which lives until the process ends.
+    let collector = unsafe { &*collector };
+    assert_eq!((device, collector.slots), (1, 2));
+    let device_of_thread: extern "C" fn(c_int) -> c_int = call(&driver, c"double_device");
+    let waits: extern "C" fn() -> c_int = call(&driver, c"double_waits");
+    let library = Library::open(Path::new(&cupti)).expect("it loads");
+    let kernel: extern "C" fn(c_int) -> c_int = call(&library, c"double_op");
+    let left: extern "C" fn() -> c_int = call(&library, c"double_left");
+    let (none, cuda) = ([Value::default(); 2], Device { kind: 2, id: 1 });
+
+    assert_eq!(op(collector, kernel, cuda, 1), none, "the thread has no context");
+    device_of_thread(1);
+    for other in [Device { kind: 1, id: 0 }, Device { kind: 2, id: 0 }] {
+        assert_eq!(op(collector, kernel, other, 1), none, "an op of another device");
+    }
+    assert_eq!(waits(), 0, "nothing was waited for");
+    for kernels in [1_u32, 3] {
+        let values = op(collector, kernel, cuda, kernels);
+        // A kernel has 5 + c (cupti_range.c).
+        let expected = [5, 6].map(|of_one: u32| f64::from(of_one * kernels));
+        assert_eq!(values.map(|value| f64::from_bits(value.bits)), expected);
+        assert!(values.iter().all(|value| value.filled == 1));
+    }
+    assert_eq!(waits(), 2 * 2, "before and after each op that is counted");
+    assert_eq!(op(collector, kernel, cuda, 0), none, "an op that launches nothing");
+    let (mut why, own) = ([0; 300], std::ptr::from_ref(collector));
+    // SAFETY: our collector, and a variable of ours.
+    assert_eq!(unsafe { (child.end)(own, why.as_mut_ptr(), why.len()) }, 0);
+    assert_eq!(left(), 0, "objects of CUPTI's are given back");
+
+    let (collector, _) = child.make(TWO).expect("it is made");
+    // SAFETY: as above.
+    let collector = unsafe { &*collector };
+    assert_eq!(op(collector, kernel, cuda, 1), none);
+    // SAFETY: as above.
+    unsafe { (child.end)(collector, why.as_mut_ptr(), why.len()) };
+    assert!(text(&why).contains("these counters need 2 runs"), "{}", text(&why));
+    assert_eq!(left(), 0);
+    println!("the child is content");
+}
+
+#[test]
+fn a_collector_counts_ops_of_its_device() {
+    let scratch = Scratch::new();
+    let Some(cupti) = double_of(&scratch, SOURCE, &THREADS) else { return };
+    let driver = scratch.join("libcuda.so.1");
+    let soname = "-Wl,-soname,libcuda.so.1";
+    c::shared("cc", "plugins/cuda_driver.c", &driver, &[soname]).expect("there is a cc");
+    let mut child = Command::new(std::env::current_exe().expect("a path"));
+    child.args(["--exact", "collector::collector_child", "--nocapture", "--test-threads=1"]);
+    child.env("CUDA_TEST_COLLECTOR", &cupti).env("CUDA_TEST_DRIVER", &driver);
+    let output = child.output().expect("starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("the child is content"), "{output:?}");
+}

@@ -1,0 +1,100 @@
+"""The same loops inside of what compilers make: dispatches of an executable of IREE, and instrumented loops. The
+executable is programs/known_iree.c, whose exports have the names of the ops of programs/known.c. The instrumented
+loops are those of programs/known_loops.c; a hit of `loop_100000` has ten iterations, each with a loop of 10,000."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING
+
+import events
+import machine
+from result import Absent, expect
+
+import pmu
+from pmu_counts import ROUNDS, group
+
+if TYPE_CHECKING:
+    from pmu import Lab
+
+
+def check(lab: Lab) -> None:
+    """Both."""
+    dispatches(lab)
+    loops(lab)
+
+
+def counters(lab: Lab) -> list[list[events.Counter]]:
+    """The counters of each recording: loads are not counted everywhere, and need not fit beside the others."""
+    chosen = lab.events
+    name = chosen.loads.typed.split(":", 1)[0]
+    has_loads = chosen.stand_in or not machine.why_not([name])
+    return [[chosen.instructions, chosen.branches], *([[chosen.loads]] if has_loads else [])]
+
+
+def dispatches(lab: Lab) -> None:
+    """Each export is called once in a round, as one workgroup, through pointers that Counterpoint has replaced."""
+    with lab.result.check("dispatches of IREE") as said:
+        library = lab.place.work / "known_iree.so"
+        command = ["cc", "-O1", "-shared", "-fPIC", "-o", library, pmu.PROGRAMS / "known_iree.c"]
+        subprocess.run(command, check=True, capture_output=True)
+        for counted in counters(lab):
+            options = ["-e", group(*(counter.typed for counter in counted))]
+            report = lab.record(options, str(ROUNDS), "dispatches", str(library))
+            for counter in counted:
+                pmu.compare(report, counter, said)
+            calls = {row["op"]: row["calls"] for row in report.rows}
+            expect(len(calls) == 5 and set(calls.values()) == {ROUNDS}, f"the dispatches are {calls}")
+        said.append(f"{ROUNDS} calls of each of 5 exports")
+
+
+def loops(lab: Lab) -> None:
+    """What a hit of the longer loop counts more than one of the shorter, and the functions around them."""
+    with lab.result.check("instrumented loops") as said:
+        program = instrumented(lab)
+        own = lab.of_program(program)
+        for counted in counters(own):
+            report = hits(own, program, group(*(counter.typed for counter in counted)))
+            for counter in counted:
+                for kind in ("loop", "function"):
+                    for name in ("loop", "load"):
+                        found = difference(report, kind, name, counter.typed)
+                        text = pmu.judge(counter, name, found)
+                        said.append(text if kind == "loop" else f"{text} (its function)")
+        said.append(f"{ROUNDS} hits of each loop")
+
+
+def instrumented(lab: Lab) -> str:
+    """Compiles the program with `counterpoint cc`."""
+    program = lab.place.work / "known_loops"
+    part = lab.place.work / "known_loops.o"
+    command = ["cc", "-O2", "-g", "-c", "-o", part, pmu.PROGRAMS / "known_loops.c"]
+    done = lab.place.tried(command, {"COUNTERPOINT_LOOPS": "--mode timed", "COUNTERPOINT_VERBOSE": "1"})
+    if done.returncode or "not instrumented" in done.stderr or "instrumented" not in done.stderr:
+        raise Absent(f"`counterpoint cc` needs clang 15 or later: {done.stderr.strip()[-300:]}")
+    lab.compile(["-DINSTRUMENTED", str(part)], to=program)
+    return str(program)
+
+
+def hits(lab: Lab, program: str, counted: str) -> dict:
+    """The report of the loops of one recording."""
+    profile = lab.place.fresh("loops.cpt")
+    command = ["run", "--loops", "-e", counted, "-o", profile, "--", program, str(ROUNDS), "loops"]
+    lab.place.counterpoint(command, lab.events.environment)
+    view = ["loops", "report", profile, "--format", "json"]
+    return json.loads(lab.place.counterpoint(view).stdout)
+
+
+def difference(report: dict, kind: str, name: str, typed: str) -> float:
+    """What a hit of `NAME_100000` has more than one of `NAME_10000`."""
+    rows = [row for module in report["modules"] for row in module["rows"]]
+    means = []
+    for n in (100_000, 10_000):
+        found = [row for row in rows if row["function"] == f"{name}_{n}" and row["kind"] == kind]
+        expect(len(found) == 1, f"{len(found)} rows of {name}_{n}, {kind}")
+        counter = pmu.counter_of(found[0], typed)
+        hit = (found[0]["hits"], counter["hits"])
+        expect(hit == (ROUNDS, ROUNDS), f"{name}_{n}: hits, and those that counted, are {hit}, not {ROUNDS}")
+        means.append(counter["per_hit"])
+    return means[0] - means[1]

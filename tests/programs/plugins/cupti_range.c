@@ -1,0 +1,312 @@
+/* cupti_pm.c with the part of CUPTI's interface that counts in ranges (update 2 of CUDA 12.6 and later), in place of
+ * samples. Each struct must have the size of CUDA 13.5's and its fields at their places, which are written as words
+ * here. The numbers of the driver's functions are those of cupti_driver_cbid.h. `double_run` has these scenarios:
+ *
+ *   launches  what the table says, on contexts of the devices 0 and 1
+ *   crowd     two threads, each with 20 launches of `of_crowd` on the context of device 0
+ *   stuck     a launch of `waits` that does not end before another thread has launched `awaited`
+ *   gone      launches `before` on device 0, destroys its context, and launches `after` on another one with the same
+ *             address
+ *
+ *   correlation  function                              kernels
+ *   1            cuLaunchKernel, in the op 4242        saxpy on device 0
+ *   2            cuLaunchKernelEx                      double_plus_one on device 1
+ *   3            cuGraphLaunch                         two on device 0
+ *   4            cuLaunchKernel, which fails           none
+ *   5            cuLaunchKernel_ptsz                   one that CUPTI gives two ranges for, on device 0
+ *   6            cuMemAlloc
+ *
+ * Kernel k of the program, from 0, has 1000 d + 10 k + c for counter c on device d; cupti_pm.c has the names. A second
+ * ratio__without.pct has no value. `double_op(device)` launches a kernel without callbacks that a range around it counts,
+ * as kernels in a range of the user's do: 5 + c for each kernel in it.
+ *
+ * -DCUDA12: structs end as in CUDA 12.6. -DRANGES_FORBIDDEN: only root may read counters. -DNO_START: starting fails. */
+#define WITH_RANGES
+#include "cupti_pm.c"
+
+#include <pthread.h>
+
+enum { NO_START_CODE = 27, LAUNCH = 307, LAUNCH_PTSZ = 442, LAUNCH_EX = 652, GRAPH = 514, MEMORY = 243 };
+
+WORDS(cuptiProfilerGetCounterAvailability);
+WORDS(cuptiRangeProfilerEnable);
+WORDS(cuptiRangeProfilerDisable);
+WORDS(cuptiRangeProfilerSetConfig);
+WORDS(cuptiRangeProfilerGetCounterDataSize);
+WORDS(cuptiRangeProfilerCounterDataImageInitialize);
+WORDS(cuptiRangeProfilerStart);
+WORDS(cuptiRangeProfilerStop);
+WORDS(cuptiRangeProfilerPushRange);
+WORDS(cuptiRangeProfilerPopRange);
+WORDS(cuptiRangeProfilerDecodeData);
+WORDS(cuptiRangeProfilerGetCounterDataInfo);
+int double_op(int device);
+
+/* What a context has. Its address is the number of its device plus 100. */
+static struct ranges {
+    int is_enabled, is_set, runs, is_pushed, is_user, is_clear, count;
+    size_t length;
+    uint64_t most;
+    uint8_t *data;
+    /* The number of each range's kernel, and how many kernels each has. */
+    int kernels[600], sizes[600];
+} contexts[2];
+static uint8_t wanted[1024];
+static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+
+#define RANGES(word)                                          \
+    struct ranges *context = (struct ranges *)(size_t)(word); \
+    if (context != &contexts[0] && context != &contexts[1]) return INVALID
+
+/* The size now, and in CUDA 12.6. */
+#ifdef CUDA12
+#define SINCE(now, then) SIZE(then)
+#else
+#define SINCE(now, then) SIZE(now)
+#endif
+
+static int wants_launches(uint32_t domain, uint32_t id) {
+    if (domain == 3 && id == 2) return SUCCESS;
+    if (domain != 1 || id >= sizeof wanted) return INVALID;
+    wanted[id] = 1;
+    return SUCCESS;
+}
+
+int cuptiProfilerGetCounterAvailability(uint64_t *p) {
+    SINCE(41, 40);
+#ifdef RANGES_FORBIDDEN
+    return FORBIDDEN_CODE;
+#endif
+    if (p[2] != 100 && p[2] != 101) return INVALID;
+    if (p[4] == 0)
+        p[3] = 24;
+    else if (p[3] == 24)
+        memset((void *)(size_t)p[4], 7, 24);
+    else
+        return INVALID;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerEnable(uint64_t *p) {
+    SINCE(36, 32);
+    if (p[2] != 100 && p[2] != 101) return INVALID;
+    struct ranges *context = &contexts[p[2] - 100];
+    if (context->is_enabled) return INVALID;
+    memset(context, 0, sizeof *context);
+    context->is_enabled = 1;
+    p[3] = (uint64_t)(size_t)context;
+    made++;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerDisable(uint64_t *p) {
+    SIZE(24);
+    RANGES(p[2]);
+    context->is_enabled = 0;
+    made--;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerGetCounterDataSize(uint64_t *p) {
+    SIZE(64);
+    RANGES(p[2]);
+    if (place(((const char **)(size_t)p[3])[0]) < 0 || p[5] != (uint32_t)p[6] || p[5] == 0) return INVALID;
+    context->most = p[5];
+    p[7] = context->length = 16 + 8 * p[4] * p[5];
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerCounterDataImageInitialize(uint64_t *p) {
+    SIZE(40);
+    RANGES(p[2]);
+    if (p[3] != context->length) return INVALID;
+    memset((void *)(size_t)p[4], 0, p[3]);
+    context->is_clear = 1;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerSetConfig(uint64_t *p) {
+    SIZE(90);
+    RANGES(p[2]);
+    uint32_t range = (uint32_t)p[7], replay = (uint32_t)(p[7] >> 32);
+    uint16_t levels = (uint16_t)p[9], least = (uint16_t)(p[9] >> 16), level = ((uint16_t *)p)[44];
+    int is_kernel = range == 1 && replay == 2, is_user = range == 2 && replay == 3;
+    if (p[3] != 40 || p[5] != context->length || (!is_kernel && !is_user) || p[8] != context->most) return INVALID;
+    if (levels != 1 || least != 1 || p[10] != 0 || level != 1 || context->runs) return INVALID;
+    /* The user would have to run the work twice. */
+    if (is_user && ((const uint8_t *)(size_t)p[4])[39] != 1) return INVALID;
+    context->data = (uint8_t *)(size_t)p[6];
+    context->is_user = is_user;
+    context->is_set = 1;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerStart(uint64_t *p) {
+    SIZE(24);
+    RANGES(p[2]);
+#ifdef NO_START
+    return NO_START_CODE;
+#endif
+    if (!context->is_enabled || !context->is_set || context->runs || !context->is_clear) return INVALID;
+    context->runs = 1;
+    context->count = 0;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerPushRange(uint64_t *p) {
+    SIZE(32);
+    RANGES(p[2]);
+    if (!context->runs || !context->is_user || context->is_pushed || strcmp((const char *)(size_t)p[3], "op") != 0) return INVALID;
+    context->is_pushed = 1;
+    context->sizes[0] = 0;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerPopRange(uint64_t *p) {
+    SIZE(24);
+    RANGES(p[2]);
+    if (!context->is_pushed) return INVALID;
+    context->is_pushed = 0;
+    context->count = context->sizes[0] > 0;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerStop(uint64_t *p) {
+    SIZE(41);
+    RANGES(p[2]);
+    if (!context->runs || context->is_pushed) return INVALID;
+    context->runs = 0;
+    /* A user's pass was submitted, and a next one needs a configuration. */
+    if (context->is_user) context->is_set = 0;
+    ((uint8_t *)p)[40] = 1;
+    return SUCCESS;
+}
+
+/* The data have in their words: MAGIC, the context. */
+int cuptiRangeProfilerDecodeData(uint64_t *p) {
+    SIZE(32);
+    RANGES(p[2]);
+    if (context->runs || !context->is_clear || context->data == NULL) return INVALID;
+    uint64_t head[2] = {MAGIC, (uint64_t)(size_t)context};
+    memcpy(context->data, head, sizeof head);
+    context->is_clear = 0;
+    p[3] = context->count > (int)context->most ? (uint64_t)context->count - context->most : 0;
+    return SUCCESS;
+}
+
+int cuptiRangeProfilerGetCounterDataInfo(uint64_t *p) {
+    SIZE(40);
+    const uint64_t *data = (const uint64_t *)(size_t)p[2];
+    if (data[0] != MAGIC) return INVALID;
+    RANGES(data[1]);
+    p[4] = context->count > (int)context->most ? context->most : (uint64_t)context->count;
+    return SUCCESS;
+}
+
+static int evaluate_range(uint64_t *p) {
+    const uint64_t *data = (const uint64_t *)(size_t)p[3];
+    if (data[0] != MAGIC) return INVALID;
+    RANGES(data[1]);
+    if (p[4] != context->length || p[5] >= (uint64_t)context->count) return INVALID;
+    for (uint64_t i = 0; i < p[7]; i++) {
+        int counter = place(((const char **)(size_t)p[6])[i]);
+        double value = 1000.0 * (double)(context - contexts) + 10.0 * context->kernels[p[5]] + counter;
+        if (context->is_user) value = context->sizes[0] * (5.0 + counter);
+        ((double *)(size_t)p[8])[i] = counter == 2 && context->kernels[p[5]] > 0 ? NAN : value;
+    }
+    return SUCCESS;
+}
+
+struct callback {
+    uint32_t site;
+    const char *function;
+    const void *parameters;
+    int *result;
+    const char *symbol;
+    void *context;
+    uint32_t context_id;
+    uint64_t *user;
+    uint32_t correlation;
+};
+
+/* What the threads of `stuck` wait for. */
+static volatile int is_launched;
+static pthread_t other;
+static int kernel_number;
+
+static void *launch_awaited(void *unused);
+
+/* A call of the driver on a device, and `kernels` kernels if it does not fail. */
+static void drive(uint32_t function, int device, uint32_t correlation, const char *name, int kernels, int code) {
+    uint64_t user = 0;
+    struct callback data = {0, "cu", NULL, NULL, name, (void *)(size_t)(100 + device), 1, &user, correlation};
+    if (wanted[function]) called(NULL, 1, function, &data);
+    if (name != NULL && strcmp(name, "waits") == 0) {
+        pthread_create(&other, NULL, launch_awaited, NULL);
+        while (!is_launched) usleep(1000);
+    }
+    pthread_mutex_lock(&one);
+    struct ranges *context = &contexts[device];
+    for (int i = 0; i < kernels; i++) {
+        int number = kernel_number++;
+        if (!context->runs || context->is_user) continue;
+        /* A kernel that has two ranges. */
+        for (int again = 0; again < 1 + (function == LAUNCH_PTSZ); again++) context->kernels[context->count++] = number;
+    }
+    pthread_mutex_unlock(&one);
+    data.site = 1;
+    data.result = &code;
+    if (wanted[function]) called(NULL, 1, function, &data);
+}
+
+static void *launches_of_crowd(void *unused) {
+    for (uint32_t i = 0; i < 20; i++) drive(LAUNCH, 0, 100 + i, "of_crowd", 1, 0);
+    return unused;
+}
+
+static void *launch_awaited(void *unused) {
+    drive(LAUNCH, 0, 2, "awaited", 1, 0);
+    is_launched = 1;
+    return unused;
+}
+
+static void destroy(int device) {
+    void *data[3] = {(void *)(size_t)(100 + device), NULL, NULL};
+    called(NULL, 3, 2, data);
+    if (contexts[device].is_enabled) made += 100;
+}
+
+static int ranges_of(const char *scenario) {
+    pthread_t threads[2];
+    if (strcmp(scenario, "launches") == 0) {
+        device(0, 1, "NVIDIA Double");
+        call(1, 0, now(), 0);
+        op = 0;
+        drive(LAUNCH, 0, 1, "_Z5saxpyfPKfPf", 1, 0);
+        drive(LAUNCH_EX, 1, 2, "double_plus_one", 1, 0);
+        drive(GRAPH, 0, 3, NULL, 2, 0);
+        drive(LAUNCH, 0, 4, "fails", 0, 1);
+        drive(LAUNCH_PTSZ, 0, 5, "twice", 1, 0);
+        drive(MEMORY, 0, 6, NULL, 0, 0);
+        hand_over(0);
+    } else if (strcmp(scenario, "crowd") == 0) {
+        for (int i = 0; i < 2; i++) pthread_create(&threads[i], NULL, launches_of_crowd, NULL);
+        for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    } else if (strcmp(scenario, "stuck") == 0) {
+        drive(LAUNCH, 0, 1, "waits", 1, 0);
+        pthread_join(other, NULL);
+        drive(LAUNCH, 0, 3, "later", 1, 0);
+    } else if (strcmp(scenario, "gone") == 0) {
+        drive(LAUNCH, 0, 1, "before", 1, 0);
+        destroy(0);
+        drive(LAUNCH, 0, 2, "after", 1, 0);
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+int double_op(int device) {
+    if (contexts[device].is_pushed) contexts[device].sizes[0]++;
+    return SUCCESS;
+}
