@@ -97,14 +97,16 @@ pub struct ProbeCost {
     /// PyTorch, it was measured with ops that do nothing. `None` if there is no such host, or if too few
     /// times are known.
     pub way: Option<Estimate>,
-    /// Whether that follows from how much longer those steps of the program took in which ops were announced.
+    /// Whether that follows from how much longer those steps of the program took in which ops were announced. It
+    /// then contains what threads took that waited meanwhile.
     pub way_by_steps: bool,
     /// The processor time that threads of parallel regions used while they waited for a thread that was in
     /// the recorder.
-    /// `None` if there are none, or if their processor time is not known. If some of their tasks were only
-    /// counted, its interval begins at 0.
+    /// `None` if there are none, if `way` contains it, or if their processor time is not known. If some of their
+    /// tasks were only counted, its interval begins at 0.
     pub waiting: Option<Estimate>,
-    /// Whether there are such threads, as far as the recorded and the counted calls tell.
+    /// Whether there are such threads, as far as the recorded and the counted calls tell, and `way` does not
+    /// contain what they took.
     pub waits: bool,
     /// Hits of instrumented loops.
     pub hits: Hits,
@@ -330,8 +332,10 @@ fn cost(
         uncounted_call_ns: timing.map(|t| t.ticks.value * line.ns_per_tick()),
         way,
         way_by_steps,
-        waiting: announced::waiting(process, in_place, threads, lengthened),
-        waits: announced::waits(profile, process, in_place),
+        waiting: Some(lengthened).filter(|_| !way_by_steps).and_then(|longer| {
+            announced::waiting(process, in_place, threads, line.ns_per_tick(), longer)
+        }),
+        waits: !way_by_steps && announced::waits(profile, process, in_place),
         hits,
         switched,
         switches,

@@ -1,5 +1,6 @@
-//! What announcing ops cost, from the processor time that steps of the program took: in a run with a budget, PyTorch announces
-//! its ops in some steps and not in others, which are drawn at random ([`profile::Steps`]).
+//! What announcing ops cost, from the processor time that the process took for steps of the program: in a run with a
+//! budget, PyTorch announces its ops in some steps and not in others, which are drawn at random
+//! ([`profile::Steps`]). What threads took that waited meanwhile is a part of it.
 //!
 //! ```text
 //!  price of a step   D = median(steps that were seen) − median(steps that were away)

@@ -63,8 +63,8 @@ steps! {
     cut,
     /// Not 0 while the step in progress is away.
     is_away,
-    /// The processor time that seen steps took on their thread: the median, in ns, of the latest ones, and
-    /// their median distance from it.
+    /// The processor time that all threads of the process took for seen steps: the median, in ns, of the latest
+    /// ones, and their median distance from it.
     seen_ns,
     /// See [`Self::seen_ns`].
     seen_timed,

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! The first steps are all seen. Later ones are seen with probability 1/`period`, which is at least 1/16. The
-//! period follows from how much more processor time the thread needs for steps that are seen.
+//! period follows from how much more processor time the process needs for steps that are seen. That is not the
+//! time of the thread alone: while it is in the recorder, OpenMP's threads wait for it without sleeping.
 //!
 //! A step that is away ends when the next one begins. If there is none, because the loop is over, the program
 //! must not go on unseen: PyTorch announces one op in some hundred to an observer that asks whether the step
@@ -56,7 +57,7 @@ const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 /// When the step that is away is overdue, on the monotonic clock.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The processor times that the last steps of one kind took of their thread, in ns.
+/// The processor times that the last steps of one kind took of their process, in ns.
 #[derive(Debug)]
 struct Durations {
     last: [u64; 32],
@@ -81,9 +82,9 @@ impl Durations {
     }
 }
 
-/// The time on the monotonic clock, and the thread's processor time, in ns.
+/// The time on the monotonic clock, and the process's processor time, in ns.
 fn now() -> [u64; 2] {
-    [record::clock::monotonic_ns(), record::clock::thread_cpu_ns()]
+    [record::clock::monotonic_ns(), record::clock::process_cpu_ns()]
 }
 
 /// Sorts by insertion: there are at most 32 values, and the methods of slices call themselves, on the stack of
@@ -122,7 +123,7 @@ struct State {
     now: Step,
     /// Whether the step in progress is away no more, because it took too long.
     is_cut: bool,
-    /// When the step in progress began, on the monotonic clock, and the thread's processor time, in ns.
+    /// When the step in progress began, on the monotonic clock, and the process's processor time, in ns.
     began: [u64; 2],
     longest_ns: u64,
     /// How many steps there are until the next one that is seen, and the period with which it was drawn.
