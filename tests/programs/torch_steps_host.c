@@ -5,7 +5,8 @@
  *
  * Each step begins with the range "a step" and has 5 calls of aten::same, and of aten::other
  *
- *   same, fork, kill, threads   3 calls
+ *   same, fork, kill,
+ *   threads, worker             3 calls
  *   varying                     from 1 to 9 calls
  *   none                        3 calls, and no range
  *   tail                        3 calls; after the steps, calls of aten::tail until they are announced, and then
@@ -77,13 +78,13 @@ static void step(void) {
 
 /* The worker makes its calls while the other thread waits, as with OpenMP. */
 static pthread_barrier_t barrier;
-static int over;
+static int over, calls_of_worker = 2;
 
 static void* work(void* unused) {
   for (;;) {
     pthread_barrier_wait(&barrier);
     if (over) return unused;
-    for (int i = 0; i < 2; ++i) op("aten::worker");
+    for (int i = 0; i < calls_of_worker; ++i) op("aten::worker");
     pthread_barrier_wait(&barrier);
   }
 }
@@ -106,7 +107,9 @@ int main(int argc, char** argv) {
   if (argc < 3) return 2;
   const char* mode = argv[1];
   const int steps = atoi(argv[2]), is_none = !strcmp(mode, "none"), forks = !strcmp(mode, "fork");
-  const int varies = !strcmp(mode, "varying"), threads = !strcmp(mode, "threads");
+  const int varies = !strcmp(mode, "varying"), works = !strcmp(mode, "worker");
+  const int threads = works || !strcmp(mode, "threads");
+  if (works) calls_of_worker = 72;
   const int inside = !strcmp(mode, "inside");
   table = dlsym(RTLD_DEFAULT, "counterpoint_torch_ops");
   if (table) {

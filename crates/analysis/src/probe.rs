@@ -99,11 +99,13 @@ pub struct ProbeCost {
     /// host, or if too few times are known.
     pub way: Option<Estimate>,
     /// Whether `way` was computed from steps of the program: those in which ops were announced took
-    /// longer.
+    /// longer. It
+    /// then contains what threads took that waited meanwhile.
     pub way_by_steps: bool,
     /// The processor time that threads of parallel regions used while they waited for a thread that
-    /// was in the recorder. `None` if there are no such threads, or if their processor time is not
-    /// known. If some of their tasks were only counted, the interval begins at 0.
+    /// was in the recorder. `None` if there are no such threads, if `way` contains it, or if their processor time is not
+    /// known. If some of their
+    /// tasks were only counted, the interval begins at 0.
     pub waiting: Option<Estimate>,
     /// Whether there are such threads, as far as the recorded and the counted calls show.
     pub waits: bool,
@@ -334,8 +336,10 @@ fn cost(
         uncounted_call_ns: timing.map(|t| t.ticks.value * line.ns_per_tick()),
         way,
         way_by_steps,
-        waiting: announced::waiting(process, in_place, threads, lengthened),
-        waits: announced::waits(profile, process, in_place),
+        waiting: Some(lengthened).filter(|_| !way_by_steps).and_then(|longer| {
+            announced::waiting(process, in_place, threads, line.ns_per_tick(), longer)
+        }),
+        waits: !way_by_steps && announced::waits(profile, process, in_place),
         hits,
         switched,
         switches,

@@ -113,6 +113,13 @@ fn threads_that_wait_pay_as_well() {
             "{cpu_ns} {waiting:?}"
         );
     }
+    // While the launching thread sleeps, nobody waits because of the recorder: it used its processor for half of
+    // the time, and so did the worker.
+    let mut idle = script.clone();
+    idle.processes[0].threads[0].usages = vec![(Some(used(0, 0)), Some(used(100_000, 45_000)))];
+    with_worker(&mut idle, 10_000 + 45_000);
+    let waiting = cost(&idle).waiting.unwrap();
+    assert!((waiting.value - longer(50.0, 3_300.0)).abs() < 1e-6, "{waiting:?}");
     // If the processor time is not known, the part is not known.
     with_worker(&mut script, 0);
     let worker = &mut script.processes[0].threads[1];
@@ -178,6 +185,32 @@ fn a_worker_with_regions_of_its_own_waits() {
     // announcing 100 ops.
     let longer = (104.0 * 50.0 + 3_300.0) * 101.0 / 104.0;
     assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
+}
+
+/// A task may call a library many times that launches a region each time: most of the worker's tasks are then its
+/// own. It still waits for the other thread, and the other thread for nobody.
+#[test]
+fn a_worker_with_many_regions_of_its_own_waits() {
+    let mut script = ops();
+    script.processes[0].announced = vec![announced(0, 20, 10, 40)];
+    with_worker(&mut script, 10_000 + 45_000);
+    let [region, task] = [1, 2].map(|at| script.processes[0].op_exports[at].id);
+    let threads = &mut script.processes[0].threads;
+    let call = |op, start, ticks| Item::Call(CallScript::op(op, start, ticks));
+    let inside = |start: u64| [call(task, start + 100, 100), call(region, start, 300)];
+    let nested = (1..9).flat_map(|i| inside(1_000 * i));
+    threads[1].items.splice(0..0, nested.collect::<Vec<_>>());
+    // The launching thread's own task, with a region inside of it. That takes 20,000 of its 90,000.
+    let own = [call(task, 98_000, 100), call(region, 97_900, 300), call(task, 79_300, 20_000)];
+    let end = threads[0].items.len() - 1;
+    threads[0].items.splice(end..end, own);
+    let Item::Call(around) = &mut threads[0].items[end + 3] else { panic!("the region") };
+    *around = CallScript::op(region, 79_200, 20_400);
+    let waiting = cost(&script).waiting.unwrap();
+    // 104 of 121 brackets are on the launching thread. The worker used 45,000 outside of its task, while the
+    // launching thread used 70,000.
+    let longer = (121.0 * 50.0 + 3_300.0) * 104.0 / 121.0;
+    assert!((waiting.value / longer - 45.0 / 70.0).abs() < 2e-2, "{waiting:?}, {longer}");
 }
 
 /// With the budget 0, nothing is timed, but announcing ops, counting them and starting still have a

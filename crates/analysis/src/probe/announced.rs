@@ -13,7 +13,10 @@
 //!
 //! While the launching thread is in the recorder, OpenMP's threads wait for its next region. At
 //! first they do not sleep but use their processors. So each nanosecond of the launching thread
-//! costs another nanosecond for each thread that waits in this way.
+//! costs another nanosecond for each thread that waits in this way. How many these are, on average, follows from processor times:
+//! those of the workers outside of their tasks, by that of the launching thread outside of its own. Wall time
+//! would not tell: while the launching thread sleeps, for example until its data is there, its workers soon
+//! sleep as well, and it is not in the recorder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,31 +85,37 @@ pub(super) fn waiting(
     process: usize,
     in_place: &InPlace,
     threads: &[ThreadTime],
+    ns_per_tick: f64,
     ns: Estimate,
 ) -> Option<Estimate> {
-    let (mut launching, mut their_calls, mut calls, mut spinning) = (0u64, 0u64, 0u64, None);
+    let (mut launching, mut their_calls, mut calls) = (0u64, 0u64, 0u64);
+    let (mut workers, mut waited, mut busy) = (0u64, None, 0.0);
     for (thread, kinds) in in_place.threads(process) {
         calls += kinds.all;
+        let time = threads.iter().find(|t| t.process == process && t.thread == thread);
         if kinds.works_for_others() {
-            let time = threads.iter().find(|t| t.process == process && t.thread == thread);
-            if let Some(part) = time.and_then(spinning_part) {
-                spinning = Some(sum(spinning.into_iter().chain([part])));
+            workers += 1;
+            if let Some(ns) = time.and_then(waited_ns) {
+                waited = Some(sum(waited.into_iter().chain([ns])));
             }
         } else if kinds.regions > 0 {
             launching += 1;
             their_calls += kinds.all;
+            let used = time.map_or(0.0, |time| time.cpu_ns.unwrap_or(time.wall_ns));
+            busy += (used - kinds.task_ticks as f64 * ns_per_tick).max(0.0);
         }
     }
     if launching == 0 {
         return None;
     }
-    // The time by which each of the launching threads was lengthened, on average.
-    let each = ns.times(their_calls as f64 / calls.max(1) as f64 / launching as f64);
-    let spinning = spinning?;
+    let waited = waited?;
+    let longer = ns.times(their_calls as f64 / calls.max(1) as f64);
+    let most = workers as f64 / launching as f64;
+    let part = |waited: f64| if waited > 0.0 { (waited / busy).min(most) } else { 0.0 };
     Some(Estimate {
-        value: each.value * spinning.value,
-        low: each.low * spinning.low * LEAST_WAITING,
-        high: each.high * spinning.high,
+        value: longer.value * part(waited.value),
+        low: longer.low * part(waited.low) * LEAST_WAITING,
+        high: longer.high * part(waited.high),
     })
 }
 
@@ -122,16 +131,13 @@ pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bo
     threads.len() > 1 || in_place.threads(process).any(|(_, kinds)| kinds.works_for_others())
 }
 
-/// Returns the part of a thread's time outside of tasks in which it was on a processor. If the time
-/// in tasks is not known, because some were only counted, the interval reaches from nothing to the
-/// part of the thread's whole time.
-fn spinning_part(time: &ThreadTime) -> Option<Estimate> {
-    let part = |tasks: f64| {
-        let (waited, used) = (time.wall_ns - tasks, time.cpu_ns? - tasks);
-        (waited > 0.0).then(|| (used / waited).clamp(0.0, 1.0))
-    };
+/// The processor time that a thread used outside of tasks, in ns. Where the time in tasks is not known, because
+/// some were only counted, that is between nothing and its whole processor time.
+fn waited_ns(time: &ThreadTime) -> Option<Estimate> {
+    let used = time.cpu_ns?;
     if time.dispatch_known {
-        return part(time.dispatch_ns + time.recorder_ns).map(Estimate::exact);
+        let tasks = time.dispatch_ns + time.recorder_ns;
+        return Some(Estimate::exact((used - tasks).max(0.0)));
     }
-    part(0.0).map(|most| Estimate { value: most / 2.0, low: 0.0, high: most })
+    Some(Estimate { value: used / 2.0, low: 0.0, high: used })
 }

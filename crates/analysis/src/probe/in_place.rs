@@ -50,9 +50,12 @@ pub(super) struct Kinds {
     /// Number of ops that their host announces and between which the program runs.
     pub announced: u64,
     pub regions: u64,
-    pub tasks: u64,
-    /// Number of tasks inside of a region of the same thread, and so tasks of its own.
-    pub own_tasks: u64,
+    /// Number of the regions that are inside of no task of the same thread.
+    pub outer_regions: u64,
+    /// Number of tasks that are inside of no region or task of the same thread: another thread launched them.
+    pub outer_tasks: u64,
+    /// The time in tasks.
+    pub task_ticks: u64,
     pub all: u64,
 }
 
@@ -60,8 +63,33 @@ impl Kinds {
     /// Whether half or more of the thread's tasks are of regions that another thread launched. Such
     /// a thread may also launch regions itself, inside of its tasks.
     pub fn works_for_others(&self) -> bool {
-        self.tasks > 0 && 2 * self.own_tasks <= self.tasks
+        self.outer_tasks > self.outer_regions
     }
+
+    /// Adds the regions and tasks of a page of the thread.
+    fn add_nested(&mut self, nested: &[Nested]) {
+        for call in nested {
+            *(if call.is_task { &mut self.outer_tasks } else { &mut self.outer_regions }) += 1;
+            self.task_ticks = self.task_ticks.saturating_add(call.task_ticks);
+        }
+    }
+}
+
+/// A region or a task that has ended, and that no later one contains so far.
+struct Nested {
+    is_task: bool,
+    begin: u64,
+    /// The part of its time that is in tasks.
+    task_ticks: u64,
+}
+
+/// Adds a region or a task to those that have ended before. Calls are in the order of their ends.
+fn nest(ended: &mut Vec<Nested>, is_task: bool, begin: u64, ticks: u64) {
+    let mut inside = 0u64;
+    while let Some(inner) = ended.pop_if(|inner| inner.begin >= begin) {
+        inside = inside.saturating_add(inner.task_ticks);
+    }
+    ended.push(Nested { is_task, begin, task_ticks: if is_task { ticks } else { inside } });
 }
 
 /// If a reading or a call took longer than these limits, something else happened meanwhile, or the
@@ -120,25 +148,16 @@ impl InPlace {
         let found = self.gaps.entry(columns.process).or_default();
         let kinds = self.threads.entry((columns.process, columns.thread)).or_default();
         let mut last = None;
-        // The starts of tasks of this page that are not known to be inside of a region.
-        let mut tasks = Vec::new();
+        let mut nested = Vec::new();
         for i in 0..columns.len() {
             kinds.all += 1;
             let op = op_of(i);
             let role = op.map(|op| op.role);
             if role != Some(Role::Op) {
                 kinds.regions += u64::from(role == Some(Role::Region));
-                kinds.tasks += u64::from(role == Some(Role::Task));
-                match role {
-                    Some(Role::Task) => tasks.push(columns.start_ticks[i]),
-                    Some(Role::Region) => {
-                        // Calls are in the order of their ends.
-                        let begin = columns.start_ticks[i];
-                        while tasks.pop_if(|task| *task >= begin).is_some() {
-                            kinds.own_tasks += 1;
-                        }
-                    }
-                    _ => {}
+                if let Some(Role::Region | Role::Task) = role {
+                    let is_task = role == Some(Role::Task);
+                    nest(&mut nested, is_task, columns.start_ticks[i], columns.duration(i));
                 }
                 last = None;
                 continue;
@@ -156,6 +175,7 @@ impl InPlace {
             }
             last = begin.checked_add(columns.duration(i));
         }
+        kinds.add_nested(&nested);
     }
 
     /// Adds the facts that another worker has found.
@@ -174,8 +194,9 @@ impl InPlace {
             kinds.ops += more.ops;
             kinds.announced += more.announced;
             kinds.regions += more.regions;
-            kinds.tasks += more.tasks;
-            kinds.own_tasks += more.own_tasks;
+            kinds.outer_regions += more.outer_regions;
+            kinds.outer_tasks += more.outer_tasks;
+            kinds.task_ticks = kinds.task_ticks.saturating_add(more.task_ticks);
             kinds.all += more.all;
         }
         for (process, more) in other.gaps {

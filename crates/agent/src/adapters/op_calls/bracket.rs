@@ -439,6 +439,8 @@ pub struct Bracket {
     thread: *mut Thread,
     start: u64,
     frame: usize,
+    /// What [`enter_inside`] returned.
+    entered: Option<u64>,
 }
 
 /// The data that such a bracket records.
@@ -455,10 +457,24 @@ pub struct What {
     pub how: How,
 }
 
-/// Begins a bracket that will end in the same function, at `frame`. Returns `None` if it cannot be
-/// recorded, or if it is only counted.
+/// The first thing that is done before a region or a task of a host whose brackets are timed, so that its time can
+/// be taken. The result is for [`begin_inside`].
 #[inline(always)]
-pub fn begin_inside(thread: *mut Thread, what: &What, frame: usize) -> Option<Bracket> {
+pub fn enter_inside(thread: *mut Thread) -> Option<u64> {
+    // SAFETY: null, or this thread's own state, and it is attached.
+    let thread = unsafe { thread.as_mut() }?;
+    (!thread.draws.is_on() && !thread.busy.is_set()).then(|| thread.enter_inside())
+}
+
+/// Begins a bracket that will end in the same function, at `frame`. `entered` is what [`enter_inside`] returned;
+/// `None`: it is not timed. Returns `None` if it cannot be recorded, or if it is only counted.
+#[inline(always)]
+pub fn begin_inside(
+    thread: *mut Thread,
+    what: &What,
+    frame: usize,
+    entered: Option<u64>,
+) -> Option<Bracket> {
     // SAFETY: `thread` is null or the calling thread's own state, which the caller has attached.
     let state = unsafe { thread.as_mut() }?;
     let call = NewCall {
@@ -474,14 +490,19 @@ pub fn begin_inside(thread: *mut Thread, what: &What, frame: usize) -> Option<Br
         return None;
     }
     state.set_slot(slot(what.entry, [0; 3]));
-    Some(Bracket { thread, frame, start: state.run.clock.begin() })
+    Some(Bracket { thread, frame, start: state.run.clock.begin(), entered })
 }
 
 /// Begins the bracket of a region. If the region is only counted, there is no bracket, and
 /// `what.how` says that its tasks are only counted as well. Returns `None` if neither the region
 /// nor its tasks are recorded or counted.
-pub fn begin_region(thread: *mut Thread, what: &mut What, frame: usize) -> Option<Option<Bracket>> {
-    let bracket = begin_inside(thread, what, frame);
+pub fn begin_region(
+    thread: *mut Thread,
+    what: &mut What,
+    frame: usize,
+    entered: Option<u64>,
+) -> Option<Option<Bracket>> {
+    let bracket = begin_inside(thread, what, frame, entered);
     if bracket.is_none() {
         // SAFETY: `thread` is null or the calling thread's own state.
         unsafe { thread.as_ref() }.filter(|thread| thread.draws.is_on())?;
@@ -516,7 +537,11 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
             values.push(KEY_FAILED_OP, export.into());
         }
     }
-    thread.end(at, &call, values.as_slice())
+    let is_read = thread.end(at, &call, values.as_slice());
+    if let Some(entered) = bracket.entered {
+        thread.bracket_ends(entered, (bracket.start, end), is_read);
+    }
+    is_read
 }
 
 /// Returns the export of the innermost op inside call `at` that has not ended.

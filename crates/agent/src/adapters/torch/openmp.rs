@@ -160,6 +160,7 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
     let begin = || {
         point!(TorchRegionBegin);
         let thread = bracket::thread(&ADAPTER);
+        let entered = bracket::enter_inside(thread);
         // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let state = unsafe { thread.as_ref() }?;
         let outside = || outside().map(|entry| (entry, How::Always));
@@ -177,7 +178,7 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
             counted: false,
             how,
         };
-        let bracket = bracket::begin_region(thread, &mut what, frame)?;
+        let bracket = bracket::begin_region(thread, &mut what, frame, entered)?;
         let how = what.how;
         // The launch is written part by part: the whole struct would be on the stack first.
         // SAFETY: `launch` is memory that the caller has taken and nobody else uses. The numbers in
@@ -248,6 +249,7 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
     let begin = || {
         point!(TorchTaskBegin);
         let thread = bracket::thread(&ADAPTER);
+        let entered = bracket::enter_inside(thread);
         let (number, count) = (number(&THREAD_NUM, 0), number(&NUM_THREADS, 1));
         let what = What {
             export: shared.entry.task(),
@@ -257,7 +259,7 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
             counted: !std::ptr::eq(thread, shared.thread),
             how: shared.how,
         };
-        bracket::begin_inside(thread, &what, frame).map(|bracket| (bracket, what))
+        bracket::begin_inside(thread, &what, frame, entered).map(|bracket| (bracket, what))
     };
     let begun = guarded(begin).flatten();
     if begun.is_none() {
@@ -322,7 +324,7 @@ fn outside() -> Option<&'static Entry> {
 pub fn rehearse(entry: &'static Entry, frame: usize) {
     let (export, task, correlation) = (entry.region(), None, Some(1));
     let what = What { export, entry, task, correlation, counted: false, how: How::Always };
-    if let Some(bracket) = bracket::begin_inside(thread::current(), &what, frame) {
+    if let Some(bracket) = bracket::begin_inside(thread::current(), &what, frame, None) {
         bracket::end(&bracket, &what, false);
     }
 }

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! The first steps are all seen. Later ones are seen with probability 1/`period`, which is at least
-//! 1/16. The period is computed from how much more processor time the thread needs for steps that
-//! are seen.
+//! 1/16. The period is computed from how much more processor time the process needs for steps that
+//! are seen. That is not the
+//! time of the thread alone: while it is in the recorder, OpenMP's threads wait for it without sleeping.
 //!
 //! A step that is away ends when the next one begins. If there is none, because the loop is over,
 //! the program must not go on unseen. So PyTorch announces one op in some hundred to an observer,
@@ -63,7 +64,7 @@ const SHORTEST_OVERDUE_NS: u64 = 20_000_000;
 /// Time at which the step that is away becomes overdue, on the monotonic clock.
 static OVERDUE_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// The processor times that the last steps of one kind took of their thread, in ns.
+/// The processor times that the last steps of one kind took of their process, in ns.
 #[derive(Debug)]
 struct Durations {
     last: [u64; 32],
@@ -88,9 +89,9 @@ impl Durations {
     }
 }
 
-/// Returns the time on the monotonic clock, and the thread's processor time, in ns.
+/// Returns the time on the monotonic clock, and the process's processor time, in ns.
 fn now() -> [u64; 2] {
-    [record::clock::monotonic_ns(), record::clock::thread_cpu_ns()]
+    [record::clock::monotonic_ns(), record::clock::process_cpu_ns()]
 }
 
 /// Sorts by insertion: there are at most 32 values, and the methods of slices call themselves, on the stack of
@@ -129,7 +130,7 @@ struct State {
     now: Step,
     /// Whether the step in progress is not away any more, because it took too long.
     is_cut: bool,
-    /// Time at which the step in progress began, on the monotonic clock, and the thread's processor
+    /// Time at which the step in progress began, on the monotonic clock, and the process's processor
     /// time then, in ns.
     began: [u64; 2],
     longest_ns: u64,

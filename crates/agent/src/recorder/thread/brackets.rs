@@ -94,6 +94,21 @@ impl Thread {
         if *until == 0 { self.draw() } else { 0 }
     }
 
+    /// Does what [`Thread::enter`] does for the first half of a call that [`Thread::bracket_ends`] ends and that may
+    /// be inside of others, and have others inside. Of calls around one another, only one is timed: calls inside of
+    /// a drawn one would otherwise be drawn more often than others.
+    #[inline(always)]
+    pub(crate) fn enter_inside(&mut self) -> u64 {
+        if self.halves.before != 0 {
+            return 0;
+        }
+        let entered = self.enter(BEFORE);
+        if entered != 0 {
+            self.until_timed[BEFORE] = u16::MAX;
+        }
+        entered
+    }
+
     /// Ends a first half that began with [`Thread::enter`], which returned `entered`.
     #[inline(always)]
     pub(crate) fn first_half_ends(&mut self, entered: u64, start: u64, counted: bool) {

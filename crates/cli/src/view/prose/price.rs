@@ -155,7 +155,11 @@ fn cost_text(totals: &Price) -> String {
         parts.push(format!("what {hits} of loops took is not known"));
     }
     if let Some(way) = totals.way {
-        parts.push(format!("announcing ops to the recorder {}", range(way)));
+        let with_waiting = match totals.way_by_steps {
+            true => ", with threads that waited meanwhile,",
+            false => "",
+        };
+        parts.push(format!("announcing ops to the recorder{with_waiting} {}", range(way)));
     }
     if let Some(waiting) = totals.waiting {
         parts.push(format!("threads that waited meanwhile {}", range(waiting)));
