@@ -9,16 +9,15 @@
  *   threads, worker             3 calls
  *   varying                     from 1 to 9 calls
  *   none                        3 calls, and no range
+ *   inside                      3 calls, which are inside of a call of aten::around
  *   tail                        3 calls; after the steps, calls of aten::tail until they are announced, and then
  *                               50,000 more
  *
- *   inside                      3 calls, which are inside of a call of aten::around
- *
  * It prints how often it called aten::other. With `threads`, another thread makes 2 calls of aten::worker in each
- * step. With `fork`, a child that is forked in the middle of each hundredth step makes 7 calls of aten::child. With
- * `inside`, that child is forked inside of aten::around, and leaves aten::around after its calls.
- * With `kill`, it kills itself after the last step. With `none` and the others, aten::first is called 4 times before
- * the first step.
+ * step; with `worker`, it makes 72. With `fork`, a child that is forked in the middle of each hundredth step makes 7
+ * calls of aten::child. With `inside`, that child is forked inside of aten::around, and leaves aten::around after its
+ * calls. With `kill`, it kills itself after the last step. With `none` and the others, aten::first is called 4 times
+ * before the first step.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
