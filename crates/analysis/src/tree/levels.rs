@@ -43,6 +43,11 @@ impl Level {
     }
 }
 
+/// A thread, and the number of a level.
+type Place = ((usize, usize), u32);
+/// A level, and the time in each of its ops in ticks.
+type Sums = (Level, BTreeMap<Key, f64>);
+
 /// The levels of each thread with calls inside of calls: threads in the order of the summary, which is by op or by
 /// thread, each from the outermost level on. Empty in a run with a budget, for several passes, or if no call is
 /// inside of another one.
@@ -55,7 +60,7 @@ pub fn levels(profile: &Profile, summary: &Summary) -> Vec<Level> {
     let tick = profile.timeline.ns_per_tick();
     let mut has_inside = vec![false; tree.nodes.len()];
     tree.nodes.iter().filter_map(|node| node.parent).for_each(|parent| has_inside[parent] = true);
-    let mut found: BTreeMap<((usize, usize), u32), (Level, BTreeMap<Key, f64>)> = BTreeMap::new();
+    let mut found: BTreeMap<Place, Sums> = BTreeMap::new();
     for node in &tree.nodes {
         let Some(thread) = node.thread else { continue };
         let new = Level {
@@ -71,7 +76,8 @@ pub fn levels(profile: &Profile, summary: &Summary) -> Vec<Level> {
         level.in_calls_ns += node.total.value * tick;
         *of_ops.entry(node.key).or_default() += node.total.value;
     }
-    for (node, _) in tree.nodes.iter().zip(&has_inside).filter(|(_, has_inside)| **has_inside) {
+    let around = tree.nodes.iter().zip(&has_inside).filter(|(_, has_inside)| **has_inside);
+    for (node, _) in around {
         let Some(thread) = node.thread else { continue };
         if let Some((level, _)) = found.get_mut(&(thread, node.depth + 1)) {
             level.between_ns += node.own.value * tick;
