@@ -54,6 +54,7 @@ fn main() {
         world_size: Some(number(ranks) as u32),
         calls,
         redacted: false,
+        unfinished: false,
     };
     let begin = Instant::now();
     export(&profile, &many, &options(false)).expect("exported");

@@ -36,13 +36,21 @@ pub(crate) fn hash_of(texts: &[&str]) -> String {
     in_digits(&hash.finalize())
 }
 
-/// Gives the op of each of these rows its name. With `redacted`, texts are replaced by what does not tell them.
+/// Gives the op of each of these rows its name, and each op that a process has told about, whether it was called
+/// or not: so an op keeps its key when another one of the same name is called later. With `redacted`, texts are
+/// replaced by what does not tell them.
 pub(crate) fn names(
     profile: &Profile,
     rows: impl Iterator<Item = Key>,
     redacted: bool,
 ) -> BTreeMap<Key, OpName> {
-    let mut rows: Vec<Key> = rows.collect();
+    let processes = profile.processes.iter().enumerate();
+    // The calls of plugins are in the rows of the process that they are of.
+    let told = processes.filter(|(_, process)| !process.id.is_of_plugins()).flat_map(|(at, _)| {
+        let ops = &profile.ops;
+        ops.of_process(at).map(move |op| Key::OpIn(at, ops.row_of(op)))
+    });
+    let mut rows: Vec<Key> = rows.chain(told).collect();
     rows.sort_unstable();
     rows.dedup();
     let mut seen: HashMap<(usize, String), u32> = HashMap::new();
