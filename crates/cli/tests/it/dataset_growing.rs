@@ -274,7 +274,7 @@ fn a_short_program_has_one_part() {
 /// What is missing is added later, and then each call is there once.
 #[test]
 fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
-    const KILLS: u32 = 24;
+    const KILLS: u32 = 12;
     let Some(program) = counterpoint("run --dataset") else { return };
     let mut random = Random(0x6b11);
     let mut begun = 0;
