@@ -44,12 +44,11 @@ pub fn size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "not a size like 512M or 4G".to_owned())
 }
 
-/// Runs a query. Returns its columns and its rows.
-pub fn run(
-    dataset: &Dataset,
-    sql: &str,
-    limits: &Limits,
-) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
+/// The columns of an answer, and its rows.
+pub type Answer = (SchemaRef, Vec<RecordBatch>);
+
+/// Runs a query.
+pub fn run(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(limits.threads)
         .enable_all()
@@ -72,11 +71,7 @@ pub fn quietly<T>(body: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-async fn answer(
-    dataset: &Dataset,
-    sql: &str,
-    limits: &Limits,
-) -> Result<(SchemaRef, Vec<RecordBatch>), DataFusionError> {
+async fn answer(dataset: &Dataset, sql: &str, limits: &Limits) -> Result<Answer, DataFusionError> {
     let config = SessionConfig::new()
         .with_target_partitions(limits.threads)
         // Divide small files as well, so that tests exercise the same code as large files do.

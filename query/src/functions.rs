@@ -18,6 +18,7 @@ pub fn register(registry: &mut dyn FunctionRegistry) -> Result<()> {
     registry.register_udaf(Arc::new(sum::exact_avg()))?;
     registry.register_udf(Arc::new(pearson()))?;
     registry.register_udf(Arc::new(bucket_ns()))?;
+    registry.register_udf(Arc::new(bucket_of()))?;
     Ok(())
 }
 
@@ -77,8 +78,25 @@ fn bucket_ns() -> ScalarUDF {
     create_udf("bucket_ns", vec![whole.clone()], whole, Volatility::Immutable, Arc::new(of))
 }
 
-/// Returns the duration in the middle of a bucket. There are 64 buckets per power of two, and one
-/// for each value below 128.
+/// `bucket_of(ns)`: the bucket of `hist` that a duration is in. NULL for negative ones.
+fn bucket_of() -> ScalarUDF {
+    let of = |given: &[ColumnarValue]| -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(given)?;
+        let durations = arrays[0].as_primitive::<Int64Type>();
+        let buckets: Int64Array = durations.iter().map(|ns| bucket(ns?)).collect();
+        Ok(ColumnarValue::Array(Arc::new(buckets)))
+    };
+    let whole = DataType::Int64;
+    create_udf("bucket_of", vec![whole.clone()], whole, Volatility::Immutable, Arc::new(of))
+}
+
+fn bucket(ns: i64) -> Option<i64> {
+    // The first 7 binary digits stay.
+    let shift = 57 - (ns | 64).leading_zeros().min(57);
+    (ns >= 0).then(|| 64 * i64::from(shift) + (ns >> shift))
+}
+
+/// 64 buckets per power of two, and one for each value below 128.
 fn middle(bucket: i64) -> Option<i64> {
     match bucket {
         0..128 => Some(bucket),
@@ -100,6 +118,21 @@ mod tests {
         let of = [(0, Some(0)), (127, Some(127)), (128, Some(129)), (192, Some(258)), (-1, None)];
         of.iter().for_each(|(bucket, ns)| assert_eq!(middle(*bucket), *ns));
         assert!(middle(3711).is_some_and(|ns| ns > 0), "the last one below 2⁶³");
+    }
+
+    #[test]
+    fn a_duration_is_in_the_bucket_that_stands_for_it() {
+        let of = [(-1, None), (0, Some(0)), (127, Some(127)), (129, Some(128)), (130, Some(129))];
+        of.iter().for_each(|(ns, number)| assert_eq!(bucket(*ns), *number));
+        assert_eq!(bucket(i64::MAX), Some(3711));
+        for number in 0..3712 {
+            assert_eq!(bucket(middle(number).unwrap()), Some(number));
+        }
+        // A bucket's middle is at most 1/128 away.
+        for ns in (0..62).flat_map(|bit| [(1i64 << bit) - 1, 1 << bit, (1 << bit) * 3 / 2 + 1]) {
+            let of = middle(bucket(ns).unwrap()).unwrap();
+            assert!((of - ns).abs() <= ns / 128, "{ns}: {of}");
+        }
     }
 
     #[test]

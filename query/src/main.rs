@@ -41,7 +41,7 @@ mod progress;
 mod sum;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use addresses::Program;
@@ -50,6 +50,8 @@ use dataset::Dataset;
 use hidden::visible;
 use progress::{Step, Words};
 
+/// How often a dataset may change while it is asked.
+const MOST_CHANGES: u32 = 5;
 /// Gaps that are named one by one.
 const MOST_NAMED: usize = 20;
 
@@ -139,6 +141,35 @@ fn lines_of(text: &str) -> String {
     text.lines().map(visible).collect::<Vec<_>>().join("\n")
 }
 
+fn open(dir: &Path) -> Result<Dataset, String> {
+    let dataset = engine::quietly(|| Dataset::open_with(dir, &footer::problem));
+    dataset?.map_err(|e| e.to_string())
+}
+
+/// Runs the query. Parts of programs that still run are replaced now and then: if that has happened, the query runs
+/// again.
+fn answer(
+    args: &Args,
+    dir: &Path,
+    sql: &str,
+    limits: &engine::Limits,
+) -> Result<(Dataset, Result<engine::Answer, String>), String> {
+    let step = Step::begin(&format!("opening {}", dir.display()), args.words());
+    let mut dataset = open(dir)?;
+    drop(step);
+    let mut changes = 0;
+    loop {
+        let step = Step::begin(&format!("asking {}", dir.display()), args.words());
+        let answer = engine::run(&dataset, sql, limits);
+        drop(step);
+        let now = if answer.is_err() { open(dir)? } else { Dataset::default() };
+        if answer.is_ok() || now.parts == dataset.parts || changes == MOST_CHANGES {
+            return Ok((dataset, answer));
+        }
+        (dataset, changes) = (now, changes + 1);
+    }
+}
+
 fn run(args: &Args) -> Result<ExitCode, String> {
     if args.program.is_some() || args.engine.is_some() {
         cluster::is_built()?;
@@ -167,23 +198,17 @@ fn run(args: &Args) -> Result<ExitCode, String> {
     }
     let dir = args.dataset.as_ref().ok_or("say which dataset: --dataset DIR")?;
     let sql = kept.map_or(args.sql.as_deref().unwrap_or_default(), |kept| kept.sql);
-    let step = Step::begin(&format!("opening {}", dir.display()), args.words());
-    let dataset = engine::quietly(|| Dataset::open_with(dir, &footer::problem));
-    drop(step);
-    let dataset = dataset?.map_err(|e| e.to_string())?;
+    let threads = args
+        .threads
+        .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
+    let limits = engine::Limits { cluster: args.engine.clone(), threads, memory: args.memory };
+    let (dataset, answer) = answer(args, dir, sql, &limits)?;
     for gap in dataset.gaps.iter().take(MOST_NAMED) {
         eprintln!("counterpoint: {}", visible(&gap.to_string()));
     }
     if dataset.gaps.len() > MOST_NAMED {
         eprintln!("counterpoint: and {} more gaps", dataset.gaps.len() - MOST_NAMED);
     }
-    let threads = args
-        .threads
-        .map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
-    let limits = engine::Limits { cluster: args.engine.clone(), threads, memory: args.memory };
-    let step = Step::begin(&format!("asking {}", dir.display()), args.words());
-    let answer = engine::run(&dataset, sql, &limits);
-    drop(step);
     let (schema, rows) = answer?;
     match print::print(&mut std::io::stdout().lock(), &schema, &rows, args.format()) {
         Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.to_string()),

@@ -12,7 +12,7 @@ use datafusion::arrow::array::{
     UInt64Array,
 };
 use datafusion::arrow::datatypes::{
-    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, Field, FieldRef,
+    DECIMAL128_MAX_PRECISION, DataType, Decimal128Type, Decimal256Type, Field, FieldRef, Int64Type,
     UInt64Type, i256,
 };
 use datafusion::common::{Result, ScalarValue, exec_err, plan_err};
@@ -73,6 +73,7 @@ impl Exact {
 /// Returns the number of digits after the point of a decimal; `None` for any other type.
 fn scale_of(data_type: &DataType) -> Option<i8> {
     match data_type {
+        DataType::Int64 => Some(0),
         DataType::Decimal128(_, scale) => Some(*scale),
         _ => None,
     }
@@ -102,16 +103,15 @@ impl AggregateUDFImpl for Exact {
             | DataType::Decimal64(_, scale)
             | DataType::Decimal128(_, scale) => exact(*scale),
             DataType::Float16 | DataType::Float32 | DataType::Float64 => DataType::Float64,
-            given if given.is_integer() || given.is_null() => exact(0),
+            DataType::UInt64 => exact(0),
+            given if given.is_integer() || given.is_null() => DataType::Int64,
             other => return plan_err!("{} of {other}: not a number", self.name()),
         }])
     }
 
     fn return_type(&self, given: &[DataType]) -> Result<DataType> {
-        match (&given[0], self.what) {
-            (DataType::Decimal128(_, scale), What::Sum) => {
-                Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, *scale))
-            }
+        match (scale_of(&given[0]), self.what) {
+            (Some(scale), What::Sum) => Ok(DataType::Decimal128(DECIMAL128_MAX_PRECISION, scale)),
             _ => Ok(DataType::Float64),
         }
     }
@@ -160,6 +160,32 @@ impl AggregateUDFImpl for Exact {
     }
 }
 
+fn mean(sum: i128, values: u64, scale: i8) -> f64 {
+    sum as f64 / values as f64 / 10f64.powi(scale.into())
+}
+
+/// Shows each value that is not missing, with its row.
+fn each(values: &ArrayRef, mut show: impl FnMut(usize, i256)) {
+    match values.as_primitive_opt::<Int64Type>() {
+        // As they are in files: converting each value first would take longer than adding it.
+        Some(values) => {
+            for (row, value) in values.values().iter().enumerate() {
+                if values.is_valid(row) {
+                    show(row, i256::from_i128((*value).into()));
+                }
+            }
+        }
+        None => {
+            let values = values.as_primitive::<Decimal128Type>();
+            for (row, value) in values.values().iter().enumerate() {
+                if values.is_valid(row) {
+                    show(row, i256::from_i128(*value));
+                }
+            }
+        }
+    }
+}
+
 /// The sum of each group, and the number of values in it.
 #[derive(Debug, Default)]
 struct Groups {
@@ -204,9 +230,8 @@ impl Groups {
                     .with_precision_and_scale(DECIMAL128_MAX_PRECISION, self.scale)?,
             )),
             What::Mean => {
-                let unit = 10f64.powi(self.scale.into());
-                let mean = |(sum, n): (Option<i128>, &u64)| Some(sum? as f64 / *n as f64 / unit);
-                Ok(Arc::new(sums.into_iter().zip(values).map(mean).collect::<Float64Array>()))
+                let of = |(sum, n): (Option<i128>, &u64)| Some(mean(sum?, *n, self.scale));
+                Ok(Arc::new(sums.into_iter().zip(values).map(of).collect::<Float64Array>()))
             }
         }
     }
@@ -226,13 +251,12 @@ impl GroupsAccumulator for Groups {
         total: usize,
     ) -> Result<()> {
         self.grow(total);
-        let values = values[0].as_primitive::<Decimal128Type>();
-        for (row, group) in groups.iter().enumerate() {
-            let wanted = filter.is_none_or(|f| f.is_valid(row) && f.value(row));
-            if wanted && values.is_valid(row) {
-                self.add(*group, i256::from_i128(values.value(row)), 1);
+        let wanted = |row| filter.is_none_or(|f| f.is_valid(row) && f.value(row));
+        each(&values[0], |row, value| {
+            if wanted(row) {
+                self.add(groups[row], value, 1);
             }
-        }
+        });
         Ok(())
     }
 
@@ -279,16 +303,14 @@ struct One(Groups);
 
 impl Accumulator for One {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let groups = vec![0; values[0].len()];
-        self.0.update_batch(values, &groups, None, 1)
+        self.0.grow(1);
+        each(&values[0], |_, value| self.0.add(0, value, 1));
+        Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         self.0.grow(1);
-        let values = values[0].as_primitive::<Decimal128Type>();
-        for value in values.iter().flatten() {
-            self.0.add(0, i256::from_i128(value).wrapping_neg(), u64::MAX);
-        }
+        each(&values[0], |_, value| self.0.add(0, value.wrapping_neg(), u64::MAX));
         Ok(())
     }
 
@@ -303,8 +325,13 @@ impl Accumulator for One {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         self.0.grow(1);
-        let array = self.0.finished(&self.0.sums, &self.0.values)?;
-        ScalarValue::try_from_array(&array, 0)
+        // A window asks for it at each of its rows.
+        let (scale, values) = (self.0.scale, self.0.values[0]);
+        let sum = Groups::sum_of(self.0.sums[0], values)?;
+        Ok(match self.0.what {
+            What::Sum => ScalarValue::Decimal128(sum, DECIMAL128_MAX_PRECISION, scale),
+            What::Mean => ScalarValue::Float64(sum.map(|sum| mean(sum, values, scale))),
+        })
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {

@@ -97,15 +97,16 @@ static void on_signal(int number) {
   ++handled;
 }
 
-// Calls for ever. After each return, the number of calls is in the first word of a shared file. The
-// second word ends it.
-static void count_for_ever(const char* path) {
+// Calls for ever, with pauses of M microseconds. After each return, the number of calls is in the first word
+// of a shared file. The second word ends it.
+static void count_for_ever(const char* path, unsigned pause_us) {
   int fd = open(path, O_RDWR | O_CREAT, 0600);
   if (fd < 0 || ftruncate(fd, 4096)) exit(3);
   volatile uint64_t* returned = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   for (;;) {
     call(1);
     ++*returned;
+    if (pause_us) usleep(pause_us);
     // If a test writes a number, this program replaces itself by one that makes that many calls.
     if (returned[1]) {
       char number[32];
@@ -356,7 +357,7 @@ int main(int argc, char** argv) {
     call(m);
     _exit(5);
   } else if (!strcmp(mode, "count-for-ever")) {
-    count_for_ever(argv[3]);
+    count_for_ever(argv[3], m);
   } else {
     return 2;
   }

@@ -25,7 +25,7 @@ pub use choice::{
 };
 pub use found::library_places;
 pub use make::{PRELOAD_VARIABLE, Prepared, make, manifest};
-pub use options::{Beside, Recording};
+pub use options::{Beside, Recording, interval};
 pub use place::{DirectoryLock, Running, make_directory, make_way, place};
 
 /// Makes the profile except for its manifest, which [`Prepared::announce`] writes. `system` names

@@ -40,6 +40,7 @@ use crate::whole::{Written, written};
 use crate::whole_program;
 
 use begin::{Program, Trouble};
+use dataset::Growing;
 use sampler::{Sampler, Wanted};
 use wait::wait_and_drain;
 
@@ -74,12 +75,8 @@ pub struct Args {
     /// that of the program, also if the page cannot be written
     #[arg(long, value_name = "FILE", value_parser = page_file)]
     html: Option<PathBuf>,
-    /// When the program has ended, also add what was recorded to this dataset of many ranks, as `export
-    /// --dataset` does; it is made if it does not exist. The run is the label `run` or what the launcher
-    /// calls its job. The profile stays; without -o, it is counterpoint.rankN.cpt. The status is that of the
-    /// program, also if nothing can be added
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["passes", "repeat"])]
-    dataset: Option<PathBuf>,
+    #[command(flatten)]
+    dataset: dataset::DatasetArgs,
     /// Show ops by time on the terminal while the program runs; `q` ends the view. What the program
     /// writes to the terminal is shown when the view has ended, and it reads nothing from there
     #[arg(long, conflicts_with_all = ["passes", "repeat", "budget"])]
@@ -114,7 +111,8 @@ fn page_file(name: &str) -> Result<PathBuf, String> {
 /// line replaces this process. The small program does not read profiles either, so it asks the
 /// other program for the summary.
 pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
-    let needs_all = args.passes.is_some() || args.repeat.repeat.is_some() || args.dataset.is_some();
+    let needs_all =
+        args.passes.is_some() || args.repeat.repeat.is_some() || args.dataset.dir.is_some();
     if !WHOLE && (needs_all || args.live) {
         return Err(whole_program::become_it());
     }
@@ -122,7 +120,7 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
         terminal::choose_words(true, false);
     }
     args.recording.configure()?;
-    if let (Some(dir), true) = (&args.dataset, WHOLE) {
+    if let (Some(dir), true) = (&args.dataset.dir, WHOLE) {
         dataset::check(dir)?;
         dataset::choose_output(&mut args.recording);
     }
@@ -169,7 +167,12 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
             }
         }
     });
+    let growing = match WHOLE {
+        true => Growing::begin(&args.dataset, &running.prepared.directory, args.recording.rank),
+        false => None,
+    };
     let status = running.wait(&program);
+    growing.iter().for_each(Growing::end);
     view.into_iter().for_each(live::Running::end);
     let status = status?;
     let is_sampled = sampler.is_some();
@@ -182,6 +185,7 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let closed = close(directory, manifest, status, trouble);
     prepared.tidy();
+    drop(growing);
     say::<WHOLE>(closed, directory, &args);
     Ok(end_as(status))
 }
@@ -480,8 +484,9 @@ fn say<const WHOLE: bool>(closed: profile::Result<Collected>, directory: &Path, 
                 say!("{}: {summary}{still}", output.display());
             }
             write_page::<WHOLE>(args, "report", directory);
-            if let (Some(dir), true) = (&args.dataset, WHOLE) {
-                dataset::add(dir, directory, output, args.recording.rank, running);
+            if let (Some(dir), true) = (&args.dataset.dir, WHOLE) {
+                let adding = args.dataset.adding(dir, directory, args.recording.rank, false);
+                dataset::add(dir, adding, output, running);
             }
         }
         Err(e) => say!("{e}"),

@@ -5,28 +5,28 @@
 //! ```
 //!
 //! One rank is recorded (200 ops, durations with a heavy tail, two counters) and exported with its
-//! calls to `DIR/one`. The others are copies of it with numbers of their own, in `DIR/many`: the
+//! calls to `DIR/one`. All ranks are copies of it with numbers of their own, in `DIR/many`: the
 //! first WITH_CALLS of them with their calls, which take 13 bytes each, and the others without.
 //! `DIR/merged` is the result, without calls. `DIR` must be empty or absent. Each step prints its
 //! time and the largest memory that it needed, in a process of its own.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Instant;
 
-use arrow_array::{ArrayRef, Int32Array, RecordBatch, StringArray};
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
 use dataset::layout::{DATASET_NAME, dataset_json, rank_directory};
-use dataset::schema::Kind;
 use dataset::{Dataset, Only, Options, Part, Table, across, export, merge};
-use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use parquet::basic::{Compression, Encoding};
-use parquet::file::properties::WriterProperties;
-use parquet::schema::types::ColumnPath;
 use profile::Profile;
 use testkit::{CallScript, Item, ProfileScript, Random};
+
+/// The rank and the id of the recording from which the others are made: nothing else in its files looks like them.
+const PATTERN_RANK: u32 = 0x51a7_c3d9;
+const PATTERN_PART: &str = "c0ffee5ca1ab1e0ddba11f005ba11adb";
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -49,16 +49,19 @@ fn main() {
     let profile = Profile::open(&path).expect("a profile");
     let options = |calls| Options {
         run: "r".to_owned(),
-        rank: 0,
-        part: format!("{:032x}", 0),
+        rank: PATTERN_RANK,
+        part: PATTERN_PART.to_owned(),
         world_size: Some(number(ranks) as u32),
         calls,
         redacted: false,
+        unfinished: false,
     };
     let begin = Instant::now();
-    export(&profile, &many, &options(false)).expect("exported");
+    export(&profile, &dir.join("sums"), &options(false)).expect("exported");
     println!("export of one rank without calls: {:.2} s", begin.elapsed().as_secs_f64());
+    let begin = Instant::now();
     export(&profile, &one, &options(true)).expect("exported");
+    println!("export of one rank with calls: {:.2} s", begin.elapsed().as_secs_f64());
     drop(profile);
     let opened = Dataset::open(&one).expect("a dataset");
     let mut small = 0;
@@ -70,9 +73,11 @@ fn main() {
         }
     }
     println!("statistics and histograms of a rank: {small} bytes");
-    let first = Dataset::open(&many).expect("a dataset").parts.remove(0);
-    for rank in 1..number(ranks) as u32 {
-        again(&many, &many, &first, rank);
+    let first = Dataset::open(&dir.join("sums")).expect("a dataset").parts.remove(0);
+    let sums = dir.join("sums");
+    let mut pattern = Pattern::of(&sums, &first);
+    for rank in 0..number(ranks) as u32 {
+        pattern.add(&many, rank);
     }
     fs::write(many.join(DATASET_NAME), dataset_json()).expect("written");
     let own = std::env::current_exe().expect("this program");
@@ -83,8 +88,9 @@ fn main() {
         let done = Command::new(&own).args(words).status().expect("started");
         assert!(done.success(), "{done}");
     }
+    let mut pattern = Pattern::of(&one, &opened.parts[0]);
     for rank in 0..with_calls as u32 {
-        again(&one, &many, &opened.parts[0], rank);
+        pattern.add(&many, rank);
     }
 }
 
@@ -144,48 +150,77 @@ fn script(calls: u64, ops: u64) -> ProfileScript {
     script
 }
 
-/// Writes a copy of a part of `from` for another rank to `dir`.
-fn again(from: &Path, dir: &Path, first: &Part, rank: u32) {
-    let mut part = first.clone();
-    part.members[0].rank = rank;
-    part.members[0].part = format!("{rank:032x}");
-    let below = rank_directory("r", rank);
-    for (table, file) in &mut part.files {
-        let reader = File::open(from.join(&file.path)).expect("a file");
-        let reader = ParquetRecordBatchReaderBuilder::try_new(reader).expect("a Parquet file");
-        let schema = reader.schema().clone();
-        file.path = format!("{table}/{below}/part-{rank}.parquet");
-        let path = dir.join(&file.path);
-        fs::create_dir_all(path.parent().expect("a directory")).expect("made");
-        let of_table = Table::parse(table).expect("a table");
-        let mut properties = WriterProperties::builder()
-            .set_compression(Compression::SNAPPY)
-            .set_max_row_group_row_count(Some(1 << 16));
-        for column in of_table.columns() {
-            if column.kind == Kind::Whole || column.name == "bucket" {
-                let column = ColumnPath::from(column.name);
-                properties = properties
-                    .set_column_dictionary_enabled(column.clone(), false)
-                    .set_column_encoding(column, Encoding::DELTA_BINARY_PACKED);
-            }
-        }
-        let out = File::create(&path).expect("made");
-        let mut out = ArrowWriter::try_new(out, schema.clone(), Some(properties.build()))
-            .expect("a Parquet file");
-        for batch in reader.build().expect("rows") {
-            let batch = batch.expect("rows");
-            let mut columns: Vec<ArrayRef> = batch.columns().to_vec();
-            columns[1] = Arc::new(Int32Array::from(vec![rank as i32; batch.num_rows()]));
-            let part = &*part.members[0].part;
-            columns[2] = Arc::new(StringArray::from(vec![part; batch.num_rows()]));
-            out.write(&RecordBatch::try_new(schema.clone(), columns).expect("rows"))
-                .expect("written");
-        }
-        out.close().expect("written");
-        file.bytes = path.metadata().expect("a file").len();
+/// A part from which those of all ranks are made: copies of its files in which the rank and the id of the
+/// recording are replaced. Every page and statistic has the two as they are, because texts of this length are
+/// not compressed.
+struct Pattern<'a> {
+    from: &'a Path,
+    part: &'a Part,
+    /// For each table the file, the places of the rank, and those of the recording.
+    files: BTreeMap<&'a str, (Vec<u8>, [Vec<usize>; 2])>,
+}
+
+impl<'a> Pattern<'a> {
+    fn of(from: &'a Path, part: &'a Part) -> Self {
+        let file = |(table, file): (&'a String, &dataset::layout::File)| {
+            let bytes = fs::read(from.join(&file.path)).expect("a file");
+            let rank = PATTERN_RANK.to_le_bytes();
+            let places = [&rank[..], PATTERN_PART.as_bytes()].map(|text| {
+                let places = bytes.windows(text.len()).enumerate();
+                places.filter(|(_, found)| *found == text).map(|(place, _)| place).collect()
+            });
+            assert!(places.iter().all(|all: &Vec<usize>| !all.is_empty()), "they are compressed");
+            (table.as_str(), (bytes, places))
+        };
+        Self { from, part, files: part.files.iter().map(file).collect() }
     }
-    let name = format!("part-{}.json", part.members[0].part);
-    let place = dir.join("parts").join(below);
-    fs::create_dir_all(&place).expect("made");
-    fs::write(place.join(name), serde_json::to_vec(&part).expect("JSON")).expect("written");
+
+    /// Adds a rank to the dataset in `dir`.
+    fn add(&mut self, dir: &Path, rank: u32) {
+        let mut part = self.part.clone();
+        part.members[0].rank = rank;
+        part.members[0].part = format!("{rank:032x}");
+        let below = rank_directory("r", rank);
+        for (table, file) in &mut part.files {
+            let (bytes, places) = self.files.get_mut(table.as_str()).expect("a file");
+            let rank_bytes = rank.to_le_bytes();
+            let texts = [&rank_bytes[..], part.members[0].part.as_bytes()];
+            for (places, text) in places.iter().zip(texts) {
+                for place in places {
+                    bytes[*place..place + text.len()].copy_from_slice(text);
+                }
+            }
+            file.path = format!("{table}/{below}/part-{rank}.parquet");
+            let path = dir.join(&file.path);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+            fs::write(&path, bytes).expect("written");
+        }
+        let name = format!("part-{}.json", part.members[0].part);
+        let place = dir.join("parts").join(below);
+        fs::create_dir_all(&place).expect("made");
+        fs::write(place.join(name), serde_json::to_vec(&part).expect("JSON")).expect("written");
+        if rank == 0 {
+            check(self.from, self.part, dir, &part);
+        }
+    }
+}
+
+/// Checks that a copy has the rows of the first part, with its own rank and recording.
+fn check(from: &Path, first: &Part, dir: &Path, copy: &Part) {
+    for (table, file) in &first.files {
+        let rows = |path: &Path| {
+            let reader =
+                ParquetRecordBatchReaderBuilder::try_new(File::open(path).expect("a file"));
+            reader.expect("a Parquet file").build().expect("rows").map(|batch| batch.expect("rows"))
+        };
+        let pairs = rows(&from.join(&file.path)).zip(rows(&dir.join(&copy.files[table].path)));
+        for (a, b) in pairs {
+            let own = (b.column(1).as_primitive::<Int32Type>(), b.column(2).as_string::<i32>());
+            let is_own = |row| own.0.value(row) == 0 && own.1.value(row) == copy.members[0].part;
+            assert!((0..b.num_rows()).all(is_own), "{table}: rank and recording");
+            let others: Vec<usize> =
+                (0..a.num_columns()).filter(|at| ![1, 2].contains(at)).collect();
+            assert_eq!(a.project(&others).ok(), b.project(&others).ok(), "{table}");
+        }
+    }
 }

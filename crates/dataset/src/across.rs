@@ -201,8 +201,8 @@ fn each(
     only: &Only,
     mut row: impl FnMut(&Rows<'_>, &str, u32, usize) -> Result<()>,
 ) -> Result<()> {
-    for part in dataset.parts.iter().filter(|part| only.has_any(part)) {
-        let Some(file) = part.files.get(table.name()) else { continue };
+    let parts = dataset.parts.iter().filter(|part| only.has_any(part));
+    for (part, file) in parts.flat_map(|part| part.files_of(table.name()).map(move |f| (part, f))) {
         let path: PathBuf = place(&dataset.dir, table.name(), file).ok_or_else(|| {
             let why = format!("{:?} is not a place inside of it", file.path);
             Error::Unknown { path: dataset.dir.clone(), why }

@@ -3,14 +3,15 @@
 //! Rows that follow one another are mostly of the same op, and begin soon after one another. As
 //! many rows as fit into memory are sorted by op and start, which makes files half as large and
 //! lets a query of one op skip most of them.
+//!
+//! Only the pages that [`crate::pages`] names are read: those that an earlier export has not written.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use analysis::Key;
 use profile::columns::cpu_of;
-use profile::visit::PageDecoder;
-use profile::{Columns, Profile};
+use profile::{Columns, PageDecoder, PageKey, Profile};
 
 use crate::error::Result;
 use crate::file::TableWriter;
@@ -45,15 +46,22 @@ struct Calls<'a> {
     rows: Rows,
 }
 
+/// Whose calls are written.
+pub(crate) struct Of<'a> {
+    pub profile: &'a Profile,
+    pub member: &'a Member,
+    pub names: &'a BTreeMap<Key, OpName>,
+    pub pages: Vec<PageKey>,
+}
+
 /// Writes the calls. Durations are as they were recorded.
 pub(crate) fn write(
-    profile: &Profile,
-    member: &Member,
-    names: &BTreeMap<Key, OpName>,
+    of: &Of<'_>,
     counters: &[String],
     path: &Path,
     out: &mut TableWriter,
 ) -> Result<()> {
+    let Of { profile, member, names, pages } = of;
     let mut keys: Vec<&str> = names.values().map(|op| &*op.key).collect();
     keys.sort_unstable();
     keys.dedup();
@@ -61,8 +69,8 @@ pub(crate) fn write(
     let (calls, values) = (Vec::new(), Vec::new());
     let mut all = Calls { member, keys, calls, values, counters: counters.len(), rows };
     let mut decoder = PageDecoder::new(profile);
-    for page in profile.pages() {
-        all.add(profile, decoder.decode(page), names);
+    for page in pages {
+        all.add(profile, decoder.decode(*page), names);
         if all.calls.len() >= AT_ONCE {
             all.flush(path, out)?;
         }

@@ -21,6 +21,8 @@ pub enum Gap {
     },
     /// Some ranks have several recordings in one run, which sums over a rank add up.
     Several { run: String, ranks: Ranks },
+    /// Ranks with a recording that had not ended when it was added.
+    Unfinished { run: String, ranks: Ranks },
     /// A part that is left out, because one of its files does not match the part's description.
     Broken {
         run: String,
@@ -46,9 +48,10 @@ impl Gap {
     /// Returns the run that the gap is about, if that is known.
     pub fn run(&self) -> Option<&str> {
         match self {
-            Self::NoPart { run, .. } | Self::Several { run, .. } | Self::Broken { run, .. } => {
-                Some(run)
-            }
+            Self::NoPart { run, .. }
+            | Self::Several { run, .. }
+            | Self::Unfinished { run, .. }
+            | Self::Broken { run, .. } => Some(run),
             Self::Unreadable { .. } => None,
         }
     }
@@ -68,6 +71,17 @@ impl fmt::Display for Gap {
                 write!(
                     f,
                     "run {run}: {count} {have} several recordings, which sums add up: {ranks}"
+                )
+            }
+            Self::Unfinished { run, ranks } => {
+                let count = ranks.count();
+                let (are, their) = match count {
+                    1 => ("rank is", "its recording"),
+                    _ => ("ranks are", "their recordings"),
+                };
+                write!(
+                    f,
+                    "run {run}: {count} {are} incomplete, because {their} had not ended: {ranks}"
                 )
             }
             Self::Broken { run, rank, why, .. } => {
@@ -140,6 +154,7 @@ pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[G
         size: u32,
         there: BTreeSet<u32>,
         several: BTreeSet<u32>,
+        unfinished: BTreeSet<u32>,
     }
     let mut runs: BTreeMap<String, Run> = BTreeMap::new();
     for member in members {
@@ -148,6 +163,9 @@ pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[G
         if !run.there.insert(member.rank) {
             run.several.insert(member.rank);
         }
+        if member.unfinished {
+            run.unfinished.insert(member.rank);
+        }
     }
     for gap in named {
         if let Gap::Broken { run, rank, .. } = gap {
@@ -155,14 +173,18 @@ pub(crate) fn of_ranks<'a>(members: impl Iterator<Item = &'a Member>, named: &[G
         }
     }
     let mut found = Vec::new();
-    for (run, Run { size, there, several }) in runs {
+    for (run, Run { size, there, several, unfinished }) in runs {
         let missing = Ranks::without(size, &there);
         if !missing.0.is_empty() {
             found.push(Gap::NoPart { run: run.clone(), size, ranks: missing });
         }
         let several = Ranks::of(several.into_iter());
         if !several.0.is_empty() {
-            found.push(Gap::Several { run, ranks: several });
+            found.push(Gap::Several { run: run.clone(), ranks: several });
+        }
+        let unfinished = Ranks::of(unfinished.into_iter());
+        if !unfinished.0.is_empty() {
+            found.push(Gap::Unfinished { run, ranks: unfinished });
         }
     }
     found
@@ -175,12 +197,14 @@ mod tests {
     #[test]
     fn ranks_are_counted_and_named_as_ranges() {
         let member = |rank| Member { rank, world_size: Some(1 << 20), ..Member::default() };
-        let members = [member(0), member(1), member(1), member(4), member(5), member(5)];
+        let mut members = [member(0), member(1), member(1), member(4), member(5), member(5)];
+        members[3].unfinished = true;
         let found: Vec<String> =
             of_ranks(members.iter(), &[]).iter().map(|gap| gap.to_string()).collect();
         let expected = [
             "run : 1048572 of 1048576 ranks are missing: 2 to 3, 6 to 1048575",
             "run : 2 ranks have several recordings, which sums add up: 1, 5",
+            "run : 1 rank is incomplete, because its recording had not ended: 4",
         ];
         assert_eq!(found, expected);
         let even: Vec<Member> = (0..500).map(|rank| member(2 * rank)).collect();

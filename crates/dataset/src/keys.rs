@@ -44,7 +44,13 @@ pub(crate) fn names(
     rows: impl Iterator<Item = Key>,
     redacted: bool,
 ) -> BTreeMap<Key, OpName> {
-    let mut rows: Vec<Key> = rows.collect();
+    let processes = profile.processes.iter().enumerate();
+    // The calls of plugins are in the rows of the process that they are of.
+    let told = processes.filter(|(_, process)| !process.id.is_of_plugins()).flat_map(|(at, _)| {
+        let ops = &profile.ops;
+        ops.of_process(at).map(move |op| Key::OpIn(at, ops.row_of(op)))
+    });
+    let mut rows: Vec<Key> = rows.chain(told).collect();
     rows.sort_unstable();
     rows.dedup();
     let mut seen: HashMap<(usize, String), u32> = HashMap::new();

@@ -26,6 +26,9 @@ pub const PARTS_NAME: &str = "parts";
 pub const DATASET_SCHEMA: &str = "counterpoint.dataset/1";
 /// The version of the format of a part.
 pub const PART_SCHEMA: &str = "counterpoint.dataset_part/1";
+/// The version of a part that earlier versions of this program would misread: it has several files of a
+/// table, or a recording that had not ended.
+pub const GROWING_PART_SCHEMA: &str = "counterpoint.dataset_part/2";
 
 /// The largest number of ranks that a run may have.
 pub const MOST_RANKS: u32 = 1 << 20;
@@ -37,7 +40,7 @@ pub const MOST_COUNTERS: usize = 1024;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Part {
-    /// [`PART_SCHEMA`].
+    /// [`PART_SCHEMA`] or [`GROWING_PART_SCHEMA`].
     pub schema: String,
     /// The members whose rows the part has, sorted by run, rank and part.
     pub members: Vec<Member>,
@@ -45,10 +48,65 @@ pub struct Part {
     pub counters: Vec<String>,
     /// The part's files, by table. Tables without rows have no file.
     pub files: BTreeMap<String, File>,
+    /// Further files of tables that grew while the program ran, in the order in which they were written.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub more: BTreeMap<String, Vec<File>>,
+    /// Which pages of the recording are in `calls`; `None` if all are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub written: Option<Written>,
+}
+
+/// Which pages of a recording that had not ended are in `calls`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Written {
+    /// The processes of the recording, in the order of their numbers.
+    pub processes: Vec<WrittenProcess>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WrittenProcess {
+    /// The name of the process in the recording.
+    pub id: String,
+    /// How many ops the process had.
+    pub ops: usize,
+    /// A hash of these ops and of their keys.
+    pub ops_hash: String,
+    /// For each thread, by its number in the process: how many of its pages are written.
+    pub threads: BTreeMap<u32, u32>,
 }
 
 impl Part {
-    /// Returns a reason why no dataset can have this part, if there is one.
+    /// The files of a table, in the order in which they were written.
+    pub fn files_of<'a>(&'a self, table: &str) -> impl Iterator<Item = &'a File> + use<'a> {
+        self.files.get(table).into_iter().chain(self.more.get(table).into_iter().flatten())
+    }
+
+    /// The files of all tables, each with the name of its table.
+    pub fn all_files(&self) -> impl Iterator<Item = (&str, &File)> {
+        let more =
+            self.more.iter().flat_map(|(table, files)| files.iter().map(move |f| (table, f)));
+        self.files.iter().chain(more).map(|(table, file)| (table.as_str(), file))
+    }
+
+    /// Adds a file of a table.
+    pub fn add(&mut self, table: Table, file: File) {
+        match self.files.contains_key(table.name()) {
+            true => self.more.entry(table.name().to_owned()).or_default().push(file),
+            false => drop(self.files.insert(table.name().to_owned(), file)),
+        }
+    }
+
+    /// The schema that the part has to have.
+    pub fn own_schema(&self) -> &'static str {
+        match self.more.is_empty() && !self.members.iter().any(|member| member.unfinished) {
+            true => PART_SCHEMA,
+            false => GROWING_PART_SCHEMA,
+        }
+    }
+
+    /// Why no dataset can have such a part.
     pub fn problem(&self) -> Option<String> {
         let problem = self.members.iter().find_map(Member::problem);
         if problem.is_some() {
@@ -62,6 +120,11 @@ impl Part {
         let column = columns.find(|column| self.counters.iter().any(|name| name == column.name));
         if let Some(column) = column {
             return Some(format!("a counter is called {}, as a column of calls is", column.name));
+        }
+        let mut paths: Vec<&str> = self.all_files().map(|(_, file)| &*file.path).collect();
+        paths.sort_unstable();
+        if let Some(two) = paths.windows(2).find(|two| two[0] == two[1]) {
+            return Some(format!("it has the file {} twice", two[0]));
         }
         let mut ids: Vec<_> = self.members.iter().map(Member::id).collect();
         ids.sort_unstable();
@@ -90,6 +153,9 @@ pub struct Member {
     pub sampled: bool,
     /// Whether names were replaced.
     pub redacted: bool,
+    /// Whether the recording had not ended, so that the rows are those of its beginning.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
     /// The version of the program that made the rows.
     pub program_version: String,
 }

@@ -15,6 +15,7 @@
 //! | [`across`](mod@across) | reads what all ranks said, for `analysis::across` |
 //! | [`export`](mod@export) | adds the ranks of a profile to a dataset |
 //! | `rows`, `calls` | what the tables have of a profile |
+//! | `pages` | which pages of a recording that goes on are in `calls` |
 //! | `keys` | what is the same op in all ranks |
 //! | [`merge`](mod@merge) | unites datasets, each part once |
 //! | `file` | writes files that are whole or not there |
@@ -29,7 +30,8 @@
 //!
 //! Invariants: a part exists if its JSON file exists. That file is written after the Parquet files
 //! that it lists, and replaced as a whole. So a writer that is killed leaves the old or the new
-//! part, and files that no part lists. Nothing outside of a dataset is read, whatever its files
+//! part, and files that no part lists. The part of a recording that goes on says so, and is replaced again and again. Nothing
+//! outside of a dataset is read, whatever its files
 //! say.
 #![forbid(unsafe_code)]
 
@@ -56,6 +58,8 @@ pub mod layout;
 pub mod merge;
 pub mod open;
 pub mod own;
+#[cfg(feature = "write")]
+mod pages;
 #[cfg(feature = "write")]
 mod rows;
 pub mod schema;

@@ -29,7 +29,7 @@ use crate::export::write_part;
 use crate::file::{TableWriter, replace};
 use crate::gaps::{self, Gap};
 use crate::keys::hash_of;
-use crate::layout::{self, DATASET_NAME, Member, PART_SCHEMA, PARTS_NAME, Part};
+use crate::layout::{self, DATASET_NAME, Member, PARTS_NAME, Part};
 use crate::open::{Dataset, place};
 use crate::schema::Table;
 use crate::steps::step;
@@ -69,7 +69,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
     }
     merged.gaps.retain(|gap| match gap {
         // These gaps are found below, for all datasets together.
-        Gap::NoPart { .. } | Gap::Several { .. } => false,
+        Gap::NoPart { .. } | Gap::Several { .. } | Gap::Unfinished { .. } => false,
         Gap::Broken { run, rank, part, .. } => !chosen.contains_key(&(&**run, *rank, &**part)),
         Gap::Unreadable { .. } => true,
     });
@@ -84,8 +84,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
             run.iter().flat_map(|(_, _, part)| &part.counters).collect();
         let counters: Vec<String> = counters.into_iter().cloned().collect();
         let members: Vec<Member> = run.iter().map(|(member, ..)| (*member).clone()).collect();
-        let schema = PART_SCHEMA.to_owned();
-        let mut part = Part { schema, members, counters, files: BTreeMap::new() };
+        let mut part = Part { members, counters, ..Part::default() };
         if let Some(why) = part.problem() {
             let path = out.join(PARTS_NAME);
             return Err(Error::Unknown { path, why: format!("the merged part: {why}") });
@@ -98,7 +97,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
             copy(run, table, schema, &mut writer)?;
             let written = writer.finish(&within, |hash| format!("part-{hash}.parquet"))?;
             if let Some(file) = written {
-                part.files.insert(table.name().to_owned(), file);
+                part.add(table, file);
             }
         }
         let texts: Vec<String> =
@@ -106,7 +105,7 @@ pub fn merge(datasets: &[Dataset], out: &Path) -> Result<Merged> {
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let name = format!("part-{}.json", hash_of(&texts));
         merged.members.extend(part.members.iter().cloned());
-        write_part(&out.join(PARTS_NAME).join(&below).join(name), &part)?;
+        write_part(&out.join(PARTS_NAME).join(&below).join(name), &mut part)?;
     }
     replace(&out.join(DATASET_NAME), &layout::dataset_json())?;
     Ok(merged)
@@ -136,12 +135,14 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a member has more than another one of the same recording: calls count most, then
+/// Returns whether a member has more than another one of the same recording: the end of the recording, then
+/// calls count most, then
 /// names, then a later version of the program. The rest makes the choice independent of the order.
 fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
     let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
-        let hashes: Vec<String> = part.files.values().map(|file| file.path.clone()).collect();
-        (member.calls, !member.redacted, member.program_version.clone(), hashes)
+        let hashes: Vec<String> = part.all_files().map(|(_, file)| file.path.clone()).collect();
+        let has = (!member.unfinished, member.calls, !member.redacted);
+        (has, member.program_version.clone(), hashes)
     };
     rank(new) > rank(old)
 }
@@ -153,14 +154,18 @@ fn copy(
     schema: SchemaRef,
     out: &mut TableWriter,
 ) -> Result<()> {
-    // The key is the address of the part, which stays the same while the part is borrowed.
-    let mut open: BTreeMap<*const Part, Source<'_>> = BTreeMap::new();
+    // The key is the address of the file's description, which stays the same while the part is borrowed.
+    let mut open: BTreeMap<*const layout::File, Source<'_>> = BTreeMap::new();
     let mut pending = Pending { rows: 0, batches: Vec::new(), schema: schema.clone() };
-    for (member, dataset, part) in run {
-        let Some(file) = part.files.get(table.name()) else { continue };
-        let source = match open.entry(std::ptr::from_ref(*part)) {
+    let files = |(member, dataset, part)| {
+        let part: &Part = part;
+        part.files_of(table.name()).map(move |file| (member, dataset, part, file))
+    };
+    for (member, dataset, part, file) in run.iter().copied().flat_map(files) {
+        let source = match open.entry(std::ptr::from_ref(file)) {
             std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
             std::collections::btree_map::Entry::Vacant(new) => {
+                let dataset: &Dataset = dataset;
                 let path =
                     place(&dataset.dir, table.name(), file).ok_or_else(|| Error::Unknown {
                         path: dataset.dir.join(DATASET_NAME),
@@ -171,7 +176,7 @@ fn copy(
         };
         source.each(member, |batch| pending.push(batch, out))?;
         if part.members.len() == 1
-            && let Some(source) = open.remove(&std::ptr::from_ref(*part))
+            && let Some(source) = open.remove(&std::ptr::from_ref(file))
         {
             source.finish()?;
         }

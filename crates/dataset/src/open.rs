@@ -8,12 +8,16 @@ use std::path::{Path, PathBuf};
 use crate::error::{Error, Result};
 use crate::gaps::{self, Gap};
 use crate::layout::{
-    DATASET_NAME, DATASET_SCHEMA, File, Member, PART_SCHEMA, PARTS_NAME, Part, components,
+    DATASET_NAME, DATASET_SCHEMA, File, GROWING_PART_SCHEMA, Member, PART_SCHEMA, PARTS_NAME, Part,
+    components,
 };
 use crate::schema::Table;
 
 /// The largest size of a JSON file that is read, in bytes. With 10⁵ members, a file has 30 MB.
 const MOST_BYTES: u64 = 1 << 28;
+
+/// How often a part may be replaced while it is read.
+const MOST_CHANGES: u32 = 5;
 
 #[derive(Clone, Debug, Default)]
 pub struct Dataset {
@@ -51,19 +55,13 @@ impl Dataset {
         files.sort();
         let mut taken: BTreeSet<(String, u32, String)> = BTreeSet::new();
         for path in files {
-            let part = match read_part(&path) {
+            let (part, broken) = match look_at(dir, &path, check) {
                 Ok(part) => part,
                 Err(e) => {
                     found.gaps.push(Gap::Unreadable { why: e.to_string() });
                     continue;
                 }
             };
-            let broken = part.files.iter().find_map(|(name, file)| {
-                problem(dir, name, file).or_else(|| {
-                    let (table, path) = (Table::parse(name)?, place(dir, name, file)?);
-                    check(&path, table, file, &part)
-                })
-            });
             if let Some(why) = broken {
                 for member in &part.members {
                     let (run, rank) = (member.run.clone(), member.rank);
@@ -97,8 +95,52 @@ impl Dataset {
     }
 
     pub fn files(&self, table: Table) -> impl Iterator<Item = &File> {
-        self.parts.iter().filter_map(move |part| part.files.get(table.name()))
+        self.parts.iter().flat_map(move |part| part.files_of(table.name()))
     }
+
+    /// Opens a dataset and reads in it. If a part was replaced meanwhile, so that files are gone, this happens
+    /// again.
+    ///
+    /// # Errors
+    /// As for [`Dataset::open`], and those of `read`.
+    #[cfg(feature = "write")]
+    pub fn reading<T>(dir: &Path, mut read: impl FnMut(&Self) -> Result<T>) -> Result<(Self, T)> {
+        let mut dataset = Self::open(dir)?;
+        for _ in 0..MOST_CHANGES {
+            let done = read(&dataset);
+            let now = if done.is_err() { Self::open(dir)? } else { Self::default() };
+            match done {
+                Ok(done) => return Ok((dataset, done)),
+                Err(e) if now.parts == dataset.parts => return Err(e),
+                Err(_) => dataset = now,
+            }
+        }
+        let done = read(&dataset)?;
+        Ok((dataset, done))
+    }
+}
+
+/// Reads a part, and says why it is broken if it is. A part may be replaced between reading its JSON and looking
+/// at its files, and then it is looked at once more.
+fn look_at(dir: &Path, path: &Path, check: Check<'_>) -> Result<(Part, Option<String>)> {
+    let mut part = read_part(path)?;
+    for _ in 0..MOST_CHANGES {
+        let broken = part.all_files().find_map(|(name, file)| {
+            problem(dir, name, file).or_else(|| {
+                let (table, path) = (Table::parse(name)?, place(dir, name, file)?);
+                check(&path, table, file, &part)
+            })
+        });
+        let now = match broken {
+            None => return Ok((part, None)),
+            Some(_) => read_part(path)?,
+        };
+        if now == part {
+            return Ok((part, broken));
+        }
+        part = now;
+    }
+    Ok((part, Some("it changed again and again while it was read".to_owned())))
 }
 
 fn owned(member: &Member) -> (String, u32, String) {
@@ -148,10 +190,11 @@ pub(crate) fn read_part(path: &Path) -> Result<Part> {
     let text = read(path).map_err(Error::io("read", path))?;
     let unknown = |why: String| Error::Unknown { path: path.to_owned(), why };
     let mut part: Part = serde_json::from_slice(&text).map_err(|e| unknown(e.to_string()))?;
-    if part.schema != PART_SCHEMA {
-        return Err(unknown(format!("it is {:?}, not {PART_SCHEMA}", part.schema)));
+    if part.schema != PART_SCHEMA && part.schema != GROWING_PART_SCHEMA {
+        let why = format!("it is {:?}, not {PART_SCHEMA} or {GROWING_PART_SCHEMA}", part.schema);
+        return Err(unknown(why));
     }
-    if part.files.keys().any(|name| Table::parse(name).is_none()) {
+    if part.all_files().any(|(name, _)| Table::parse(name).is_none()) {
         return Err(unknown("it has a table that this version does not know".to_owned()));
     }
     if let Some(why) = part.problem() {

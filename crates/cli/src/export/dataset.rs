@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use ::dataset::{Exported, Options, export};
 use profile::merged::MERGED_NAME;
-use profile::{Manifest, Profile};
+use profile::{Manifest, Origin, Profile, is_over};
 use record::job::Job;
 
 use super::Args;
@@ -36,6 +36,10 @@ pub struct DatasetArgs {
     /// counters stay.
     #[arg(long, requires = "dataset")]
     pub redact: bool,
+    /// For `run --dataset`: the program still runs, also if its end can be seen at this moment. The last line
+    /// is then the size of all files of calls.
+    #[arg(long, hide = true, requires = "dataset")]
+    pub goes_on: bool,
 }
 
 /// The variables in which launchers give the job's id: our own, torchrun's, srun's, and that of
@@ -59,7 +63,10 @@ pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
 }
 
 fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
-    let first = open(&args.profile, &Needs { made: Some(dir), ..Needs::default() })?;
+    let mut first = open(&args.profile, &Needs { made: Some(dir), ..Needs::default() })?;
+    if args.dataset.goes_on || goes_on(&first) {
+        first.calibrate_now();
+    }
     let given = args.ranks.given();
     let known = first.known_ranks();
     // If the profile knows no ranks, the user or a label names its rank. A profile in which nothing
@@ -85,6 +92,7 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
                 let again =
                     Profile::open_at(first.root()).map_err(|e| explain(&args.profile, e))?;
                 let mut one = show(again);
+                one.timeline = first.timeline;
                 crate::view::ranks::keep(&mut one, *rank)?;
                 all.push((*rank, Some(one)));
             }
@@ -97,9 +105,11 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         }
     };
     let mut out = stdout(Kind::People);
+    let mut bytes = 0;
     let adding = progress::step_of("adding to the dataset", ranks.len() as u64, "ranks");
     for (rank, of_rank) in &ranks {
         let one = of_rank.as_ref().unwrap_or(&first);
+        let unfinished = args.dataset.goes_on || goes_on(one);
         let part = part_of(one);
         let run = args.dataset.run.clone().or_else(|| label(one, "run")).or_else(run_of_launcher);
         let size = one.processes.iter().filter_map(|process| process.job?.size).max();
@@ -110,17 +120,33 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
             world_size: size.or(one.manifest.world_size),
             calls: args.dataset.calls,
             redacted: args.dataset.redact,
+            unfinished,
         };
         let done = export(one, dir, &options).map_err(Failure::new)?;
         let done = match done {
-            Exported::New => "added",
+            Exported::New { bytes_of_calls } => {
+                bytes += bytes_of_calls;
+                if unfinished { "added as far as it has come" } else { "added" }
+            }
             Exported::AlreadyThere => "is already there",
         };
         adding.done(1);
         let run = crate::terminal::visible(&options.run).into_owned();
         writeln!(out, "{}: rank {rank} of run {run} {done}", dir.display())?;
     }
+    if args.dataset.goes_on {
+        // `run` wants to know how large the next file of calls will be.
+        writeln!(out, "{bytes}")?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the recording has not ended, as far as this process can see.
+fn goes_on(profile: &Profile) -> bool {
+    // Nobody marks the end of a recording that began without `run`, and then its processes are known.
+    let is_watched = profile.manifest.origin != Origin::Env;
+    let is_alive = profile.processes.iter().any(|process| process.alive);
+    is_alive || (is_watched && !is_over(&profile.manifest))
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -1,12 +1,13 @@
 //! `merge` for datasets.
 
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use ::dataset::open::is_dataset;
 use ::dataset::own::foreign;
-use ::dataset::{Dataset, Merged, merge};
+use ::dataset::{Dataset, Gap, Merged, merge};
 
 use crate::failure::Failure;
 use crate::stage::Stage;
@@ -15,7 +16,9 @@ use crate::view::rights::{Needs, confine};
 use crate::view::units::plural;
 use crate::whole::directory;
 
-/// At most this many gaps are named; the others are only counted.
+/// How often parts may be replaced while datasets are merged.
+const MOST_CHANGES: u32 = 5;
+/// Gaps that are named one by one.
 const MOST_NAMED: usize = 20;
 
 /// Makes one dataset of `inputs` and of the dataset that is already at `output`, if there is one.
@@ -41,23 +44,36 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
                 &Needs { reads: all.clone(), made: Some(stage.path()), ..Needs::default() },
             );
             progress::phase(progress::step("uniting the datasets"));
-            let opened: Result<Vec<Dataset>, _> =
-                all.iter().map(|dir| Dataset::open(dir)).collect();
-            let opened = opened.map_err(Failure::new)?;
-            let merged = merge(&opened, stage.path()).map_err(Failure::new)?;
+            let (opened, merged) = unite(&all, stage.path())?;
             // The dataset at `output` will be replaced, so none of its parts may be left out of the
             // new one.
             let replaced = opened.last().filter(|_| is_replaced);
             let lost = replaced.and_then(|old| {
                 old.gaps.iter().find(|gap| gap.is_left_out() && merged.gaps.contains(gap))
             });
-            match lost {
-                Some(gap) => {
+            // What `run` is still adding to it would be gone as well.
+            let grows = |gap: &&Gap| match gap {
+                Gap::Unfinished { run, .. } => {
+                    let mut own = replaced.iter().flat_map(|old| &old.gaps);
+                    own.any(|own| matches!(own, Gap::Unfinished { .. }) && own.run() == Some(run))
+                }
+                _ => false,
+            };
+            let growing = merged.gaps.iter().find(grows);
+            match (lost, growing) {
+                (Some(gap), _) => {
                     let why = format!("{} is not replaced: {gap}", output.display());
                     Err(Failure::new(why)
                         .hint("choose another place with -o DIR, or remove that part yourself"))
                 }
-                None => Ok(merged),
+                (None, Some(gap)) => {
+                    let why = format!("{} is not replaced: {gap}", output.display());
+                    Err(Failure::new(why).hint(
+                        "choose another place with -o DIR; `export PROFILE --dataset DIR` completes a rank \
+                         whose recording was killed",
+                    ))
+                }
+                (None, None) => Ok(merged),
             }
         });
         merging.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -95,8 +111,37 @@ pub fn main(inputs: &[PathBuf], output: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Fails if `output` has files that do not belong to a dataset, because replacing it would remove
-/// them.
+/// Unites the datasets. Programs that still run replace their parts now and then: if that has happened, it begins
+/// again.
+fn unite(all: &[&Path], stage: &Path) -> Result<(Vec<Dataset>, Merged), Failure> {
+    let open = || {
+        let opened: Result<Vec<Dataset>, _> = all.iter().map(|dir| Dataset::open(dir)).collect();
+        opened.map_err(Failure::new)
+    };
+    let mut opened = open()?;
+    let mut changes = 0;
+    loop {
+        let why = match merge(&opened, stage) {
+            Ok(merged) => return Ok((opened, merged)),
+            Err(why) => Failure::new(why),
+        };
+        let now = open()?;
+        let parts =
+            |all: &[Dataset]| all.iter().flat_map(|one| one.parts.clone()).collect::<Vec<_>>();
+        if parts(&now) == parts(&opened) || changes == MOST_CHANGES {
+            return Err(why);
+        }
+        for entry in fs::read_dir(stage).map_err(Failure::new)?.flatten() {
+            let made = entry.path();
+            let removed =
+                if made.is_dir() { fs::remove_dir_all(&made) } else { fs::remove_file(&made) };
+            removed.map_err(|e| Failure::new(format!("remove {}: {e}", made.display())))?;
+        }
+        (opened, changes) = (now, changes + 1);
+    }
+}
+
+/// Refuses to replace a directory that has files of somebody else.
 fn only_its_own(output: &Path) -> Result<(), Failure> {
     match foreign(output).map_err(Failure::new)? {
         None => Ok(()),

@@ -230,7 +230,7 @@ fn label(text: &str) -> Result<(String, String), String> {
 }
 
 /// Parses an interval from 1 ms to an hour.
-fn interval(text: &str) -> Result<Duration, String> {
+pub fn interval(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let unit = match unit {

@@ -66,14 +66,14 @@ fn read(args: &Args, needs: &Needs<'_>, only: &Only) -> Result<Opened, Failure> 
     let dir = &args.profile;
     confine(None, needs);
     progress::phase(progress::step(format!("reading {}", dir.display())));
-    let dataset = Dataset::open(dir).map_err(Failure::new)?;
+    let read = Dataset::reading(dir, |dataset| across(dataset, only));
+    let (dataset, mut runs) = read.map_err(Failure::new)?;
     let is_of = |gap: &::dataset::Gap| match (gap.run(), &only.run) {
         (Some(run), Some(only)) => run == only,
         _ => true,
     };
     let gaps: Vec<String> =
         dataset.gaps.iter().filter(|gap| is_of(gap)).map(|gap| gap.to_string()).collect();
-    let mut runs = across(&dataset, only).map_err(Failure::new)?;
     if runs.is_empty() {
         let mut why = format!("{}: there are no such recordings in it", dir.display());
         if only.run.is_none() && only.ranks.is_none() {

@@ -4,13 +4,63 @@
 //! So whatever happens to `run`, the dataset is in the old or the new state, and the profile can be
 //! added later.
 
+mod growing;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::attend;
 use crate::failure::Failure;
-use crate::prepare::Recording;
+use crate::prepare::{Recording, interval};
 use crate::terminal::{is_quiet, say};
+
+pub use growing::Growing;
+
+#[derive(clap::Args)]
+pub struct DatasetArgs {
+    /// Also add what is recorded to this dataset of many ranks, as `export --dataset` does: every five
+    /// minutes while the program runs, and when it has ended. The dataset is made if it does not exist. The
+    /// run is the label `run` or what the launcher calls its job. The profile stays; without -o, it is
+    /// counterpoint.rankN.cpt. The status is that of the program, also if nothing can be added
+    #[arg(id = "dataset", long, value_name = "DIR", conflicts_with_all = ["passes", "repeat"])]
+    pub dir: Option<PathBuf>,
+    /// With --dataset: also write each call as a row
+    #[arg(long, requires = "dataset", conflicts_with = "budget")]
+    calls: bool,
+    /// For tests: the time between two parts
+    #[arg(long, hide = true, default_value = "300s", value_parser = interval)]
+    dataset_interval: Duration,
+    /// For tests: the bytes of a file of calls after which it does not wait for this time
+    #[arg(long, hide = true, default_value_t = 64 << 20)]
+    dataset_bytes: u64,
+    /// For tests: the part of a processor that writing may take
+    #[arg(long, hide = true, default_value_t = 0.05)]
+    dataset_share: f64,
+}
+
+impl DatasetArgs {
+    /// The command that adds the profile in `directory` to the dataset in `dir`. `goes_on`: the program still
+    /// runs.
+    pub fn adding(
+        &self,
+        dir: &Path,
+        directory: &Path,
+        rank: Option<u32>,
+        goes_on: bool,
+    ) -> Command {
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("export").arg("--dataset").arg(dir);
+        let options = [(self.calls, "--calls"), (goes_on, "--goes-on")];
+        command.args(options.iter().filter(|(is_given, _)| *is_given).map(|(_, option)| option));
+        if let Some(rank) = rank {
+            command.arg("--rank").arg(rank.to_string());
+        }
+        // Standard output is the program's.
+        command.arg("--").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+}
 
 /// Checks before the program runs that parts can be added to `dir`.
 ///
@@ -45,9 +95,9 @@ pub fn choose_output(recording: &mut Recording) {
     }
 }
 
-/// Adds the profile in `directory`, which the user calls `shown`. An error is only reported,
-/// because the program has run and its profile exists.
-pub fn add(dir: &Path, directory: &Path, shown: &Path, rank: Option<u32>, running: usize) {
+/// Adds the whole profile, which the user calls `shown`. Whatever fails, the program has run, and its profile is
+/// there.
+pub fn add(dir: &Path, mut adding: Command, shown: &Path, running: usize) {
     let later = || {
         let (shown, dir) = (shown.display(), dir.display());
         format!("; later: counterpoint export {shown} --dataset {dir}")
@@ -57,14 +107,7 @@ pub fn add(dir: &Path, directory: &Path, shown: &Path, rank: Option<u32>, runnin
         say!("{name}: nothing is added while a process is still recording{}", later());
         return;
     }
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("export").arg("--dataset").arg(dir);
-    if let Some(rank) = rank {
-        command.arg("--rank").arg(rank.to_string());
-    }
-    // Standard output belongs to the recorded program.
-    command.arg("--").arg(directory).stdin(Stdio::null()).stdout(Stdio::null());
-    match attend(&mut command) {
+    match attend(&mut adding) {
         Ok(status) if status.success() && is_quiet() => {}
         Ok(status) if status.success() => say!("{name}: the recording was added"),
         // The process has printed the reason.

@@ -217,11 +217,11 @@ fn datasets_are_merged_where_they_are() {
     assert!(said.contains("is not replaced: notes.txt in it is not a dataset's own"), "{said}");
     std::fs::remove_file(&mine).unwrap();
     let newer = a.join("parts/run=r/part-newer.json");
-    std::fs::write(&newer, r#"{"schema":"counterpoint.dataset_part/2"}"#).unwrap();
+    std::fs::write(&newer, r#"{"schema":"counterpoint.dataset_part/3"}"#).unwrap();
     let refused = run(&["merge", "-o", path, path]);
     let said = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(refused.status.code(), Some(2));
-    assert!(said.contains("is not replaced: left out: ") && said.contains("_part/2"), "{said}");
+    assert!(said.contains("is not replaced: left out: ") && said.contains("_part/3"), "{said}");
     std::fs::remove_file(&newer).unwrap();
     let stats = a.join("stats/run=r");
     let file = std::fs::read_dir(stats).unwrap().next().unwrap().unwrap().path();

@@ -44,6 +44,7 @@ fn add(dir: &Path, run: &str, rank: u32, size: u32, script: &ProfileScript) {
         world_size: Some(size),
         calls: false,
         redacted: false,
+        unfinished: false,
     };
     export(&Profile::open(&path).unwrap(), dir, &options).unwrap();
 }
@@ -143,6 +144,7 @@ fn clocks_are_aligned_by_an_op_that_waits() {
             world_size: Some(6),
             calls: rank < 5,
             redacted: false,
+            unfinished: false,
         };
         export(&Profile::open(&path).unwrap(), &dir, &options).unwrap();
     }

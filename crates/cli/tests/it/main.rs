@@ -10,6 +10,7 @@ mod call_hook;
 mod commands;
 mod critical_path;
 mod dataset;
+mod dataset_growing;
 mod dataset_views;
 mod diff;
 mod diff_history;

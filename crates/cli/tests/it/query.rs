@@ -56,6 +56,7 @@ pub fn add(dataset: &Path, script: &ProfileScript, run: &str, rank: u32, size: u
         world_size: Some(size),
         calls: true,
         redacted: false,
+        unfinished: false,
     };
     export(&Profile::open(&path).unwrap(), dataset, &options).unwrap();
 }

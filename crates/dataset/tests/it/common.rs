@@ -41,6 +41,7 @@ pub fn options(rank: u32, calls: bool) -> Options {
         world_size: Some(8),
         calls,
         redacted: false,
+        unfinished: false,
     }
 }
 

@@ -60,6 +60,10 @@ fn a_part_that_claims_too_much_is_named_and_left_out() {
         &|part| part["members"][0]["world_size"] = u32::MAX.into(),
         "4294967295 ranks are more than 1048576",
     );
+    check(
+        &|part| part["more"]["stats"] = serde_json::json!([part["files"]["stats"].clone()]),
+        "twice",
+    );
     check(&|part| part["members"][0]["rank"] = (1u32 << 31).into(), "larger than 2147483647");
     let names: Vec<String> = (0..100_000).map(|i| format!("c{i}")).collect();
     check(

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::Command;
 
 use dataset::merge::move_into_place;
-use dataset::{Dataset, merge, steps};
+use dataset::{Dataset, Gap, Table, merge, steps};
 use testkit::Scratch;
 
 use super::common::{add, files, write};
+use super::growing;
 
 /// The variable that tells the child what to do, where, and at which step to kill itself.
 const VARIABLE: &str = "COUNTERPOINT_TEST_DATASET_CHILD";
@@ -26,6 +27,12 @@ fn child() {
             let profile = profile::Profile::open(&path).unwrap();
             steps::die_at(step);
             dataset::export(&profile, dir, &super::common::options(1, true)).unwrap();
+        }
+        "grow" => {
+            let (_scratch, path) = growing::script(growing::PAGES, false).written();
+            let profile = profile::Profile::open(&path).unwrap();
+            steps::die_at(step);
+            dataset::export(&profile, dir, &growing::growing(step % 2 == 0)).unwrap();
         }
         "merge" => {
             let opened = [Dataset::open(dir).unwrap()];
@@ -107,6 +114,41 @@ fn a_merge_that_is_killed_leaves_the_old_or_the_new_dataset() {
         let found = files(&dir);
         assert!(found == old || found == new, "step {step}");
         seen[usize::from(found == new)] += 1;
+        if !killed {
+            break;
+        }
+        step += 1;
+    }
+    assert!(seen[0] > 3 * 6 && seen[1] >= 2, "{seen:?}");
+}
+
+/// One export more, of a recording that has grown and has ended or not: its part is the old or the new one, and the
+/// next export completes it.
+#[test]
+fn a_growing_part_is_the_old_or_the_new_one() {
+    let scratch = Scratch::new();
+    let (begun, whole) = (scratch.join("begun"), scratch.join("whole"));
+    growing::add(&begun, &growing::script(2, false), &growing::growing(true));
+    growing::add(&whole, &growing::script(growing::PAGES, false), &growing::growing(false));
+    let calls = |dir: &Path| growing::rows(dir, &growing::part(dir), Table::Calls);
+    let (few, all, before) = (calls(&begun), calls(&whole), files(&begun));
+    let (mut step, mut seen) = (1, [0, 0]);
+    loop {
+        let dir = scratch.join(&format!("{step}"));
+        write(&dir, &before);
+        let killed = is_killed("grow", &dir, step);
+        let found = Dataset::open(&dir).unwrap();
+        assert!(!found.gaps.iter().any(Gap::is_left_out), "step {step}: {:?}", found.gaps);
+        let (part, now) = (growing::part(&dir), calls(&dir));
+        assert!(now == few || now == all, "step {step}: {} calls", now.len());
+        seen[usize::from(now == all)] += 1;
+        // The statistics are of the same moment.
+        let stats = growing::rows(&dir, &part, Table::Stats);
+        let other = if now == all { &whole } else { &begun };
+        assert_eq!(stats, growing::rows(other, &growing::part(other), Table::Stats));
+        growing::add(&dir, &growing::script(growing::PAGES, false), &growing::growing(false));
+        assert_eq!(calls(&dir), all, "step {step}");
+        assert!(!Dataset::open(&dir).unwrap().members()[0].unfinished);
         if !killed {
             break;
         }

@@ -4,5 +4,6 @@
 
 mod common;
 mod damaged;
+mod growing;
 mod kills;
 mod merged;

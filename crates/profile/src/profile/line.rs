@@ -2,7 +2,26 @@
 
 use record::{ClockKind, PageHeader, Snapshot, Timeline};
 
-use super::{Process, Thread};
+use super::{Process, Profile, Thread};
+use crate::live::boot_id;
+
+impl Profile {
+    /// Ends the line at this moment, if the recording is of this boot of this machine. A recording that goes on
+    /// has an exact snapshot of its beginning only.
+    pub fn calibrate_now(&mut self) {
+        let kind: ClockKind = self.manifest.clock.into();
+        let is_other = !self.manifest.boot_id.is_empty() && self.manifest.boot_id != boot_id();
+        if kind == ClockKind::Monotonic || is_other || !self.members.is_empty() {
+            return;
+        }
+        let mut all: Vec<Snapshot> = self.snapshots.iter().map(|s| Snapshot::from(*s)).collect();
+        all.push(Snapshot::take(kind));
+        let exact = Timeline::fit(kind, &all);
+        if exact.calibrated {
+            self.timeline = exact;
+        }
+    }
+}
 
 /// Fits the line through all snapshots. The readings of ticks and `CLOCK_MONOTONIC` in page headers
 /// are less exact. They are used if there are too few snapshots, or if the snapshots are much

@@ -1,0 +1,345 @@
+//! `run --dataset` while the program runs: each call is in one file of calls, whatever is killed, and readers
+//! see whole parts only.
+//!
+//! The program's k-th call has k in its counter, up to [`CALLS`] and then from 1 again, so rows that are lost or
+//! there twice are seen without comparing times.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use dataset::{Dataset, Gap, Part, Table};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::RowAccessor;
+use serde_json::Value;
+use testkit::{Random, Scratch};
+
+use crate::support::{Programs, counterpoint, query_engine};
+
+/// Readings of a simulated counter that are not repeated. The name of the counter has them, so they are few.
+const CALLS: u64 = 8_000;
+/// The pause after each call, so that some seconds are not millions of calls.
+const PAUSE_US: &str = "20";
+
+/// A recording of one rank that calls until it is told to stop.
+struct Job {
+    program: PathBuf,
+    scratch: Scratch,
+    run: Child,
+}
+
+/// A row of `calls`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Row {
+    process: i32,
+    start_ns: i64,
+    duration_ns: i64,
+    /// The number that the call's counter has.
+    number: u64,
+}
+
+impl Job {
+    fn begin(program: &Path, options: &[&str]) -> Self {
+        let (scratch, programs) = (Scratch::new(), Programs::get());
+        let readings: Vec<String> = (1..=CALLS).map(|number| format!("0:{number}")).collect();
+        let counter = format!("sim/number,readings={}/", readings.join(":"));
+        let mut run = Command::new(program);
+        run.args(["run", "--rank", "1", "--world-size", "2", "--label", "run=x", "-e"]);
+        run.args([&*counter, "--dataset"]).arg(scratch.join("job")).args(options);
+        run.arg("-o").arg(scratch.join("p.cpt")).arg("--").arg(&programs.host);
+        run.arg(&programs.library).arg("count-for-ever").arg(scratch.join("counted"));
+        run.arg(PAUSE_US).stdout(Stdio::null()).stderr(Stdio::piped());
+        // Killed as a whole, as by a batch system. The exports have groups of their own.
+        let run = run.process_group(0).spawn().unwrap();
+        let program = program.to_owned();
+        Self { program, scratch, run }
+    }
+
+    fn dataset(&self) -> PathBuf {
+        self.scratch.join("job")
+    }
+
+    fn wait_for(&self, what: &str, mut is_there: impl FnMut() -> bool) {
+        let begun = Instant::now();
+        while !is_there() {
+            assert!(begun.elapsed() < Duration::from_secs(120), "no {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until the dataset has a part with this many files of calls.
+    fn wait_for_files(&self, files: usize) -> Part {
+        let mut found = None;
+        self.wait_for("files of calls", || {
+            found = self.part().filter(|part| part.files_of("calls").count() >= files);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// The part as a reader sees it; none may be damaged.
+    fn part(&self) -> Option<Part> {
+        let dir = self.dataset();
+        if !dir.join("dataset.json").exists() {
+            return None;
+        }
+        let found = Dataset::open(&dir).unwrap();
+        assert!(!found.gaps.iter().any(Gap::is_left_out), "{:?}", found.gaps);
+        found.parts.into_iter().next()
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        self.part().map_or_else(Vec::new, |part| rows(&self.dataset(), &part))
+    }
+
+    /// Has the program replace itself by one that makes 3 calls and ends.
+    fn stop(&mut self) -> Output {
+        let file = File::options().write(true).open(self.scratch.join("counted")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &3u64.to_le_bytes(), 8).unwrap();
+        let status = self.run.wait().unwrap();
+        let mut said = Vec::new();
+        std::io::Read::read_to_end(self.run.stderr.as_mut().unwrap(), &mut said).unwrap();
+        Output { status, stdout: Vec::new(), stderr: said }
+    }
+
+    fn ask(&self, words: &[&str]) -> Output {
+        Command::new(&self.program).args(words).output().unwrap()
+    }
+
+    /// Adds the whole profile to a dataset.
+    fn export(&self, dir: &Path) {
+        let (profile, dir) = (self.scratch.join("p.cpt"), dir.to_str().unwrap());
+        let done = self.ask(&["export", profile.to_str().unwrap(), "--dataset", dir, "--calls"]);
+        assert!(done.status.success(), "{done:?}");
+    }
+
+    /// The dataset has all that one export of the whole recording has, and nothing else.
+    fn check_whole(&self) {
+        let whole = self.scratch.join("whole");
+        self.export(&whole);
+        let one = Dataset::open(&whole).unwrap().parts.remove(0);
+        let (mut expected, mut found) = (rows(&whole, &one), self.rows());
+        // The last calls of the first process may be complete after those of the second one.
+        expected.sort_by_key(|row| row.process);
+        found.sort_by_key(|row| row.process);
+        assert!(expected.len() > 10, "{}", expected.len());
+        numbered(&expected);
+        numbered(&found);
+        assert_eq!(found.len(), expected.len());
+        // The rate of the time-stamp counter was measured from the start to the end of each part. The kernel
+        // changes the rate of its clock by a part of 1 / 2,000 at most.
+        let first = expected[0].start_ns;
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!((found.process, found.number), (expected.process, expected.number));
+            let near = |a: i64, b: i64, of: i64| (a - b).abs() <= 1_000 + of.abs() / 1_000;
+            let (start, duration) = (expected.start_ns, expected.duration_ns);
+            assert!(near(found.start_ns, start, start - first), "{found:?} {expected:?}");
+            assert!(near(found.duration_ns, duration, duration), "{found:?} {expected:?}");
+        }
+        let part = self.part().unwrap();
+        for table in Table::ALL.into_iter().filter(|table| *table != Table::Calls) {
+            let own = |part: &Part| part.files.get(table.name()).cloned();
+            // The name has a hash of the contents.
+            assert_eq!(own(&part), own(&one), "{table}");
+        }
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        // SAFETY: system calls. It is our child, and whoever is waited for gets no signal.
+        if let Ok(None) = self.run.try_wait() {
+            unsafe { libc::killpg(self.run.id().cast_signed(), libc::SIGKILL) };
+            let _ = self.run.wait();
+        }
+    }
+}
+
+/// The rows of a part in the order of its files.
+fn rows(dir: &Path, part: &Part) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for file in part.files_of("calls") {
+        let reader = SerializedFileReader::new(File::open(dir.join(&file.path)).unwrap()).unwrap();
+        let schema = reader.metadata().file_metadata().schema_descr();
+        let place =
+            |name: &str| schema.columns().iter().position(|column| column.name() == name).unwrap();
+        let places = ["process", "start_unix_ns", "duration_ns", "number"].map(place);
+        for row in reader.get_row_iter(None).unwrap() {
+            let row = row.unwrap();
+            rows.push(Row {
+                process: row.get_int(places[0]).unwrap(),
+                start_ns: row.get_long(places[1]).unwrap(),
+                duration_ns: row.get_long(places[2]).unwrap(),
+                number: row.get_ulong(places[3]).unwrap(),
+            });
+        }
+    }
+    rows
+}
+
+/// Each call of each process is there once, and none before the last one is missing.
+fn numbered(rows: &[Row]) {
+    for process in [0, 1] {
+        let own = rows.iter().filter(|row| row.process == process);
+        for (at, row) in (0..).zip(own) {
+            assert_eq!(row.number, at % CALLS + 1, "process {process}, row {at}");
+        }
+    }
+}
+
+/// Small limits: a part as often as possible.
+const OFTEN: [&str; 5] = ["--calls", "--dataset-interval", "100ms", "--dataset-share", "100"];
+
+#[test]
+fn parts_are_written_while_the_program_runs() {
+    let Some(program) = counterpoint("run --dataset") else { return };
+    let mut job = Job::begin(&program, &OFTEN);
+    let mut last = Vec::new();
+    for files in [1, 3, 5] {
+        let part = job.wait_for_files(files);
+        assert!(part.members[0].unfinished && part.schema.ends_with("/2"));
+        // More and more calls, from the first one on.
+        let now = job.rows();
+        numbered(&now);
+        assert!(now.len() > last.len(), "{} {}", now.len(), last.len());
+        assert!(now.starts_with(&last), "no file is written again");
+        last = now;
+        // Views say that the rank is incomplete, and show what is there.
+        let dir = job.dataset();
+        let said = job.ask(&["report", dir.to_str().unwrap(), "--format", "json"]);
+        assert!(said.status.success(), "{said:?}");
+        let report: Value = serde_json::from_slice(&said.stdout).unwrap();
+        let gaps = report["incomplete"].to_string();
+        assert!(gaps.contains("run x: 1 of 2 ranks is missing: 0"), "{gaps}");
+        let incomplete = "run x: 1 rank is incomplete, because its recording had not ended: 1";
+        assert!(gaps.contains(incomplete), "{gaps}");
+        assert!(report["runs"][0]["calls"].as_u64() >= Some(last.len() as u64), "{report}");
+        if let Some(engine) = query_engine("a dataset that grows") {
+            let sql = "SELECT count(*) AS n FROM calls";
+            let done = crate::query::ask(&engine, &dir, &[sql, "--format", "csv"]);
+            let found: usize = crate::query::rows(&done)[0][0].parse().unwrap();
+            assert!(found >= last.len(), "{found} {}", last.len());
+            let said = String::from_utf8(done.stderr).unwrap();
+            assert!(said.contains(incomplete), "{said}");
+        }
+        // Nobody replaces it meanwhile, because what `run` adds would be lost.
+        let dir = dir.to_str().unwrap();
+        let refused = job.ask(&["merge", "-o", dir, dir]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(said.contains("is not replaced: run x: 1 rank is incomplete"), "{said}");
+    }
+    let done = job.stop();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success() && said.contains("job: the recording was added"), "{said}");
+    let part = job.part().unwrap();
+    assert!(!part.members[0].unfinished && part.files_of("calls").count() >= 5);
+    assert!(job.rows().starts_with(&last));
+    assert!(Dataset::open(&job.dataset()).unwrap().gaps.len() == 1, "only rank 0 is missing");
+    job.check_whole();
+}
+
+/// A limit in bytes, without one in time.
+#[test]
+fn a_file_of_calls_is_as_large_as_was_asked_for() {
+    let Some(program) = counterpoint("run --dataset") else { return };
+    let limit = ["--calls", "--dataset-bytes", "60000", "--dataset-share", "100"];
+    let mut job = Job::begin(&program, &limit);
+    let part = job.wait_for_files(3);
+    // The first one, before which nothing is known about sizes, may be smaller or larger.
+    let later: Vec<u64> = part.files_of("calls").skip(1).map(|file| file.bytes).collect();
+    assert!(later.iter().all(|bytes| *bytes >= 50_000), "{later:?}");
+    assert!(job.stop().status.success());
+    job.check_whole();
+}
+
+/// A short program has one part, which is written at the end.
+#[test]
+fn a_short_program_has_one_part() {
+    let Some(program) = counterpoint("run --dataset") else { return };
+    let mut job = Job::begin(&program, &["--calls"]);
+    job.wait_for("calls", || job.scratch.join("counted").metadata().is_ok_and(|f| f.len() > 0));
+    assert!(!job.dataset().exists());
+    assert!(job.stop().status.success());
+    let part = job.part().unwrap();
+    assert_eq!(
+        (part.files_of("calls").count(), part.schema.as_str()),
+        (1, "counterpoint.dataset_part/1")
+    );
+}
+
+/// SIGKILL of everything, or of `run` alone, or of the export that runs, at any moment: readers see whole parts.
+/// What is missing is added later, and then each call is there once.
+#[test]
+fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
+    const KILLS: u32 = 12;
+    let Some(program) = counterpoint("run --dataset") else { return };
+    let mut random = Random(0x6b11);
+    let mut begun = 0;
+    for number in 0..KILLS {
+        let mut job = Job::begin(&program, &OFTEN);
+        job.wait_for("calls", || job.scratch.join("counted").metadata().is_ok_and(|f| f.len() > 0));
+        // Some before the first part is there, and most after it.
+        if number >= KILLS / 4 {
+            job.wait_for_files(1);
+        }
+        std::thread::sleep(Duration::from_micros(random.below(1_500_000)));
+        let of_export = exports_to(&job.dataset());
+        // SAFETY: system calls. The child has not been waited for, and the exports are its children, which it
+        // alone waits for: at worst, the number of one that has just ended is not found.
+        unsafe {
+            match number % 3 {
+                0 => libc::killpg(job.run.id().cast_signed(), libc::SIGKILL),
+                1 => libc::kill(job.run.id().cast_signed(), libc::SIGKILL),
+                _ => 0,
+            };
+            for pid in &of_export {
+                libc::kill(*pid, libc::SIGKILL);
+            }
+        }
+        let part = job.part();
+        begun += u32::from(part.is_some());
+        numbered(&job.rows());
+        if number % 3 == 2 {
+            // `run` is alive, and completes it.
+            assert!(job.stop().status.success());
+            assert!(!job.part().unwrap().members[0].unfinished);
+        } else {
+            if number % 3 == 1 {
+                // The program goes on without `run`.
+                job.stop();
+            }
+            let _ = job.run.wait();
+            let profile = job.scratch.join("p.cpt");
+            let profile = profile.to_str().unwrap();
+            job.wait_for("the end of the program", || {
+                let done = job.ask(&["recover", profile]);
+                done.status.success()
+                    && !profile::Profile::open(Path::new(profile))
+                        .unwrap()
+                        .processes
+                        .iter()
+                        .any(|p| p.alive)
+            });
+            assert!(part.is_none_or(|part| part.members[0].unfinished), "{number}");
+            job.export(&job.dataset());
+        }
+        job.check_whole();
+    }
+    assert!(begun >= KILLS - KILLS / 4, "{begun}");
+}
+
+/// The processes that export to this dataset, which nobody else has.
+fn exports_to(dir: &Path) -> Vec<i32> {
+    let is_one = |pid: &i32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        words.contains(&b"--goes-on".as_slice())
+            && words.contains(&dir.as_os_str().as_encoded_bytes())
+    };
+    let all = Path::new("/proc").read_dir().unwrap();
+    let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers.filter(is_one).collect()
+}
