@@ -67,6 +67,8 @@ struct Chain {
     kinds: BTreeSet<Arithmetic>,
     /// How many arithmetic instructions wait for one another, at most.
     length: u32,
+    /// How many numbers each of these instructions computes side by side.
+    lanes: BTreeSet<Option<u32>>,
 }
 
 #[derive(Debug, Default)]
@@ -215,12 +217,18 @@ impl Facts {
         let in_order = match is_sum {
             true => format!(", {longest} of them one after the other in each iteration"),
             false => String::new(),
+        // Sums in one register wait together, so they are one chain.
+        let lanes = self.chains.iter().flat_map(|chain| &chain.lanes);
+        let lanes: BTreeSet<Option<u32>> = lanes.copied().collect();
+        let same = lanes.first().copied().flatten().filter(|n| lanes.len() == 1 && *n > 1);
+        let at_once = same.map_or(String::new(), |n| format!(" of {n} numbers at once"));
         };
+        let of = kinds.join(" and ") + &at_once + &in_order;
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
         Some(match self.chains.len() {
             0 => "no chain from iteration to iteration".to_owned(),
-            1 => format!("one dependent chain of {}{in_order}", kinds.join(" and ")),
-            n => format!("{n} independent chains of {}{in_order}", kinds.join(" and ")),
+            1 => format!("one dependent chain of {of}"),
+            n => format!("{n} independent chains of {of}"),
         })
     }
 }
@@ -346,12 +354,14 @@ fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
             for (first, chain) in from.get(&register).unwrap_or(&own) {
                 let known = origin.entry(*first).or_default();
                 known.kinds.extend(&chain.kinds);
+                known.lanes.extend(&chain.lanes);
                 known.length = known.length.max(chain.length);
             }
         }
         if let Some(kind) = detail.arithmetic {
             for chain in origin.values_mut() {
                 chain.kinds.insert(kind);
+                chain.lanes.insert(detail.lanes);
                 chain.length += 1;
             }
         }
