@@ -93,6 +93,7 @@ impl Verdict {
 }
 
 /// What is known of a row.
+#[derive(Clone, Debug)]
 pub struct Decided {
     /// The answer for each statistic.
     pub compared: Vec<Compared>,

@@ -67,7 +67,7 @@ pub fn distinct(all: &[Identity]) -> Vec<String> {
 /// The statistic for people: that of typical executions; without one, the mean.
 pub fn shown(compared: &[Compared]) -> Option<&Compared> {
     let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
-    of(Statistic::Typical).or_else(|| of(Statistic::Mean))
+    of(Statistic::Typical).or_else(|| of(Statistic::Mean)).or_else(|| of(Statistic::Total))
 }
 
 /// A verdict, or the ratio where nothing was tested.
