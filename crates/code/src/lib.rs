@@ -15,6 +15,7 @@
 //! | [`graph`] | the blocks and loops of a function |
 //! | [`values`] | what registers and stack slots hold |
 //! | [`gates`] | where hits of each id start and end |
+//! | [`callees`] | which functions calls reach |
 //! | [`region`] | the code of each id |
 //! | [`words`] | what a loop does, in words |
 //!
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arm;
+pub mod callees;
 pub mod error;
 pub mod gates;
 pub mod graph;

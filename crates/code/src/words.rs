@@ -87,7 +87,7 @@ struct Facts {
     scatters: u64,
     /// Calls by the name of the function; without a name if that is not known.
     calls: BTreeMap<String, u64>,
-    /// Calls of an address that is in a register or in memory.
+    /// Calls of an address that only the running program knows.
     indirect: u64,
     /// Whether each iteration runs all instructions once.
     straight: bool,
@@ -103,7 +103,7 @@ impl Facts {
         let steps = steps(&insns);
         for (insn, detail) in &insns {
             facts.add(insn, detail, &steps);
-            facts.add_call(image, insn);
+            facts.add_call(image, region, insn);
         }
         if l.straight {
             facts.chains = chains(&insns, &steps);
@@ -143,19 +143,18 @@ impl Facts {
         }
     }
 
-    fn add_call(&mut self, image: &Image, insn: &Insn) {
-        match insn.flow {
-            Flow::Call(to) => {
-                // An object file may say only in a relocation what it calls; the address is then that of the
-                // next instruction.
-                let is_start = |function: &&Function| function.start == to && to != insn.end();
-                let found = image.function_at(to).filter(is_start);
+    fn add_call(&mut self, image: &Image, region: &Region, insn: &Insn) {
+        let callee = region.callees.get(&insn.at);
+        match (insn.flow, callee) {
+            (Flow::CallTo(_), None) => self.indirect += 1,
+            (Flow::Call(_) | Flow::CallTo(_), _) => {
+                let is_start = |function: &&Function| Some(&function.start) == callee;
+                let found = callee.and_then(|callee| image.function_at(*callee)).filter(is_start);
                 let name = found.map_or("", |function| function.name.as_str());
                 let is_plain = |c: char| c.is_ascii_graphic();
                 let known = name.len() <= LONGEST_NAME && name.chars().all(is_plain);
                 *self.calls.entry(if known { name } else { "" }.to_owned()).or_default() += 1;
             }
-            Flow::CallTo(_) => self.indirect += 1,
             _ => {}
         }
     }
@@ -217,14 +216,14 @@ impl Facts {
         let in_order = match is_sum {
             true => format!(", {longest} of them one after the other in each iteration"),
             false => String::new(),
+        };
         // Sums in one register wait together, so they are one chain.
         let lanes = self.chains.iter().flat_map(|chain| &chain.lanes);
         let lanes: BTreeSet<Option<u32>> = lanes.copied().collect();
         let same = lanes.first().copied().flatten().filter(|n| lanes.len() == 1 && *n > 1);
         let at_once = same.map_or(String::new(), |n| format!(" of {n} numbers at once"));
-        };
-        let of = kinds.join(" and ") + &at_once + &in_order;
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        let of = kinds.join(" and ") + &at_once + &in_order;
         Some(match self.chains.len() {
             0 => "no chain from iteration to iteration".to_owned(),
             1 => format!("one dependent chain of {of}"),
@@ -354,15 +353,15 @@ fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
             for (first, chain) in from.get(&register).unwrap_or(&own) {
                 let known = origin.entry(*first).or_default();
                 known.kinds.extend(&chain.kinds);
-                known.lanes.extend(&chain.lanes);
                 known.length = known.length.max(chain.length);
+                known.lanes.extend(&chain.lanes);
             }
         }
         if let Some(kind) = detail.arithmetic {
             for chain in origin.values_mut() {
                 chain.kinds.insert(kind);
-                chain.lanes.insert(detail.lanes);
                 chain.length += 1;
+                chain.lanes.insert(detail.lanes);
             }
         }
         for register in (0..64u8).filter(|r| detail.writes & 1 << r != 0) {

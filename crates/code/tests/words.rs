@@ -174,3 +174,56 @@ fn kernels_are_what_they_were_written_to_be() {
         }
     }
 }
+
+/// Whatever leads to a function that the file names, its name is said; what a variable or an argument leads to
+/// is not known. `objdump` counts the calls.
+#[test]
+fn callees_are_named_however_the_code_reaches_them() {
+    let expected = [
+        ("known", vec!["2 calls of expf", "1 call of logf"]),
+        ("crowded", vec!["1 call of expf"]),
+        ("given", vec!["1 indirect call"]),
+        ("changed", vec!["1 indirect call"]),
+        ("inside", vec!["1 call of half"]),
+    ];
+    // Calls and stubs; slots of the linker's table; numbers in the code.
+    let ways: [&[&str]; 3] = [&["-fPIC"], &["-fPIC", "-fno-plt"], &["-fno-pic", "-mcmodel=large"]];
+    let compilers = compilers("callees").into_iter().filter(|compiler| !compiler.is_arm);
+    let (mut registers, mut stubs) = (0, 0);
+    for compiler in compilers {
+        for flags in ways {
+            let (object, table) =
+                compiler.instrumented_with("callees.c", "-O2", Mode::Timed, flags);
+            let loops = table.entries.iter().filter(|entry| entry.depth.is_some());
+            let ids: Vec<(u32, String)> = loops.map(|e| (e.id, e.function.clone())).collect();
+            let linked = ["now", "lazy", "ibtplt"].into_iter().filter(|_| flags[0] == "-fPIC");
+            let libraries = linked.map(|flag| compiler.linked(&object, flag));
+            for file in std::iter::once(object.clone()).chain(libraries) {
+                let disassembled = compiler.disassembled(&file);
+                let said = said(&compiler, &file, &ids);
+                for (function, expected) in &expected {
+                    let (words, l) = &said[*function];
+                    let calls: Vec<&str> = words
+                        .split([',', ';'])
+                        .map(str::trim)
+                        .filter(|part| part.contains("call"))
+                        .collect();
+                    assert_eq!(calls, *expected, "{function}: {} {words}", file.display());
+                    let code = listed(&disassembled, l);
+                    let judged: Vec<&String> =
+                        code.iter().filter(|line| line.contains("call")).collect();
+                    let number = |part: &&str| part.split(' ').next().unwrap().parse::<usize>();
+                    let sum: usize = expected.iter().map(|part| number(part).unwrap()).sum();
+                    assert_eq!(judged.len(), sum, "{function}: {judged:?}");
+                    if *function == "known" {
+                        registers += judged.iter().filter(|line| line.contains("*%r")).count();
+                        stubs += judged.iter().filter(|line| !line.contains('*')).count();
+                    }
+                }
+            }
+        }
+    }
+    if registers + stubs > 0 {
+        assert!(registers > 0 && stubs > 0, "{registers} {stubs}");
+    }
+}

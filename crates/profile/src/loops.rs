@@ -11,6 +11,7 @@ mod pool;
 mod read;
 
 pub(crate) use pool::{LoopRun, append, find};
+pub use record::loops::Callee;
 
 use crate::ledger::LossCount;
 
@@ -82,6 +83,8 @@ pub struct LoopCode {
     /// Which addresses the bytes of the copy have, one piece after the other: first address and
     /// bytes. Empty: it is a copy of the ELF file.
     pub pieces: Vec<(u64, u64)>,
+    /// Functions of libraries that code without a file calls.
+    pub callees: Vec<Callee>,
 }
 
 /// What an empty hit (one start and one end) of a module costs, in ticks. 0 for a kind of hit that the
