@@ -33,7 +33,7 @@ pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
 fn through_stub(reader: &mut Reader<'_>, image: &Image, to: u64) -> u64 {
     // A stub may begin with an instruction that marks the targets of indirect jumps (`endbr64`).
     let first = reader.at(to);
-    let second = first.filter(|insn| is_mark(insn)).and_then(|insn| reader.at(insn.end()));
+    let second = first.filter(is_mark).and_then(|insn| reader.at(insn.end()));
     let slot = [first, second].into_iter().flatten().find_map(|insn| match insn.flow {
         Flow::JumpTo(None) => {
             let memory =
