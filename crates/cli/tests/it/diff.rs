@@ -1,4 +1,6 @@
 //! `diff` on scripted profiles, whose differences are known, and `run --repeat` with real programs.
+//!
+//! above 600 lines: the tests of one command, which share one scripted series.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
