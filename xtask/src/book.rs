@@ -112,6 +112,8 @@ fn mdbook(layout: &Layout) -> Result<PathBuf> {
     let mut install = cargo();
     install.args(["install", "--locked", "--quiet", "mdbook", "--version", MDBOOK, "--root"]);
     install.arg(&own).args(["--no-default-features", "--features", "search"]);
+    // Optimising mdBook takes minutes, and a book is made in seconds without that.
+    install.arg("--debug").env("CARGO_PROFILE_DEV_DEBUG", "0");
     timed("install mdBook", || output(&mut install, "install mdBook"))?;
     Ok(own.join("bin/mdbook"))
 }
