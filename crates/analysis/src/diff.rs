@@ -73,6 +73,8 @@ pub enum Statistic {
     Typical,
     /// Mean of calls.
     Mean,
+    /// One sum of the whole run.
+    Total,
 }
 
 impl Statistic {
@@ -81,6 +83,7 @@ impl Statistic {
             Self::Floor => "floor",
             Self::Typical => "typical",
             Self::Mean => "mean",
+            Self::Total => "total",
         }
     }
 }
@@ -96,6 +99,8 @@ pub struct Diff {
     pub untested: Option<Untested>,
     /// The comparison of all rows together.
     pub whole: Whole,
+    /// The processor time of the whole program.
+    pub processor: Decided,
     /// The rows: first those of A in the order of the program, then those that only B has.
     pub rows: Vec<DiffRow>,
 }
@@ -205,10 +210,27 @@ pub fn compare(
         })
         .collect();
     let whole = all_parts.finish(decided(from, answers.len()), &in_pairs, a, b);
+    let processor = processor([a, b], &in_pairs, untested, options.threshold);
     for (row, one) in rows.iter_mut().zip(&found) {
         row.part = values::part(&sides, one, &in_pairs);
     }
     readings::judge(&mut rows, &sides, &found, &in_pairs, untested, options.threshold);
     rows.sort_by_key(|row| row.relation == Relation::New);
-    Diff { pairs: pairs.len(), runs: [a.len(), b.len()], untested, whole, rows }
+    Diff { pairs: pairs.len(), runs: [a.len(), b.len()], untested, whole, processor, rows }
+}
+
+/// Compares the processor time of runs. The question is a family of its own, so that the answers about times of
+/// calls do not depend on it.
+fn processor(
+    sides: [&[Recorded]; 2],
+    pairs: &values::Pairs<'_>,
+    untested: Option<Untested>,
+    threshold: f64,
+) -> Decided {
+    let of_side = |side: usize| {
+        let runs = pairs.runs_of(side).into_iter();
+        runs.map(|run| sides[side][run].processor_ns.filter(|ns| *ns > 0.0)).collect()
+    };
+    let asked = [verdict::Asked { statistic: Statistic::Total, values: [0, 1].map(of_side) }];
+    decide(&verdict::answer(&asked, untested.is_none()), untested, threshold)
 }

@@ -341,3 +341,36 @@ fn new_gone_and_missing_rows() {
     assert_eq!(of("changed").verdict, Verdict::Missing);
     assert_eq!(of("same").verdict, Verdict::Same(0.03));
 }
+
+/// B uses 10 % less processor time in each pair, although its calls take as long as those of A: of the 64 flips of
+/// six pairs, two reach that.
+#[test]
+fn processor_time_is_compared_beside_the_whole() {
+    let (mut a, mut b, pairs) = exact_pairs(1.0);
+    let without = compare(&a, &b, &pairs, &OPTIONS);
+    assert_eq!(without.processor.verdict, Verdict::Missing);
+    for (at, (a, b)) in a.iter_mut().zip(&mut b).enumerate() {
+        let scatter = 1.0 + 0.01 * at as f64;
+        (a.processor_ns, b.processor_ns) = (Some(100e6 * scatter), Some(90e6 * scatter));
+    }
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    let change = diff.processor.verdict.change().unwrap();
+    assert_eq!(change.statistic, Statistic::Total);
+    assert!(
+        [change.by, change.interval[0], change.interval[1]]
+            .iter()
+            .all(|part| (part + 0.1).abs() < 1e-12)
+    );
+    assert_eq!(diff.processor.compared[0].p, Some(2.0 / f64::from(1 << pairs.len())));
+    // What is said of calls does not depend on it.
+    assert_eq!(diff.whole.verdict, without.whole.verdict);
+    assert_eq!(diff.whole.compared, without.whole.compared);
+    // Without pairs there is a ratio, and no test.
+    let diff = compare(&a, &b, &[], &OPTIONS);
+    assert_eq!(diff.processor.verdict, Verdict::Untested(Untested::NotPaired));
+    assert!((diff.processor.compared[0].change + 0.1).abs() < 1e-12);
+    // A run that was killed.
+    b[1].processor_ns = None;
+    let diff = compare(&a, &b, &pairs, &OPTIONS);
+    assert_eq!(diff.processor.verdict, Verdict::Missing);
+}

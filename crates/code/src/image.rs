@@ -17,6 +17,10 @@ use object::{
 
 use crate::error::CodeError;
 
+mod links;
+
+use links::Outside;
+
 /// Files that are larger are not read.
 pub const MOST_BYTES: u64 = 1 << 30;
 /// The most symbols and entries of unwind tables that are read.
@@ -83,6 +87,10 @@ pub struct Image {
     most: u64,
     /// Bytes of the file.
     file: u64,
+    /// Addresses of functions by the slots that hold them.
+    slots: BTreeMap<u64, u64>,
+    /// Bytes of names of symbols that may still be read.
+    names_left: u64,
 }
 
 impl Image {
@@ -108,6 +116,8 @@ impl Image {
             total: 0,
             most: 2 * bytes.len() as u64,
             file: bytes.len() as u64,
+            slots: BTreeMap::new(),
+            names_left: (bytes.len() as u64).saturating_mul(NAMES_PER_BYTE),
         };
         if file.kind() == ObjectKind::Relocatable {
             let places = image.lay_out(&file)?;
@@ -138,6 +148,7 @@ impl Image {
         if let Some(section) = file.section_by_name(".eh_frame") {
             image.unwind_table(section.data().unwrap_or_default(), section.address());
         }
+        image.link(&file);
         image.order();
         Ok(image)
     }
@@ -154,6 +165,8 @@ impl Image {
             total: 0,
             most: MOST_BYTES,
             file: 0,
+            slots: BTreeMap::new(),
+            names_left: 0,
         };
         for (address, bytes) in pieces {
             image.segment(address, &bytes, true)?;
@@ -257,6 +270,7 @@ impl Image {
         let by_index: HashMap<usize, u64> = places.iter().copied().collect();
         let of = |index: usize| by_index.get(&index).copied();
         let mut left = self.file / RELOCATION_BYTES;
+        let mut outside = Outside::after(next);
         for (number, (index, at)) in places.iter().enumerate() {
             let Ok(section) = file.section_by_index(object::SectionIndex(*index)) else { continue };
             for (offset, relocation) in section.relocations() {
@@ -265,22 +279,20 @@ impl Image {
                     .ok_or(CodeError::TooLarge { what: "sum of relocations", bytes: self.file })?;
                 let RelocationTarget::Symbol(symbol) = relocation.target() else { continue };
                 let Ok(symbol) = file.symbol_by_index(symbol) else { continue };
-                let Some(base) = symbol.section_index().and_then(|section| of(section.0)) else {
-                    continue;
-                };
                 let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
-                let target =
-                    base.wrapping_add(symbol.address()).wrapping_add_signed(relocation.addend());
+                let base = match symbol.section_index().and_then(|section| of(section.0)) {
+                    Some(base) => base.wrapping_add(symbol.address()),
+                    None if symbol.is_undefined() && self.machine == Machine::X86 => {
+                        self.outside_function(&mut outside, &symbol)
+                    }
+                    None => continue,
+                };
+                let base = self.target_of(&mut outside, r_type, base);
+                let target = base.wrapping_add_signed(relocation.addend());
                 let place = at.wrapping_add(offset);
                 let Ok(offset) = usize::try_from(offset) else { continue };
-                relocate(
-                    self.machine,
-                    &mut self.segments[number].bytes,
-                    offset,
-                    r_type,
-                    target,
-                    place,
-                );
+                let bytes = &mut self.segments[number].bytes;
+                relocate(self.machine, bytes, offset, r_type, target, place);
             }
         }
         Ok(places)
@@ -291,17 +303,13 @@ impl Image {
         file: &'f ElfFile64<'f>,
         address: impl Fn(&object::read::elf::ElfSymbol64<'f, 'f, Endianness>) -> Option<u64>,
     ) {
-        let most = self.file.saturating_mul(NAMES_PER_BYTE);
-        let mut read = 0;
         for symbol in file.symbols().chain(file.dynamic_symbols()).take(MOST_NAMES) {
             if symbol.kind() != SymbolKind::Text || symbol.is_undefined() {
                 continue;
             }
             let (Some(start), Ok(name)) = (address(&symbol), symbol.name_bytes()) else { continue };
-            read += name.len() as u64 + 1;
-            if read > most {
-                break;
-            }
+            let Some(left) = self.names_left.checked_sub(name.len() as u64 + 1) else { break };
+            self.names_left = left;
             let Ok(name) = std::str::from_utf8(name) else { continue };
             let end = start.saturating_add(symbol.size());
             self.functions.push(Function { start, end, name: name.to_owned() });
@@ -475,12 +483,24 @@ fn relocate(
     target: u64,
     place: u64,
 ) {
-    let Some(four) = bytes.get_mut(at..).and_then(<[u8]>::first_chunk_mut::<4>) else { return };
+    let Some(rest) = bytes.get_mut(at..) else { return };
+    if let (Machine::X86, elf::R_X86_64_64) = (machine, kind) {
+        if let Some(eight) = rest.first_chunk_mut::<8>() {
+            *eight = target.to_le_bytes();
+        }
+        return;
+    }
+    let Some(four) = rest.first_chunk_mut::<4>() else { return };
     let old = u32::from_le_bytes(*four);
     let new = match (machine, kind) {
-        (Machine::X86, elf::R_X86_64_PC32 | elf::R_X86_64_PLT32) => {
-            target.wrapping_sub(place) as u32
-        }
+        (
+            Machine::X86,
+            elf::R_X86_64_PC32
+            | elf::R_X86_64_PLT32
+            | elf::R_X86_64_GOTPCREL
+            | elf::R_X86_64_GOTPCRELX
+            | elf::R_X86_64_REX_GOTPCRELX,
+        ) => target.wrapping_sub(place) as u32,
         (Machine::X86, elf::R_X86_64_32 | elf::R_X86_64_32S) => target as u32,
         (Machine::Arm, elf::R_AARCH64_ADR_PREL_PG_HI21) => {
             let pages = ((target & !0xfff).wrapping_sub(place & !0xfff) >> 12) as u32;

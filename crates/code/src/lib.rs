@@ -15,6 +15,7 @@
 //! | [`graph`] | the blocks and loops of a function |
 //! | [`values`] | the values of registers and stack slots |
 //! | [`gates`] | where hits of each id start and end |
+//! | [`callees`] | which functions calls reach |
 //! | [`region`] | the code of each id |
 //! | [`words`] | describes a loop in words |
 //!
@@ -23,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arm;
+pub mod callees;
 pub mod error;
 pub mod gates;
 pub mod graph;

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use abi::loops::Mode;
 
+use crate::callees;
 use crate::error::CodeError;
 use crate::gates::{self, Gates, Hooks};
 use crate::graph::Code;
@@ -163,8 +164,9 @@ pub struct Region {
     pub counts: Counts,
     /// The addresses of the instructions that belong to hooks.
     pub hooks: BTreeSet<u64>,
-    /// Number of jumps in the functions of the region that could not be followed; code after them
-    /// may be missing.
+    /// Which functions the region's calls reach: first addresses, by the address of the call.
+    pub callees: BTreeMap<u64, u64>,
+    /// Jumps in its functions that could not be followed: code after them may be missing.
     pub unknown_jumps: usize,
 }
 
@@ -219,8 +221,10 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
             all.failed.push((start, CodeError::TooLarge { what: "nest of loops", bytes }));
             continue;
         }
+        let callees = callees::find(&code, &world, image);
         for (id, gates) in &hooks.gates {
-            match region(&code, &hooks, *id, gates, start, image) {
+            let found = region(&code, &hooks, *id, gates, start, image);
+            match found.map(|region| with_callees(region, &callees)) {
                 Some(part) => parts.entry(*id).or_default().push(part),
                 None => drop(unended.insert(*id)),
             }
@@ -350,8 +354,27 @@ fn region(
     let begins = gates.begins.iter().map(|block| code.of(*block)[0].at).collect();
     let loops = machine_loops(code, hooks, gates, &inside);
     let unknown_jumps = code.unknown_jumps;
-    let hooks = hook_insns;
-    Some(Region { id, ranges, begins, function, name, loops, counts, hooks, unknown_jumps })
+    let (hooks, callees) = (hook_insns, BTreeMap::new());
+    Some(Region {
+        id,
+        ranges,
+        begins,
+        function,
+        name,
+        loops,
+        counts,
+        hooks,
+        callees,
+        unknown_jumps,
+    })
+}
+
+fn with_callees(mut region: Region, all: &BTreeMap<u64, u64>) -> Region {
+    // At the end of all addresses, a range may end before it begins.
+    let ranges = region.ranges.iter().filter(|range| range.start <= range.end);
+    let inside = ranges.flat_map(|range| all.range(range.start..range.end));
+    region.callees = inside.map(|(call, callee)| (*call, *callee)).collect();
+    region
 }
 
 /// Adds a range, or extends the last range if the new one follows it.
@@ -441,6 +464,7 @@ fn joined(parts: Vec<Region>) -> Option<Region> {
         first.begins.extend(part.begins);
         first.loops.extend(part.loops);
         first.hooks.extend(part.hooks);
+        first.callees.extend(part.callees);
         first.counts.plus(&part.counts);
         first.unknown_jumps += part.unknown_jumps;
     }

@@ -37,6 +37,8 @@ pub enum Value {
     Log,
     /// The descriptor's `begin` or `end` function.
     Counters,
+    /// The 64 bits that are in memory at this address of the image.
+    InMemory(u64),
     /// A 32-bit entry of the jump table at this address.
     JumpOffset(u64),
     /// A 32-bit entry of the jump table at this address, plus this address.
@@ -149,7 +151,7 @@ impl World {
             _ if field == std::mem::offset_of!(Module, begin) => Value::Counters,
             _ if field == std::mem::offset_of!(Module, end) => Value::Counters,
             _ if field == std::mem::offset_of!(Module, log) => Value::Log,
-            _ => Value::Any,
+            _ => Value::InMemory(address),
         }
     }
 }

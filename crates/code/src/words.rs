@@ -69,6 +69,8 @@ struct Chain {
     kinds: BTreeSet<Arithmetic>,
     /// The length of the chain, in arithmetic instructions that wait for one another.
     length: u32,
+    /// How many numbers each of these instructions computes side by side.
+    lanes: BTreeSet<Option<u32>>,
 }
 
 #[derive(Debug, Default)]
@@ -88,7 +90,7 @@ struct Facts {
     scatters: u64,
     /// Number of calls by the name of the function; the name is empty if it is not known.
     calls: BTreeMap<String, u64>,
-    /// Number of calls of an address that is in a register or in memory.
+    /// Number of calls of an address that only the running program knows.
     indirect: u64,
     /// Whether each iteration executes all instructions once.
     straight: bool,
@@ -104,7 +106,7 @@ impl Facts {
         let steps = steps(&insns);
         for (insn, detail) in &insns {
             facts.add(insn, detail, &steps);
-            facts.add_call(image, insn);
+            facts.add_call(image, region, insn);
         }
         if l.straight {
             facts.chains = chains(&insns, &steps);
@@ -144,19 +146,18 @@ impl Facts {
         }
     }
 
-    fn add_call(&mut self, image: &Image, insn: &Insn) {
-        match insn.flow {
-            Flow::Call(to) => {
-                // In an object file, the called function may be only in a relocation; the address
-                // is then the address of the next instruction.
-                let is_start = |function: &&Function| function.start == to && to != insn.end();
-                let found = image.function_at(to).filter(is_start);
+    fn add_call(&mut self, image: &Image, region: &Region, insn: &Insn) {
+        let callee = region.callees.get(&insn.at);
+        match (insn.flow, callee) {
+            (Flow::CallTo(_), None) => self.indirect += 1,
+            (Flow::Call(_) | Flow::CallTo(_), _) => {
+                let is_start = |function: &&Function| Some(&function.start) == callee;
+                let found = callee.and_then(|callee| image.function_at(*callee)).filter(is_start);
                 let name = found.map_or("", |function| function.name.as_str());
                 let is_plain = |c: char| c.is_ascii_graphic();
                 let known = name.len() <= LONGEST_NAME && name.chars().all(is_plain);
                 *self.calls.entry(if known { name } else { "" }.to_owned()).or_default() += 1;
             }
-            Flow::CallTo(_) => self.indirect += 1,
             _ => {}
         }
     }
@@ -219,11 +220,17 @@ impl Facts {
             true => format!(", {longest} of them one after the other in each iteration"),
             false => String::new(),
         };
+        // Sums in one register wait together, so they are one chain.
+        let lanes = self.chains.iter().flat_map(|chain| &chain.lanes);
+        let lanes: BTreeSet<Option<u32>> = lanes.copied().collect();
+        let same = lanes.first().copied().flatten().filter(|n| lanes.len() == 1 && *n > 1);
+        let at_once = same.map_or(String::new(), |n| format!(" of {n} numbers at once"));
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+        let of = kinds.join(" and ") + &at_once + &in_order;
         Some(match self.chains.len() {
             0 => "no chain from iteration to iteration".to_owned(),
-            1 => format!("one dependent chain of {}{in_order}", kinds.join(" and ")),
-            n => format!("{n} independent chains of {}{in_order}", kinds.join(" and ")),
+            1 => format!("one dependent chain of {of}"),
+            n => format!("{n} independent chains of {of}"),
         })
     }
 }
@@ -352,12 +359,14 @@ fn chains(insns: &[(Insn, Detail)], steps: &Steps) -> Vec<Chain> {
                 let known = origin.entry(*first).or_default();
                 known.kinds.extend(&chain.kinds);
                 known.length = known.length.max(chain.length);
+                known.lanes.extend(&chain.lanes);
             }
         }
         if let Some(kind) = detail.arithmetic {
             for chain in origin.values_mut() {
                 chain.kinds.insert(kind);
                 chain.length += 1;
+                chain.lanes.insert(detail.lanes);
             }
         }
         for register in (0..64u8).filter(|r| detail.writes & 1 << r != 0) {

@@ -362,6 +362,8 @@ pub struct Detail {
     pub arithmetic: Option<Arithmetic>,
     /// Bits of the instruction's vectors; 0 for scalars.
     pub bits: u32,
+    /// How many numbers the arithmetic computes side by side. `None`: the instruction's name does not say it.
+    pub lanes: Option<u32>,
     /// The registers whose values the instruction computes with, except registers of addresses:
     /// general registers from bit 0, vector registers from bit 16.
     pub reads: u64,
@@ -432,6 +434,7 @@ pub fn detail(bytes: &[u8], at: u64) -> Option<Detail> {
     if is_same && plain.contains("xor") {
         detail.arithmetic = None;
     }
+    detail.lanes = detail.arithmetic.and_then(|kind| lanes(plain, bits, kind));
     detail.step = match instruction.mnemonic() {
         Mnemonic::Inc => Some(1),
         Mnemonic::Dec => Some(-1),
@@ -468,7 +471,34 @@ fn vector_kind(name: &str) -> Option<Arithmetic> {
     })
 }
 
-/// Returns the arithmetic of an instruction in general registers, by its name.
+/// How many numbers are in each vector, by the name of an instruction without `v`.
+fn lanes(name: &str, bits: u32, kind: Arithmetic) -> Option<u32> {
+    use Arithmetic::{Add, Choose, Divide, Multiply, MultiplyAdd};
+    if !matches!(kind, Add | Choose | Divide | Multiply | MultiplyAdd) {
+        return None;
+    }
+    if bits == 0 {
+        return Some(1);
+    }
+    // These add numbers of one vector to each other.
+    let across = ["hadd", "hsub", "phadd", "phsub", "psad", "pmadd", "dp", "pdp"];
+    let across = across.iter().any(|first| name.starts_with(first));
+    let is_integer = name.starts_with('p');
+    let each = match name.as_bytes() {
+        _ if across => return None,
+        [.., b'p', b'h'] if !is_integer => 16,
+        [.., b'p', b's'] if !is_integer => 32,
+        [.., b'p', b'd'] if !is_integer => 64,
+        [.., b'b'] if is_integer => 8,
+        [.., b'w'] if is_integer => 16,
+        [.., b'd'] if is_integer => 32,
+        [.., b'q'] if is_integer => 64,
+        _ => return None,
+    };
+    Some(bits / each)
+}
+
+/// Whether an instruction computes with general registers.
 fn integer_kind(name: &str, instruction: &Instruction) -> Option<Arithmetic> {
     let is_one = matches!(
         name,

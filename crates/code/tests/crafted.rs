@@ -165,3 +165,29 @@ fn segments_are_found_in_any_order() {
         [Some((2, 0x200)), Some((3, 0x100)), Some((3, 1)), Some((2, 0xf0)), Some((2, 1)),]
     );
 }
+
+/// Code without a file, whose callees somebody else names: a slot and a number, each in a register.
+#[test]
+fn callees_of_code_without_a_file_have_the_names_that_were_noted() {
+    use code::callees::find;
+    use code::graph::Code;
+    use code::values::World;
+    const START: u64 = 0x10_0000;
+    let mut bytes = vec![0x4c, 0x8b, 0x3d, 0xf9, 0x0f, 0, 0]; // mov 0xff9(%rip),%r15
+    bytes.extend([0x48, 0xbb]); // movabs $0x7000,%rbx
+    bytes.extend(0x7000_u64.to_le_bytes());
+    bytes.extend([0x41, 0xff, 0xd7]); // call *%r15
+    bytes.extend([0xff, 0xd3]); // call *%rbx
+    bytes.extend([0xff, 0xd0, 0xc3]); // call *%rax, ret
+    let machine = code::image::Machine::X86;
+    let mut image = Image::copied(machine, vec![(START, bytes)]).unwrap();
+    let slot = START + 7 + 0xff9;
+    image.add_outside([(slot, 0x9000, "expf"), (0, 0x7000, "logf"), (0, START + 1, "inside")]);
+    let world = World { machine, descriptor: 0 };
+    let code = Code::read(&image, &world, START).unwrap();
+    let names: Vec<(u64, &str)> = find(&code, &world, &image)
+        .into_iter()
+        .map(|(call, to)| (call - START, image.function_at(to).unwrap().name.as_str()))
+        .collect();
+    assert_eq!(names, [(17, "expf"), (20, "logf")]);
+}

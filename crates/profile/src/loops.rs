@@ -11,6 +11,7 @@ mod pool;
 mod read;
 
 pub(crate) use pool::{LoopRun, append, find};
+pub use record::loops::Callee;
 
 use crate::ledger::LossCount;
 
@@ -87,6 +88,8 @@ pub struct LoopCode {
     /// The addresses of the bytes of the copy, one piece after the other: first address and number
     /// of bytes. Empty if the copy is a copy of the ELF file.
     pub pieces: Vec<(u64, u64)>,
+    /// Functions of libraries that code without a file calls.
+    pub callees: Vec<Callee>,
 }
 
 /// The cost of an empty hit (one start and one end) of a module, in ticks. 0 for a kind of hit that

@@ -35,7 +35,7 @@ mod entry;
 mod frames;
 mod run;
 
-pub use code::{CodeFrame, code_name};
+pub use code::{Callee, CodeFrame, code_name};
 pub use entry::{ENTRY_WORDS, EVENT_BYTES, Event, Trips, word};
 pub use frames::{
     Costs, EventsFrame, LoopFrame, LoopFrames, ModuleFrame, Row, RowsFrame, TripsFrame, read_frames,

@@ -24,6 +24,27 @@ WIDE float sums(const float *x, long n) {
 WIDE void gather(float *restrict y, const float *restrict x, const int *restrict at, long n) {
   VECTORS(16, 1) for (long i = 0; i < n; i++) y[i] = x[at[i]] * 3.0f;
 }
+// Eight sums that fit one register, and one sum: both wait for an addition in each iteration.
+__attribute__((target("avx"))) void eight(float *restrict sums, const float *x, long n) {
+  typedef float eight_floats __attribute__((vector_size(32), aligned(4)));
+  eight_floats sum = {0};
+  SCALAR for (long i = 0; i < n; i++) sum += ((const eight_floats *)x)[i];
+  *(eight_floats *)sums = sum;
+}
+float one(const float *x, long n) {
+  float sum = 0;
+  SCALAR for (long i = 0; i < n; i++) sum += x[i];
+  return sum;
+}
+void bytes(unsigned char *restrict most, const unsigned char *x, long n) {
+  typedef unsigned char sixteen_bytes __attribute__((vector_size(16), aligned(1)));
+  sixteen_bytes all = {0};
+  SCALAR for (long i = 0; i < n; i++) {
+    sixteen_bytes next = ((const sixteen_bytes *)x)[i];
+    all = __builtin_elementwise_max(all, next);
+  }
+  *(sixteen_bytes *)most = all;
+}
 struct node {
   struct node *next;
   double value;

@@ -229,6 +229,30 @@ def test_the_code_of_a_jit_is_kept(tmp_path):
     assert all(row["places"][0]["first_line"] in text for row in rows.values())
 
 
+def test_functions_that_the_code_of_a_jit_calls_are_named(tmp_path):
+    """The C library chooses between implementations of `expf`, whose names it does not export."""
+
+    @T.prim_func
+    def exponentials(x: T.Buffer((64,), "float32"), y: T.Buffer((64,), "float32")):
+        T.func_attr({"tirx.noalias": True, "global_symbol": "exponentials"})
+        for i in T.serial(64):
+            y[i] = T.exp(x[i])
+
+    plain = tvm.compile(exponentials, target="llvm")
+    instrumented = cp.instrument_module(plain, mode="timed", min_height=0)
+    vm = models.machine(models.calls("counterpoint.test.nothing"))
+    profile = tmp_path / "kept.cpt"
+    with cp.profile(vm, counters=[], keep_code=True, output=profile):
+        x, y = models.tensors([np.linspace(-1, 1, 64, dtype="float32"), np.zeros(64, "float32")])
+        function = instrumented.jit()["exponentials"] if hasattr(instrumented, "jit") else instrumented["exponentials"]
+        function(x, y)
+    assert np.allclose(y.numpy(), np.exp(x.numpy()))
+    words = [support.PROGRAM, "loops", "report", str(profile), "--asm", "--format", "json"]
+    (module,) = json.loads(support.run(words))["modules"]
+    said = [row["code"]["words"] for row in module["rows"] if row["hits"] and row["kind"] == "loop"]
+    assert said and all(" of expf" in one and "indirect" not in one for one in said), said
+
+
 def test_errors_say_what_to_do(tmp_path):
     mod, _, _ = models.MODELS["mlp"]()
     executable = models.executable(mod)

@@ -114,6 +114,9 @@ pub struct Recorded {
     pub total_ns: Option<f64>,
     /// The threads' wall times outside of recorded calls, in ns.
     pub between_ns: Option<f64>,
+    /// Processor time of all processes from their start to their end, in ns. `None` if a process with calls
+    /// did not end in an orderly way, or was recorded only in part.
+    pub processor_ns: Option<f64>,
     /// Whether values are as they were recorded, because the corrected values contradict each
     /// other.
     pub raw: bool,
@@ -148,6 +151,7 @@ pub fn recorded(
     let found = Recorded {
         total_ns: summary.total.map(|all| all.value * profile.timeline.ns_per_tick() / per_pass),
         between_ns: summary.between(profile).map(|ns| ns / per_pass),
+        processor_ns: processor_ns(profile, &summary).map(|ns| ns / per_pass),
         raw: summary.raw,
         sampled: summary.sampled.as_ref().is_some_and(|run| run.all.calls != Some(run.all.timed)),
         ..Recorded::default()
@@ -167,7 +171,25 @@ pub fn recorded(
     Ok(Recorded { rows, ops, ..found })
 }
 
-/// Gives rows with otherwise equal identities consecutive numbers.
+/// The processor time of all processes with calls, without what recording cost as far as that is known.
+fn processor_ns(profile: &Profile, summary: &Summary) -> Option<f64> {
+    let mut sum = 0.0;
+    for (index, process) in profile.processes.iter().enumerate() {
+        // What plugins recorded in the same process is a part of its own.
+        if process.threads.is_empty() || process.id.is_of_plugins() {
+            continue;
+        }
+        let used = process.cost.map(|cost| cost.process_cpu_ns as f64).filter(|ns| *ns > 0.0)?;
+        let cost = summary.probes.iter().find(|cost| cost.process == index && !summary.raw);
+        sum += match cost {
+            Some(cost) => cost.program_ns()?,
+            None => used,
+        };
+    }
+    Some(sum).filter(|ns| *ns > 0.0)
+}
+
+/// Numbers rows whose other fields are equal.
 pub(super) fn number(rows: &mut [RunRow]) {
     let mut seen: HashMap<Identity, u32> = HashMap::new();
     for row in rows {

@@ -97,6 +97,7 @@ impl Verdict {
 }
 
 /// The answers about a row, and its verdict.
+#[derive(Clone, Debug)]
 pub struct Decided {
     /// The answer for each statistic.
     pub compared: Vec<Compared>,

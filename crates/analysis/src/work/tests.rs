@@ -48,6 +48,46 @@ fn elementwise_ops_on_paper() {
     assert_eq!(work("aten::native_layer_norm", "float32[32, 64], float32[64], float32[64]"), norm);
 }
 
+/// 32 rows of 64 numbers: 2,048 additions to sums that begin with 0, and 8,192 bytes to read. Where the result
+/// is known, it is written: a number for each row.
+#[test]
+fn reductions_on_paper() {
+    let (n, read) = (32.0 * 64.0, 4.0 * 32.0 * 64.0);
+    for name in ["sum", "prod", "mean", "amax", "amin", "max", "min", "argmax", "argmin"] {
+        let name = format!("aten::{name}");
+        assert_eq!(work(&name, "float32[32, 64]"), Some((Some(n), Some(read))), "{name}");
+    }
+    for (name, each) in [("linalg_vector_norm", 2.0), ("var", 4.0), ("std", 4.0), ("var_mean", 4.0)]
+    {
+        let name = format!("aten::{name}");
+        assert_eq!(work(&name, "float32[32, 64]"), Some((Some(each * n), Some(read))), "{name}");
+    }
+    // The larger one of two numbers at each of 2,048 places.
+    let larger = work("aten::max", "float32[32, 64], float32[64]");
+    assert_eq!(larger, Some((Some(n), Some(read + 4.0 * 64.0))));
+    assert_eq!(work("aten::cumsum", "float64[2048]"), Some((Some(n), Some(2.0 * 8.0 * n))));
+    // Each of five operations for each number, which is read and written.
+    let softmax = Some((Some(5.0 * n), Some(2.0 * read)));
+    assert_eq!(work("aten::_log_softmax", "float32[32, 64]"), softmax);
+    assert_eq!(work("softmax2", "float32[32, 64], float32[32, 64]"), softmax);
+    assert_eq!(work("x_dispatch_1_softmax_2x2x8x64xf32_dispatch_tensor_store", ""), softmax);
+    for name in ["sum", "mean", "max7", "min12", "prod"] {
+        let rows = work(name, "float32[32, 64], float32[32, 1]");
+        assert_eq!(rows, Some((Some(n), Some(read + 4.0 * 32.0))), "{name}");
+    }
+    let variance = work("variance", "float32[32, 64], float32[32]");
+    assert_eq!(variance, Some((Some(4.0 * n), Some(read + 4.0 * 32.0))));
+    let position = work("argmax1", "float32[32, 64], int64[32]");
+    assert_eq!(position, Some((Some(n), Some(read + 8.0 * 32.0))));
+    let of_iree = Some((Some(n), Some(read)));
+    assert_eq!(work("tblock$async_dispatch_0_reduction_32x64_f32", ""), of_iree);
+    assert_eq!(work("x_dispatch_9_reduction_2048_f32", ""), of_iree);
+    // Sums of 16-bit numbers in 32 bits: the size of the inputs is not known.
+    assert_eq!(work("x_dispatch_0_reduction_32x64_f16xf32", ""), Some((Some(n), None)));
+    // What this is fused with would count, too.
+    assert_eq!(work("fused_sum_divide", "float32[32, 64], float32[32]"), None);
+}
+
 /// 5 channels of 6 × 6 results, each computed from 3 channels of 3 × 3 products. Ops that are fused
 /// with the convolution change only the bytes, even if a bias has the dimensions of a result.
 #[test]
@@ -79,6 +119,7 @@ fn what_is_not_known_is_absent() {
         ("x_dispatch_0_matmul_64x64_f32", ""),
         ("x_dispatch_0_elementwise_16_f32", ""),
         ("x_dispatch_0_reduction_8x128x128x64_f32", ""),
+        ("x_dispatch_0_reduction_DxD_f32", ""),
         ("aten::embedding", "float32[10, 10]"),
     ] {
         assert_eq!(work(name, arguments), None, "{name} {arguments}");

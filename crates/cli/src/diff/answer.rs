@@ -78,7 +78,19 @@ pub fn verdict(of: &Verdict) -> String {
     }
 }
 
-/// Prints a threshold without zeros at its end, as people type it: `3`, `0.5`.
+/// The verdict about the processor time. `None` if nothing is known of it.
+pub fn processor(diff: &Diff) -> Option<String> {
+    let one = diff.processor.compared.first()?;
+    Some(match &diff.processor.verdict {
+        Verdict::Differs(change) => {
+            format!("{} {}", amount(change), if change.by < 0.0 { "less" } else { "more" })
+        }
+        Verdict::Untested(_) => format!("× {:.3}, not tested", one.change + 1.0),
+        other => verdict(other),
+    })
+}
+
+/// A threshold as it was typed: `3`, `0.5`.
 pub fn trimmed(part: f64) -> String {
     let percent = format!("{:.2}", 100.0 * part);
     percent.trim_end_matches('0').trim_end_matches('.').to_owned()

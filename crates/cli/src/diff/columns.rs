@@ -69,7 +69,7 @@ pub fn distinct(all: &[Identity]) -> Vec<String> {
 /// Returns the statistic that people see: the one of typical executions, or else the mean.
 pub fn shown(compared: &[Compared]) -> Option<&Compared> {
     let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
-    of(Statistic::Typical).or_else(|| of(Statistic::Mean))
+    of(Statistic::Typical).or_else(|| of(Statistic::Mean)).or_else(|| of(Statistic::Total))
 }
 
 /// Prints a verdict, or the ratio if nothing was tested.

@@ -61,6 +61,10 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             explained: whole.explained.map(part),
             remainder: whole.remainder.map(part),
         },
+        processor: object! {
+            ..verdict: verdict(&diff.processor.verdict),
+            statistics: diff.processor.compared.iter().map(compared).collect::<Vec<_>>(),
+        },
         rows: view.table.order.iter().map(|at| row(&diff.rows[*at], &view.names[*at])).collect::<Vec<_>>(),
         failed: view
             .failed

@@ -5,7 +5,7 @@ use std::path::Path;
 use analysis::diff::Part;
 use analysis::diff::verdict::{Compared, Verdict};
 
-use super::answer::{sentence, signed, signed_time, word};
+use super::answer::{processor, sentence, signed, signed_time, word};
 use super::columns::{in_words, shown};
 use super::inputs::Run;
 use super::text::{counters, head, notes, part};
@@ -116,6 +116,16 @@ fn whole(view: &View<'_>) -> Vec<Whole> {
     if of.remainder.is_some() {
         let name = "remainder: slow calls and first calls, which are not typical";
         rows.push(row(name, nothing, None, of.remainder, rest));
+    }
+    let of_processor = &view.diff.processor;
+    if let (Some(one), Some(verdict)) = (of_processor.compared.first(), processor(view.diff)) {
+        let drawn = Row {
+            change: change(&of_processor.compared, &of_processor.verdict),
+            part: None,
+            kind: word(&of_processor.verdict),
+        };
+        let name = "processor time of a whole run, start and end included";
+        rows.push(row(name, one.medians.map(Some), Some(verdict), None, drawn));
     }
     if of.between_ns.iter().all(Option::is_some) {
         let verdict = Some("not tested".to_owned());

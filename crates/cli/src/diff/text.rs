@@ -8,7 +8,7 @@ use analysis::diff::{Part, Untested};
 use profile::manifest::Manifest;
 
 use super::View;
-use super::answer::{reading, sentence, signed_time, trimmed};
+use super::answer::{processor, reading, sentence, signed_time, trimmed};
 use super::columns::{BASE, NEW};
 use super::inputs::Run;
 use crate::terminal::visible;
@@ -165,6 +165,11 @@ fn below(view: &View<'_>) -> Vec<(&'static str, String)> {
                 part(&explained)
             ),
         ));
+    }
+    if let (Some(one), Some(verdict)) = (diff.processor.compared.first(), processor(diff)) {
+        let [a, b] = one.medians.map(time);
+        let text = format!("{a} → {b} of a whole run, start and end included: {verdict}");
+        lines.push(("processor time", text));
     }
     if let [Some(a), Some(b)] = diff.whole.between_ns {
         lines.push(("between", format!("{} → {} outside of calls, not tested", time(a), time(b))));

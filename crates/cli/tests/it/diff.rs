@@ -1,5 +1,7 @@
 //! Tests `diff` on scripted profiles, whose differences are known, and `run --repeat` with real
 //! programs.
+//!
+//! above 600 lines: the tests of one command, which share one scripted series.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -9,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use profile::manifest::{Exit, Manifest, Place, Side};
 use profile::series::{SERIES_SCHEMA, Series};
+use record::meta::ProcessCost;
 use serde_json::Value;
 use testkit::{CallScript, Golden, ProfileScript, Scratch};
 
@@ -99,6 +102,49 @@ fn every_format() {
     golden.check("no-match", 1, &["diff", at, "--filter", "conv*", "--width", "80"]);
     golden.check("no-loops", 2, &["diff", at, "--by", "loop"]);
     golden.check("alone", 2, &["diff", &format!("{at}/001/a")]);
+}
+
+/// B uses a tenth less processor time than A, although its calls take as long as those of A.
+#[test]
+fn processor_time_is_said_beside_the_whole() {
+    let scratch = Scratch::new();
+    let golden = golden(&scratch);
+    let at = scratch.join("x.series");
+    series(&at, 8, 10_000, 0);
+    for round in 1..=8 {
+        for (side, used) in [(Side::A, 1_000_000_000), (Side::B, 900_000_000)] {
+            let mut script = script(side, round, 10_000, 0);
+            // Rounds scatter.
+            let process_cpu_ns = used / 100 * (99 + u64::from(round) % 3);
+            script.processes[0].cost = Some(ProcessCost { process_cpu_ns, ..Default::default() });
+            let run = Series::run_at(&at, round, side);
+            std::fs::remove_dir_all(&run).unwrap();
+            script.write(&run);
+        }
+    }
+    let at = at.to_str().unwrap();
+    let json = golden.run(&["diff", at, "--format", "json"]).stdout;
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let found = &json["processor"];
+    assert_eq!(found["verdict"], "faster", "{found}");
+    let change = found["change"].as_f64().unwrap();
+    assert!((change + 0.1).abs() < 0.005, "{found}");
+    assert_eq!(found["statistics"][0]["statistic"], "total", "{found}");
+    assert_ne!(json["whole"]["verdict"], "faster");
+    for format in ["text", "markdown"] {
+        let text = golden.run(&["diff", at, "--format", format, "--width", "200"]).stdout;
+        let line = text.lines().find(|line| line.contains("processor time:")).unwrap();
+        assert!(line.contains(" of a whole run, start and end included: "), "{line}");
+        assert!(line.ends_with(" less"), "{line}");
+    }
+    let file = scratch.join("x.html");
+    golden.run(&["diff", at, "--html", file.to_str().unwrap()]);
+    let page = std::fs::read_to_string(&file).unwrap();
+    let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
+    let rows = head["compare"]["whole"]["rows"].as_array().unwrap();
+    let is_named = |row: &&Value| row[0].as_str().is_some_and(|name| name.starts_with("processor"));
+    let row = rows.iter().find(is_named).unwrap();
+    assert!(row[1].as_str().unwrap().ends_with(" less"), "{row}");
 }
 
 /// The page has the sentences of the text and the cells of its table, and the places of the marks

@@ -5,6 +5,7 @@
 
 mod account;
 mod between;
+mod book;
 mod budget;
 mod call_hook;
 mod commands;

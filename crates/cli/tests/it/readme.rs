@@ -72,18 +72,25 @@ fn what_the_first_page_shows_is_printed() {
     assert!(page == new, "README.md is not what is printed (UPDATE_GOLDEN=1): {differs:?}");
 }
 
-/// On the first screen, a stranger reads how to install the program and which two commands build
-/// and test it.
+/// The rows of a page in a terminal of 80 columns, roughly: where a line is longer, it has several rows.
+fn rows(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count().div_ceil(80).max(1)).sum()
+}
+
+/// The first screen of a stranger has a picture, and exactly two commands, which build it and test it.
 #[test]
-fn the_first_screen_has_two_commands_of_the_checkout() {
+fn the_first_screen_has_a_picture_and_two_commands() {
     let page = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let commands: Vec<&str> =
-        page.lines().filter(|line| line.starts_with("cargo ")).take(3).collect();
-    let named = |n: usize, name: &str| commands.get(n).is_some_and(|line| line.contains(name));
-    assert!(named(0, "xtask demo") && named(1, "xtask test"), "{commands:?}");
-    let at = page.lines().position(|line| line.starts_with("cargo xtask test")).unwrap();
-    assert!(at < 45, "line {at}");
-    // A promise about something that was not tested says so in the same paragraph.
-    let promise = page.split("\n\n").find(|part| part.contains("hardware counter")).unwrap();
-    assert!(promise.contains("has not been tested"), "{promise}");
+    let (before, rest) = page.split_once("```sh\n").unwrap();
+    let (block, after) = rest.split_once("```\n").unwrap();
+    let commands: Vec<&str> = block.lines().collect();
+    let [demo, test] = commands[..] else { panic!("{commands:?}") };
+    assert!(demo.starts_with("cargo xtask demo") && test.starts_with("cargo xtask test"));
+    assert!(before.contains("![") && !before.contains("```"), "{before}");
+    assert!(after.trim_start().starts_with("## "), "the commands end the first screen");
+    assert!(rows(before) + rows(block) < 35, "{} rows", rows(before) + rows(block));
+    assert!(block.lines().all(|line| line.chars().count() <= 80), "{block}");
+    // What is promised and was not tested is said in the first paragraph that promises it.
+    let promise = page.split("\n\n").find(|part| part.contains("count")).unwrap();
+    assert!(promise.contains("hardware counter") && promise.contains("has been tested only"));
 }

@@ -56,11 +56,22 @@ impl Compiler {
 
     /// Compiles a program of `tests/programs/loops`, with all loops instrumented.
     pub fn instrumented(&self, source: &str, level: &str, mode: Mode) -> (PathBuf, SideTable) {
-        let base = format!("{source}{level}-{}", mode.name());
+        self.instrumented_with(source, level, mode, &[])
+    }
+
+    /// The same with more of clang's flags.
+    pub fn instrumented_with(
+        &self,
+        source: &str,
+        level: &str,
+        mode: Mode,
+        more: &[&str],
+    ) -> (PathBuf, SideTable) {
+        let base = format!("{source}{level}-{}{}", mode.name(), more.concat());
         let [plain, text, object] =
             ["ll", "lwp.ll", "o"].map(|end| self.scratch.join(&format!("{base}.{end}")));
         let flags = [level, "-S", "-emit-llvm", "-g0", "-o"];
-        run(self.clang().args(flags).arg(&plain).arg(programs().join(source)));
+        run(self.clang().args(more).args(flags).arg(&plain).arg(programs().join(source)));
         let options = Options {
             mode,
             max_depth: Some(u32::MAX),
@@ -75,11 +86,19 @@ impl Compiler {
         let done = ir::instrument::instrument(&std::fs::read(&plain).unwrap(), &options).unwrap();
         std::fs::write(&text, &done.text).unwrap();
         let flags = [level, "-Xclang", "-disable-llvm-passes", "-c", "-o"];
-        run(self.clang().args(flags).arg(&object).arg(&text));
+        run(self.clang().args(more).args(flags).arg(&object).arg(&text));
         (object, done.table)
     }
 
-    /// Returns the output of a disassembler.
+    /// A shared library of an object for this machine, made with a flag of the linker.
+    pub fn linked(&self, object: &Path, flag: &str) -> PathBuf {
+        let library = object.with_extension(format!("{flag}.so"));
+        let flags = ["-shared", "-nostdlib", "-Wl,-z", &format!("-Wl,{flag}"), "-o"];
+        run(self.clang().args(flags).arg(&library).arg(object));
+        library
+    }
+
+    /// What the judge of this machine's code writes.
     pub fn disassembled(&self, object: &Path) -> String {
         // GNU's objdump disassembles the host's code, and LLVM's the other.
         let mut objdump = match self.is_arm {

@@ -296,6 +296,7 @@ fn code_of(frame: CodeFrame) -> LoopCode {
         file: Some((frame.file_bytes, frame.modified_ns)).filter(|(bytes, _)| *bytes > 0),
         kept: frame.kept,
         pieces: frame.pieces,
+        callees: frame.callees,
     }
 }
 

@@ -1,11 +1,13 @@
 //! Defines the frame that gives the place of the machine code of a module.
 
-use crate::wire::{Decoder, Encoder, Truncated, Wire};
+use crate::wire::{Decoder, Encoder, Truncated, Wire, last, wire};
 
 /// The beginning of the names of files with code; a number follows.
 const PREFIX: &str = "code-";
 /// Maximum number of pieces of one module's code.
 const MOST_PIECES: usize = 64;
+/// Functions that it calls in libraries, at most.
+const MOST_CALLEES: usize = 4096;
 
 /// The place of the machine code of a module. Addresses refer to its ELF file, or, for code without
 /// a file, to the memory of the process.
@@ -28,9 +30,23 @@ pub struct CodeFrame {
     /// The addresses of the bytes of the copy, one piece after the other: first address and number
     /// of bytes. Empty if the copy is a copy of the ELF file.
     pub pieces: Vec<(u64, u64)>,
+    /// Functions of libraries that code without a file calls.
+    pub callees: Vec<Callee>,
 }
 
-/// Returns the name of a file with code.
+/// A function of a library that code without a file calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Callee {
+    /// The address of the slot in which the code finds the function's address; 0: the code has it as a number.
+    pub slot: u64,
+    /// The function's first address.
+    pub function: u64,
+    pub name: String,
+}
+
+wire!(Callee { slot, function, name });
+
+/// The name of a file with code.
 pub fn code_name(number: u32) -> String {
     format!("{PREFIX}{number}.bin")
 }
@@ -41,6 +57,10 @@ impl Wire for CodeFrame {
         e.u64(self.file_bytes).u64(self.modified_ns).u8(self.kept.is_some().into());
         e.u32(self.kept.unwrap_or(0));
         self.pieces.put(e);
+        // Frames of earlier versions end here.
+        if !self.callees.is_empty() {
+            self.callees.put(e);
+        }
     }
 
     fn get(d: &mut Decoder<'_>) -> Result<Self, Truncated> {
@@ -52,6 +72,18 @@ impl Wire for CodeFrame {
         if pieces.len() > MOST_PIECES {
             return Err(Truncated { at: 0 });
         }
-        Ok(Self { module, descriptor, machine, build_id, file_bytes, modified_ns, kept, pieces })
+        let mut callees: Vec<Callee> = last::get(d)?.unwrap_or_default();
+        callees.truncate(MOST_CALLEES);
+        Ok(Self {
+            module,
+            descriptor,
+            machine,
+            build_id,
+            file_bytes,
+            modified_ns,
+            kept,
+            pieces,
+            callees,
+        })
     }
 }

@@ -173,7 +173,12 @@ fn frames_round_trip_and_every_truncation() {
             modified_ns: u64::MAX,
             kept: Some(0),
             pieces: vec![(0, 4096), (u64::MAX, 1)],
+            callees: vec![
+                Callee { slot: 0x5000, function: 0x7000, name: "expf".into() },
+                Callee { slot: 0, function: u64::MAX, name: String::new() },
+            ],
         }),
+        LoopFrame::Code(CodeFrame { pieces: vec![(1, 2)], ..CodeFrame::default() }),
         LoopFrame::Code(CodeFrame::default()),
         LoopFrame::Trips(TripsFrame {
             serial: 5,

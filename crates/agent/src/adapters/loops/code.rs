@@ -16,6 +16,7 @@ use abi::loops::Module;
 use model::Loss;
 use record::loops::{CodeFrame, LoopFrame, code_name};
 
+use super::callees;
 use super::modules::Known;
 use crate::os::elf;
 use crate::os::sys::{self, AppendError, Descriptor};
@@ -91,6 +92,7 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
             (_, None) => match jit_code(address, at) {
                 Some(piece) => {
                     frame.pieces = vec![piece];
+                    frame.callees = callees::of(piece.0, piece.1);
                     copy.memory(&[piece])
                 }
                 None => Err(libc::ENOENT),
@@ -100,6 +102,7 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
             Ok(()) => frame.kept = Some(known.number),
             Err(errno) => {
                 frame.pieces.clear();
+                frame.callees.clear();
                 process.lose(Loss::CodeNotKept, 1, errno);
             }
         }

@@ -26,6 +26,7 @@
 //! The tables of a thread are mapped as long as the thread lives, even if the session ends or the
 //! pool is replaced: functions that were entered keep their addresses, and write to them.
 
+mod callees;
 mod code;
 mod counters;
 mod enter;

@@ -102,7 +102,9 @@ impl Images {
         read: impl FnOnce() -> Result<Image, String>,
     ) -> Result<Rc<Image>, String> {
         let known = self.copies.entry((process, number)).or_default();
-        let is_same = |of: &LoopCode| (&of.pieces, of.machine) == (&code.pieces, code.machine);
+        let is_same = |of: &LoopCode| {
+            (&of.pieces, of.machine, &of.callees) == (&code.pieces, code.machine, &code.callees)
+        };
         if let Some((_, found)) = known.iter().find(|(of, _)| is_same(of)) {
             return found.clone();
         }
@@ -185,7 +187,10 @@ fn of_copy(bytes: &[u8], code: &LoopCode) -> Result<Image, CodeError> {
         pieces.push((*address, piece.to_vec()));
         rest = after;
     }
-    Image::copied(machine, pieces)
+    let mut image = Image::copied(machine, pieces)?;
+    let callees = code.callees.iter();
+    image.add_outside(callees.map(|of| (of.slot, of.function, of.name.as_str())));
+    Ok(image)
 }
 
 /// Returns the image of a file that the program loaded, if the file has not changed.

@@ -1,0 +1,51 @@
+//! The functions that the calls of a function reach.
+//!
+//! A call names an address: the function's, or that of a *stub*, which jumps to the address in a slot. An
+//! indirect call uses an address that the function has loaded from a slot, or that it has as a number. Other
+//! indirect calls are not followed: the program decides what they reach.
+
+use std::collections::BTreeMap;
+
+use crate::graph::{Code, Reader};
+use crate::image::Image;
+use crate::insn::{Flow, Insn};
+use crate::values::{Value, World};
+
+/// The first address of the function that each call reaches, by the address of the call.
+pub fn find(code: &Code, world: &World, image: &Image) -> BTreeMap<u64, u64> {
+    let mut reader = Reader::new(image);
+    let mut found = BTreeMap::new();
+    code.walk(world, |_, _, insn, state| {
+        let callee = match (insn.flow, state.callee(world, insn)) {
+            // An object file may say only in a relocation what it calls; the address is then that of the
+            // next instruction.
+            (Flow::Call(to), _) if to != insn.end() => Some(through_stub(&mut reader, image, to)),
+            (Flow::CallTo(_), Some(Value::Number(to))) => Some(to),
+            (Flow::CallTo(_), Some(Value::InMemory(slot))) => image.in_slot(slot),
+            _ => None,
+        };
+        found.extend(callee.map(|callee| (insn.at, callee)));
+    });
+    found
+}
+
+/// The function that a call of `to` reaches, which may be the address of a stub.
+fn through_stub(reader: &mut Reader<'_>, image: &Image, to: u64) -> u64 {
+    // A stub may begin with an instruction that marks the targets of indirect jumps (`endbr64`).
+    let first = reader.at(to);
+    let second = first.filter(is_mark).and_then(|insn| reader.at(insn.end()));
+    let slot = [first, second].into_iter().flatten().find_map(|insn| match insn.flow {
+        Flow::JumpTo(None) => {
+            let memory =
+                insn.memory.filter(|m| m.base.is_none() && m.index.is_none() && !m.strange)?;
+            Some(memory.displacement as u64)
+        }
+        _ => None,
+    });
+    slot.and_then(|slot| image.in_slot(slot)).unwrap_or(to)
+}
+
+/// Whether an instruction does nothing that matters here.
+fn is_mark(insn: &Insn) -> bool {
+    insn.flow == Flow::Next && insn.writes == 0 && insn.memory.is_none()
+}

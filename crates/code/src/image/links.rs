@@ -1,0 +1,175 @@
+//! Functions of other libraries: an address for each of them, and the slots in which code finds such
+//! addresses.
+//!
+//! ```text
+//!  call ─► stub of the PLT ─► slot ─► address after the image ─► name
+//!  load of a slot ────────────┘
+//! ```
+//!
+//! A file does not say where other libraries will be. So each of their functions gets an address after the
+//! image, where there is no code, and is a function of the image without bytes.
+//!
+//! Only for x86-64: nothing asks for the callees of other machines.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use object::read::elf::{ElfFile64, ProgramHeader};
+use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget, elf};
+
+use super::{Function, Image, Machine, RELOCATION_BYTES};
+
+/// Bytes from one address after the image to the next.
+const APART: u64 = 16;
+
+/// The addresses after an image that were given away.
+pub(super) struct Outside {
+    next: u64,
+    /// The functions, by the indices of their symbols.
+    functions: HashMap<usize, u64>,
+    /// The slots of an object file, by the addresses that they hold.
+    slots: HashMap<u64, u64>,
+}
+
+impl Outside {
+    /// `end`: no address of the image is larger.
+    pub fn after(end: u64) -> Self {
+        let next = end.checked_next_multiple_of(4096).unwrap_or(end);
+        Self { next, functions: HashMap::new(), slots: HashMap::new() }
+    }
+
+    fn take(&mut self) -> u64 {
+        self.next = self.next.wrapping_add(APART);
+        self.next
+    }
+}
+
+impl Image {
+    /// The address of the function that is in a slot while the program runs. `None`: there is no slot, or the
+    /// program may change it.
+    pub fn in_slot(&self, slot: u64) -> Option<u64> {
+        self.slots.get(&slot).copied()
+    }
+
+    /// Adds functions that are not in the image: the slot that has a function's address (0: none has), the
+    /// function's first address, and its name.
+    pub fn add_outside<'n>(&mut self, functions: impl IntoIterator<Item = (u64, u64, &'n str)>) {
+        for (slot, start, name) in functions {
+            if slot != 0 {
+                self.slots.insert(slot, start);
+            }
+            if !self.is_code(start) {
+                self.functions.push(Function { start, end: start, name: name.to_owned() });
+            }
+        }
+        self.order();
+    }
+
+    /// The address that stands for the undefined symbol.
+    pub(super) fn outside_function<'f>(
+        &mut self,
+        outside: &mut Outside,
+        symbol: &impl ObjectSymbol<'f>,
+    ) -> u64 {
+        if let Some(known) = outside.functions.get(&symbol.index().0) {
+            return *known;
+        }
+        let start = outside.take();
+        outside.functions.insert(symbol.index().0, start);
+        if let Ok(name) = symbol.name()
+            && let Some(left) = self.names_left.checked_sub(name.len() as u64 + 1)
+        {
+            self.names_left = left;
+            self.functions.push(Function { start, end: start, name: name.to_owned() });
+        }
+        start
+    }
+
+    /// The address of a symbol, wherever it is.
+    fn of_symbol<'f>(
+        &mut self,
+        outside: &mut Outside,
+        symbol: Option<impl ObjectSymbol<'f>>,
+    ) -> Option<u64> {
+        let symbol = symbol?;
+        Some(match symbol.is_undefined() {
+            true => self.outside_function(outside, &symbol),
+            false => symbol.address(),
+        })
+    }
+
+    /// The address of the slot of an object file that holds `address`.
+    fn slot_for(&mut self, outside: &mut Outside, address: u64) -> u64 {
+        if let Some(known) = outside.slots.get(&address) {
+            return *known;
+        }
+        let slot = outside.take();
+        outside.slots.insert(address, slot);
+        self.slots.insert(slot, address);
+        slot
+    }
+
+    /// The address that a relocation of an object file is about: the symbol's, or that of its slot.
+    pub(super) fn target_of(
+        &mut self,
+        outside: &mut Outside,
+        kind: elf::RelocationType,
+        symbol: u64,
+    ) -> u64 {
+        match (self.machine, kind) {
+            (
+                Machine::X86,
+                elf::R_X86_64_GOTPCREL | elf::R_X86_64_GOTPCRELX | elf::R_X86_64_REX_GOTPCRELX,
+            ) => self.slot_for(outside, symbol),
+            _ => symbol,
+        }
+    }
+
+    /// Finds the slots that the dynamic linker fills.
+    pub(super) fn link(&mut self, file: &ElfFile64<'_>) {
+        let Some(symbols) = file.dynamic_symbol_table().filter(|_| self.machine == Machine::X86)
+        else {
+            return;
+        };
+        let (end, constant) = extent(file);
+        let mut outside = Outside::after(end);
+        let most = usize::try_from(self.file / RELOCATION_BYTES).unwrap_or(usize::MAX);
+        for (slot, relocation) in file.dynamic_relocations().into_iter().flatten().take(most) {
+            let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
+            // The program may write into other slots.
+            let is_constant = constant.contains(&slot);
+            let address = match (r_type, relocation.target()) {
+                (elf::R_X86_64_RELATIVE | elf::R_X86_64_IRELATIVE, _) if is_constant => {
+                    // An address in the image: of the function, or of one that chooses it.
+                    Some(relocation.addend() as u64)
+                }
+                (
+                    elf::R_X86_64_GLOB_DAT | elf::R_X86_64_JUMP_SLOT,
+                    RelocationTarget::Symbol(at),
+                ) => self.of_symbol(&mut outside, symbols.symbol_by_index(at).ok()),
+                (elf::R_X86_64_64, RelocationTarget::Symbol(at))
+                    if is_constant && relocation.addend() == 0 =>
+                {
+                    self.of_symbol(&mut outside, symbols.symbol_by_index(at).ok())
+                }
+                _ => None,
+            };
+            self.slots.extend(address.map(|address| (slot, address)));
+        }
+    }
+}
+
+/// The largest address, and the addresses that are constant as soon as the dynamic linker has filled them.
+fn extent(file: &ElfFile64<'_>) -> (u64, Range<u64>) {
+    let endian = file.endian();
+    let (mut end, mut constant) = (0, 0..0);
+    for header in file.elf_program_headers() {
+        let start = header.p_vaddr(endian);
+        let own = start..start.saturating_add(header.p_memsz(endian));
+        end = end.max(own.end);
+        if header.p_type(endian) == elf::PT_GNU_RELRO {
+            constant = own;
+        }
+    }
+    (end, constant)
+}

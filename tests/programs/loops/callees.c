@@ -1,0 +1,29 @@
+// Loops that call functions of other libraries, in each way that compilers know: crates/code/tests/words.rs.
+#define LOOP _Pragma("clang loop vectorize(disable) interleave(disable) unroll(disable)")
+float expf(float), logf(float);
+
+void known(float *y, long n) {
+  LOOP for (long i = 0; i < n; i++) y[i] = expf(y[i]) + logf(y[i]) + expf(y[i] + 1);
+}
+// No register keeps an address over an iteration.
+void crowded(float *y, long n) {
+  LOOP for (long i = 0; i < n; i++) {
+    y[i] = expf(y[i]);
+    __asm__ volatile("" ::: "rbx", "rbp", "r12", "r13", "r14", "r15");
+  }
+}
+void given(float *y, float (*f)(float), long n) {
+  LOOP for (long i = 0; i < n; i++) y[i] = f(y[i]);
+}
+// What a variable holds may change, although the file says what it holds at first.
+__attribute__((visibility("hidden"))) float (*chosen)(float) = expf;
+void changed(float *y, long n) {
+  LOOP for (long i = 0; i < n; i++) y[i] = chosen(y[i]);
+}
+static __attribute__((noinline)) float half(float x) {
+  __asm__ volatile("");
+  return x * 0.5f;
+}
+void inside(float *y, long n) {
+  LOOP for (long i = 0; i < n; i++) y[i] = half(y[i]);
+}
