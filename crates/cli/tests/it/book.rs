@@ -27,7 +27,9 @@ const SEARCHES: [(&str, &str); 5] = [
 fn book() -> Option<PathBuf> {
     let found = std::env::var_os("COUNTERPOINT_BOOK").map(PathBuf::from);
     if found.is_none() {
-        testkit::skip_this("COUNTERPOINT_BOOK is not set (cargo xtask test sets it)");
+        testkit::skip_this(
+            "COUNTERPOINT_BOOK is not set (cargo xtask test sets it once cargo xtask book has run)",
+        );
     }
     found
 }

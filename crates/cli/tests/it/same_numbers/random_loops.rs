@@ -204,7 +204,8 @@ pub fn write(r: &mut Random, dir: &Path) {
         let ids = vec![Counted::default(); PARENTS.len()];
         let mut thread = Thread { r: &mut *r, mode, gap_mask, has_counter, ids };
         for _ in 0..1 + thread.r.below(30) {
-            thread.hit(if thread.r.odd(4) { 5 } else { 0 });
+            let function = if thread.r.odd(4) { 5 } else { 0 };
+            thread.hit(function);
         }
         // A hit that did not end: the thread was still in it.
         if thread.r.odd(5) {
