@@ -35,8 +35,6 @@ struct Counted {
     trips: Trips,
     /// Hits until the next one that is timed at random.
     gap: u64,
-    /// The time of loops inside of the hits that are open.
-    inside: u64,
 }
 
 struct Thread<'a> {
