@@ -47,8 +47,7 @@ pub fn ready(browser: &mut Browser) {
     browser.eval("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
 }
 
-/// Returns the fragments of all views that a page offers, with all their tables, and one op in all
-/// its forms.
+/// Returns the fragments of all views that a page offers, with all their tables, and one op in all its forms.
 fn views(browser: &mut Browser) -> Vec<String> {
     let links = |browser: &mut Browser, selector: &str| -> Vec<String> {
         let list = format!(
@@ -106,9 +105,8 @@ fn violations(browser: &mut Browser) -> Vec<Value> {
     serde_json::from_value(found).unwrap()
 }
 
-/// Visits every view of every kind of page, in a window as wide as that of a desktop, a tablet and
-/// a telephone. The browser reports no message and no request, the view fits, names are shown as
-/// text, and the view is accessible.
+/// Visits every view of every kind of page, in a window as wide as that of a desktop, a tablet and a telephone. The
+/// browser reports no message and no request, the view fits, names are shown as text, and the view is accessible.
 #[test]
 fn every_view_fits_is_quiet_and_accessible() {
     let Some(mut browser) = Browser::start() else { return };
@@ -156,8 +154,7 @@ fn every_view_fits_is_quiet_and_accessible() {
     assert!(found.is_empty(), "{found:#?}");
 }
 
-/// Returns the path of a file of a package that `cargo xtask test` fetches. Without it the calling
-/// test is skipped.
+/// Returns the path of a file of a package that `cargo xtask test` fetches. Without it the calling test is skipped.
 fn tool(variable: &str, name: &str) -> Option<PathBuf> {
     let folder = std::env::var_os(variable);
     if folder.is_none() {
@@ -326,8 +323,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
         browser.key(key);
         browser.wait_for(&format!("document.body.dataset.view === '{view}'"));
     }
-    // In the field of a filter, the keys that open views elsewhere are only text, so the view must
-    // not change.
+    // In the field of a filter, the keys that open views elsewhere are only text, so the view must not change.
     browser.key("2");
     browser.key("/");
     for key in ["6", "4", "x"] {
@@ -336,8 +332,7 @@ fn everything_is_reached_with_the_keyboard(browser: &mut Browser, scratch: &Scra
     browser.wait_for("location.hash.includes('filter=64x')");
     assert_eq!(browser.eval("document.body.dataset.view"), "ops");
     browser.key("Escape");
-    // A header by which the table was sorted must keep the focus, so that a second Enter reverses
-    // the order.
+    // A header by which the table was sorted must keep the focus, so that a second Enter reverses the order.
     browser.eval("document.querySelector('[data-key=\"sort:calls\"]').focus()");
     browser.key("Enter");
     browser.wait_for("location.hash.includes('sort=-calls')");
@@ -431,9 +426,8 @@ fn tables_are_copied_as_csv(browser: &mut Browser, scratch: &Scratch) {
     browser.wait_for("document.querySelector('.said').textContent === 'Copied 15 rows as CSV.'");
 }
 
-/// A timeline of a million calls is ready soon, draws frames fast enough for dragging, and does not
-/// need much memory. The times are printed. The limits that are asserted are far above the times of
-/// an idle machine.
+/// A timeline of a million calls is ready soon, draws frames fast enough for dragging, and does not need much
+/// memory. The times are printed. The limits that are asserted are far above the times of an idle machine.
 #[test]
 fn a_timeline_of_a_million_calls() {
     let Some(mut browser) = Browser::start() else { return };

@@ -8,8 +8,7 @@
 //!  run    begin_inside ─────────────────────────────────── │ run │ ── end
 //! ```
 //!
-//! [`Caller`] says which hosts' calls are timed, and how. The states are described in
-//! [`crate::recorder::bracket`].
+//! [`Caller`] says which hosts' calls are timed, and how. The states are described in [`crate::recorder::bracket`].
 
 use std::ffi::c_void;
 
@@ -34,8 +33,7 @@ use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Started, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
-/// Indices into the numbers of a call's slot: bytes of storage and of workspace that it has
-/// allocated.
+/// Indices into the numbers of a call's slot: bytes of storage and of workspace that it has allocated.
 const STORAGE: usize = 0;
 const WORKSPACE: usize = 1;
 /// Index of one more than the export of the forward op; 0 if there is none.
@@ -83,13 +81,11 @@ pub enum Caller {
     MeasuredHolder,
 }
 
-/// Called first in a host's call before an op, so that its time can be taken. The result is for
-/// [`begin_held_op`].
+/// Called first in a host's call before an op, so that its time can be taken. The result is for [`begin_held_op`].
 #[inline(always)]
 pub fn enter_before(caller: Caller) -> u64 {
     let Some(thread) = recording() else { return 0 };
-    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
-    // meanwhile.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
     let thread = unsafe { &mut *thread };
     if caller == Caller::MeasuredHolder {
         thread.announcing.begins();
@@ -111,8 +107,7 @@ pub fn enter_before(caller: Caller) -> u64 {
 #[inline(always)]
 pub fn enter_after() {
     if let Some(thread) = recording() {
-        // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
-        // meanwhile.
+        // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
         let thread = unsafe { &mut *thread };
         if thread.draws.is_on() {
             thread.enter_and_keep(AFTER);
@@ -125,8 +120,7 @@ pub fn enter_after() {
 #[inline(always)]
 pub fn leave(caller: Caller) -> i32 {
     let Some(thread) = recording() else { return 0 };
-    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
-    // meanwhile.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
     let thread = unsafe { &mut *thread };
     // In a run with a budget, brackets of hosts that hold their ops have no times.
     if caller == Caller::Instrument || thread.short_ops || !thread.draws.is_on() {
@@ -214,10 +208,9 @@ struct NewOp {
     counted: bool,
 }
 
-/// The part after the collectors is a function of its own for ops that take the short way, so that
-/// the code of that way is short: between two ops, the program displaces it from the processor's
-/// caches. Also, collectors need much of the stack; with both in the same frame, an entry would use
-/// more of the stack than it may.
+/// The part after the collectors is a function of its own for ops that take the short way, so that the code of that
+/// way is short: between two ops, the program displaces it from the processor's caches. Also, collectors need much of
+/// the stack; with both in the same frame, an entry would use more of the stack than it may.
 #[inline(never)]
 fn begin_held_started(thread: &mut Thread, op: &NewOp, started: &Option<Started>) -> bool {
     begin_started(thread, op, Ending::Held, started)
@@ -299,8 +292,7 @@ pub unsafe fn end_held_op(address: usize) -> Option<Ended> {
 #[inline(always)]
 pub unsafe fn end_op(frame: usize) -> Option<Ended> {
     let thread = recording()?;
-    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
-    // meanwhile.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
     let thread = unsafe { &mut *thread };
     if thread.end_counted_op(frame) {
         return None;
@@ -322,8 +314,7 @@ fn only_forward([storage, workspace, forward]: [u64; 3]) -> Option<(u32, u64)> {
     (storage | workspace == 0).then(|| (KEY_FORWARD, forward.wrapping_sub(1)))
 }
 
-/// Ends an op in any case. This is a function of its own, so that the code of the short way is
-/// short.
+/// Ends an op in any case. This is a function of its own, so that the code of the short way is short.
 #[inline(never)]
 fn end_op_otherwise(
     thread: &mut Thread,
@@ -380,8 +371,7 @@ fn end_collected(thread: &mut Thread, call: &Call, numbers: [u64; 3], at: usize)
         return false;
     };
     let interrupted = collect(thread, room, numbers, at);
-    // SAFETY: `scratch::take` returned `room`, which nobody else uses, and `collect` has written
-    // the values.
+    // SAFETY: `scratch::take` returned `room`, which nobody else uses, and `collect` has written the values.
     unsafe {
         end_with(thread, call, at, &(*room).values);
         scratch::give_back(room);
@@ -576,8 +566,7 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
 /// Adds workspace to the innermost call of the calling thread.
 pub fn add_workspace(bytes: u64) {
     let Some(thread) = recording().filter(|_| epoch::wanted()) else { return };
-    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs
-    // meanwhile.
+    // SAFETY: `recording` returns the calling thread's own state, and no code that uses it runs meanwhile.
     let thread = unsafe { &mut *thread };
     let last = thread.innermost_slot(owner());
     if thread.counted_op(last, stack_address()).is_some() {
