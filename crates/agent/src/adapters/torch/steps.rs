@@ -14,8 +14,8 @@
 //!
 //! The first steps are all seen. Later ones are seen with probability 1/`period`, which is at least
 //! 1/16. The period is computed from how much more processor time the process needs for steps that
-//! are seen. That is not the
-//! time of the thread alone: while it is in the recorder, OpenMP's threads wait for it without sleeping.
+//! are seen. The time of the thread alone would be too little: while it is in the recorder,
+//! OpenMP's threads wait for it without sleeping.
 //!
 //! A step that is away ends when the next one begins. If there is none, because the loop is over,
 //! the program must not go on unseen. So PyTorch announces one op in some hundred to an observer,
