@@ -149,8 +149,9 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        // SAFETY: system calls. It is our child, and whoever is waited for gets no signal.
         if let Ok(None) = self.run.try_wait() {
+            // SAFETY: a system call. The group is that of our child, which was not waited for yet,
+            // so its number belongs to nobody else.
             unsafe { libc::killpg(self.run.id().cast_signed(), libc::SIGKILL) };
             let _ = self.run.wait();
         }

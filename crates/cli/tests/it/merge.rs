@@ -17,9 +17,8 @@ fn golden(scratch: &Scratch) -> Golden {
     Golden::new(PROGRAM, golden).scrub(scratch.path().display().to_string(), "DIR")
 }
 
-/// Returns the profile of one rank of a job of two ranks. Rank *n* has 2 + n calls of `f` with 100
-/// + n ns each, which begin every 1,000 ns from 1,000 on. Each call reads 3 + n of its first
-/// counter.
+/// Returns the profile of one rank of a job of two ranks. Rank *n* has 2 + n calls of `f`, which take
+/// 100 + n ns each and begin every 1,000 ns from 1,000 on. Each call reads 3 + n of its first counter.
 fn rank(n: u32, counters: &[&str]) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     script.manifest.id = format!("{n:032x}");

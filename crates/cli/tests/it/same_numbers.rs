@@ -524,7 +524,7 @@ fn every_view_and_format_has_the_same_numbers() {
             look.loops(&scratch);
         }
         // Of each kind, all views of every fifth profile are checked.
-        if number / KINDS % 5 == 0 {
+        if (number / KINDS).is_multiple_of(5) {
             look_at(&dir, &what);
         }
         compared += look.compared;

@@ -92,7 +92,7 @@ impl Look<'_> {
             let is_same = of_page.is_some_and(|(_, _, of_page)| of_page == cells);
             self.check(is_same, || format!("{title}: {cells:?} in text, {of_page:?} in the page"));
             for (id, cell) in ids.iter().zip(cells) {
-                let row = rows.iter().find(|row| row["id"].to_string() == *id).unwrap();
+                let row = rows.iter().find(|row| row["id"].as_u64() == id.parse().ok()).unwrap();
                 self.cell_of(title, cell, row);
             }
         }
