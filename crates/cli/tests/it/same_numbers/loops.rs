@@ -87,9 +87,16 @@ impl Look<'_> {
             .map(|(_, cells)| cells.clone())
             .unwrap_or_default();
         assert!(!ids.is_empty(), "{}", self.what);
+        // The page sorts loops by their time.
+        let in_page = page.iter().find(|(name, ..)| name == "id").map(|(.., cells)| cells);
+        let place = |id: &String| in_page?.iter().position(|of_page| of_page == id);
+        let places: Vec<usize> = ids.iter().filter_map(place).collect();
+        assert_eq!(places.len(), ids.len(), "{}: {in_page:?}", self.what);
         for (title, cells) in &columns {
             let of_page = page.iter().find(|(_, of_page, _)| of_page == title);
-            let is_same = of_page.is_some_and(|(_, _, of_page)| of_page == cells);
+            let of_page = of_page.map(|(.., cells)| places.iter().map(|at| &cells[*at]));
+            let of_page = of_page.map(Iterator::collect::<Vec<_>>);
+            let is_same = of_page.as_ref().is_some_and(|of_page| of_page.iter().copied().eq(cells));
             self.check(is_same, || format!("{title}: {cells:?} in text, {of_page:?} in the page"));
             for (id, cell) in ids.iter().zip(cells) {
                 let row = rows.iter().find(|row| row["id"].as_u64() == id.parse().ok()).unwrap();
