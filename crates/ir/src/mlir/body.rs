@@ -196,8 +196,10 @@ impl Blocks {
                     self.defined.insert(result.of(text).to_vec(), span);
                 }
                 // The statement is another terminator, has a region with blocks of its own, or is
-                // in the generic form.
-                if !word.contains(&b'.') || has_successor(text, span) {
+                // in the generic form. An intrinsic in that form is none of these (IREE has some
+                // where a processor has masked vectors, such as `llvm.intr.vp.reduce.fmax`).
+                let is_intrinsic = text[op.start as usize..].starts_with(b"\"llvm.intr.");
+                if !(word.contains(&b'.') || is_intrinsic) || has_successor(text, span) {
                     let word = show(first_word(text, op));
                     self.strange(|| format!("line {line}: {word} is not known"));
                 }
@@ -460,6 +462,15 @@ mod tests {
             [("%1", kinds[0]), ("%2", kinds[1])].map(|(a, b)| (a.into(), b.into()))
         );
         assert_eq!(blocks.body.blocks[1].lines, [4, 8]);
+    }
+
+    #[test]
+    fn intrinsics_in_the_generic_form_are_known() {
+        let body = "  %1 = \"llvm.intr.vp.reduce.fmax\"(%a, %b, %m, %n) : (f32, vector<16xf32>, \
+                    vector<16xi1>, i32) -> f32\n  llvm.return\n";
+        assert_eq!(read(body).0.body.strange, None);
+        let jumps = "  \"llvm.intr.x\"()[^a] : () -> ()\n^a:\n  llvm.return\n";
+        assert!(read(jumps).0.body.strange.is_some());
     }
 
     #[test]
