@@ -9,8 +9,11 @@
 //! ```
 //!
 //! [`Caller`] says which hosts' calls are timed, and how. The states are described in [`crate::recorder::bracket`].
+//!
+//! above 600 lines: the fast ways of ops, regions and runs share private functions that must stay inlined.
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 
 use model::Loss;
 use record::Call;
@@ -426,11 +429,12 @@ fn push_bytes<const N: usize>(values: &mut Values<N>, bytes: [u64; 3]) {
 
 /// A bracket in progress whose start and end are in the same function of ours.
 pub struct Bracket {
-    thread: *mut Thread,
+    /// Never null, so that a bracket that is not there takes no memory of its own.
+    thread: NonNull<Thread>,
     start: u64,
     frame: usize,
     /// What [`enter_inside`] returned.
-    entered: Option<u64>,
+    entered: u64,
 }
 
 /// The data that such a bracket records.
@@ -447,23 +451,26 @@ pub struct What {
     pub how: How,
 }
 
+/// The result of [`enter_inside`] where brackets are not timed.
+pub const NOT_TIMED: u64 = u64::MAX;
+
 /// The first thing that is done before a region or a task of a host whose brackets are timed, so that its time can
 /// be taken. The result is for [`begin_inside`].
 #[inline(always)]
-pub fn enter_inside(thread: *mut Thread) -> Option<u64> {
+pub fn enter_inside(thread: *mut Thread) -> u64 {
     // SAFETY: null, or this thread's own state, and it is attached.
-    let thread = unsafe { thread.as_mut() }?;
-    (!thread.draws.is_on() && !thread.busy.is_set()).then(|| thread.enter_inside())
+    let Some(thread) = (unsafe { thread.as_mut() }) else { return NOT_TIMED };
+    if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
 }
 
 /// Begins a bracket that will end in the same function, at `frame`. `entered` is what [`enter_inside`] returned;
-/// `None`: it is not timed. Returns `None` if it cannot be recorded, or if it is only counted.
+/// [`NOT_TIMED`] if its bracket is not timed. Returns `None` if it cannot be recorded, or if it is only counted.
 #[inline(always)]
 pub fn begin_inside(
     thread: *mut Thread,
     what: &What,
     frame: usize,
-    entered: Option<u64>,
+    entered: u64,
 ) -> Option<Bracket> {
     // SAFETY: `thread` is null or the calling thread's own state, which the caller has attached.
     let state = unsafe { thread.as_mut() }?;
@@ -480,7 +487,8 @@ pub fn begin_inside(
         return None;
     }
     state.set_slot(slot(what.entry, [0; 3]));
-    Some(Bracket { thread, frame, start: state.run.clock.begin(), entered })
+    let start = state.run.clock.begin();
+    Some(Bracket { thread: state.into(), frame, start, entered })
 }
 
 /// Begins the bracket of a region. If the region is only counted, there is no bracket, and
@@ -490,7 +498,7 @@ pub fn begin_region(
     thread: *mut Thread,
     what: &mut What,
     frame: usize,
-    entered: Option<u64>,
+    entered: u64,
 ) -> Option<Option<Bracket>> {
     let bracket = begin_inside(thread, what, frame, entered);
     if bracket.is_none() {
@@ -503,9 +511,9 @@ pub fn begin_region(
 
 /// Ends the bracket. Returns whether its counters were read.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
-    // SAFETY: the bracket keeps null or the state of the thread that began it, which is the calling
-    // thread. The state's memory stays mapped as long as the thread lives.
-    let Some(thread) = (unsafe { bracket.thread.as_mut() }) else { return false };
+    // SAFETY: the bracket keeps the state of the thread that began it, which is the calling thread.
+    // The state's memory stays mapped as long as the thread lives.
+    let thread = unsafe { &mut *bracket.thread.as_ptr() };
     if !thread.is_attached() || thread.busy.is_set() {
         return false;
     }
@@ -528,8 +536,8 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
         }
     }
     let is_read = thread.end(at, &call, values.as_slice());
-    if let Some(entered) = bracket.entered {
-        thread.bracket_ends(entered, (bracket.start, end), is_read);
+    if bracket.entered != NOT_TIMED {
+        thread.bracket_ends(bracket.entered, (bracket.start, end), is_read);
     }
     is_read
 }

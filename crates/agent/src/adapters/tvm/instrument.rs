@@ -265,7 +265,7 @@ fn run_begins(what: &What, frame: usize) -> Option<Bracket> {
         let thread = bracket::thread(&ADAPTER);
         // SAFETY: `bracket::thread` returns null or the calling thread's own state.
         let recorded = unsafe { thread.as_ref() }.is_some_and(|t| what.entry.is_recorded(t));
-        recorded.then(|| bracket::begin_inside(thread, what, frame, None)).flatten()
+        recorded.then(|| bracket::begin_inside(thread, what, frame, bracket::NOT_TIMED)).flatten()
     })
     .flatten()
 }

@@ -135,7 +135,7 @@ fn region_begins(
             counted: true,
             how,
         };
-        let bracket = bracket::begin_region(thread, &mut what, frame, None)?;
+        let bracket = bracket::begin_region(thread, &mut what, frame, bracket::NOT_TIMED)?;
         launch.write(Launch { task, data, bracket, what });
         Some(())
     };
@@ -187,7 +187,8 @@ fn task_begins(
             task: Some((number.max(0) as u32, count.max(1) as u32)),
             ..launch.what
         };
-        bracket::begin_inside(thread, &what, frame, None).map(|bracket| (bracket, what))
+        bracket::begin_inside(thread, &what, frame, bracket::NOT_TIMED)
+            .map(|bracket| (bracket, what))
     };
     let begun = guarded(begin).flatten();
     if begun.is_none() && launch.what.how != How::Never {
