@@ -394,6 +394,13 @@ fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
             }
         }
     }
+    // A log is often cut in its middle: its end must say what failed, and how.
+    for step in steps.iter().filter(|step| step.error.is_some()) {
+        say(format_args!("{}: the end of its last output:", step.name));
+        for line in &step.last_lines {
+            eprintln!("    {line}");
+        }
+    }
     let mut total = Tally::default();
     for step in steps {
         let Tally { passed, failed, skipped } = step.tally;
@@ -405,6 +412,9 @@ fn summary(steps: &[Step], skips: &[Skip], strict: bool) -> Result<()> {
         say(format_args!(
             "{name}: {passed} passed, {failed} failed, {skipped} skipped, {time}{error}"
         ));
+    }
+    for test in steps.iter().flat_map(|step| &step.failures) {
+        say(format_args!("failed: {test}"));
     }
     for test in steps.iter().flat_map(|step| &step.passed_alone) {
         say(format_args!("failed beside other tests, and passed alone: {test}"));

@@ -31,14 +31,15 @@ pub fn run(
         }
         say(format_args!("once more, alone: {}", step.failures.join(", ")));
         if let Some(second) = again(step.name, &step.failures)? {
-            take_over(step, &second);
+            take_over(step, second);
         }
     }
     Ok(())
 }
 
-/// Counts the tests as passed that passed the second time.
-fn take_over(step: &mut Step, second: &Step) {
+/// Counts the tests as passed that passed the second time. Takes over what the second run printed
+/// last, because it is about few tests.
+fn take_over(step: &mut Step, second: Step) {
     let ran = second.tally.passed + second.tally.failed;
     if ran < step.failures.len() as u64 {
         return; // Not all were found: what passed is not known.
@@ -50,7 +51,9 @@ fn take_over(step: &mut Step, second: &Step) {
     step.failures = failed;
     step.passed_alone = passed;
     if step.failures.is_empty() {
-        step.error = second.error.clone();
+        step.error = second.error;
+    } else {
+        step.last_lines = second.last_lines;
     }
 }
 
@@ -71,20 +74,23 @@ mod tests {
             only_tests_failed: true,
             failures,
             passed_alone: vec![],
+            last_lines: ["the end".to_string()].into(),
         }
     }
 
     #[test]
     fn what_fails_twice_stays_failed() {
         let mut first = step(9, &["a", "b"]);
-        take_over(&mut first, &step(1, &["b"]));
+        first.last_lines = ["the end of another test".to_string()].into();
+        take_over(&mut first, step(1, &["b"]));
         assert_eq!(first.tally, Tally { passed: 10, failed: 1, skipped: 0 });
         assert_eq!(
             (&*first.failures, &*first.passed_alone),
             (&["b".into()][..], &["a".into()][..])
         );
         assert!(first.error.is_some());
-        take_over(&mut first, &step(1, &[]));
+        assert_eq!(first.last_lines, ["the end"]);
+        take_over(&mut first, step(1, &[]));
         assert_eq!(first.tally.failed, 0);
         assert!(first.error.is_none());
     }
@@ -100,7 +106,7 @@ mod tests {
     #[test]
     fn a_second_run_without_the_tests_changes_nothing() {
         let mut first = step(9, &["a"]);
-        take_over(&mut first, &step(0, &[]));
+        take_over(&mut first, step(0, &[]));
         assert_eq!(first.tally.failed, 1);
         assert!(first.error.is_some());
     }

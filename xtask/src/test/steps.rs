@@ -1,6 +1,7 @@
 //! Runs the parts of a test run, which are other programs. Passes their output on and reads its
 //! numbers.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -23,6 +24,10 @@ pub struct Tally {
 /// such status: a program that crashes ends in the same way.
 const TESTS_FAILED: [i32; 2] = [100, 1];
 
+/// How many of the last lines of a step's output are kept, and how much of each.
+const LAST_LINES: usize = 40;
+const LAST_LINE_CHARS: usize = 300;
+
 /// One part of a test run, and how it ended.
 pub struct Step {
     pub name: &'static str,
@@ -36,6 +41,9 @@ pub struct Step {
     pub failures: Vec<String>,
     /// The tests that failed beside others, and passed alone ([`super::alone`]).
     pub passed_alone: Vec<String>,
+    /// The last lines of the output of the last run, without colours, each cut at
+    /// [`LAST_LINE_CHARS`].
+    pub last_lines: VecDeque<String>,
 }
 
 impl Step {
@@ -58,6 +66,7 @@ impl Step {
         // The command holds the writing end; the pipe ends when all copies of it are closed.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let (mut tally, mut failures) = (Tally::default(), Vec::new());
+        let mut last_lines = VecDeque::new();
         for line in BufReader::new(reader).split(b'\n') {
             let line = line.with_context(|| format!("read the output of {name}"))?;
             let line = String::from_utf8_lossy(&line);
@@ -68,19 +77,32 @@ impl Step {
             {
                 failures.push(test);
             }
+            if last_lines.len() == LAST_LINES {
+                last_lines.pop_front();
+            }
+            last_lines.push_back(without_colours(&line).chars().take(LAST_LINE_CHARS).collect());
         }
         let status = child.wait().with_context(|| format!("wait for {name}"))?;
         // pytest exits with 5 if the filter selects no test.
         let nothing = name.starts_with("python") && status.code() == Some(5);
         let error = (!status.success() && !nothing).then(|| describe(status));
         let only_tests_failed = status.code().is_some_and(|code| TESTS_FAILED.contains(&code));
-        Ok(Step { only_tests_failed, failures, ..Step::new(name, start, tally, error) })
+        let step = Step::new(name, start, tally, error);
+        Ok(Step { only_tests_failed, failures, last_lines, ..step })
     }
 
     fn new(name: &'static str, start: Instant, tally: Tally, error: Option<String>) -> Step {
         let time = start.elapsed();
-        let (failures, passed_alone) = (Vec::new(), Vec::new());
-        Step { name, time, tally, error, only_tests_failed: false, failures, passed_alone }
+        Step {
+            name,
+            time,
+            tally,
+            error,
+            only_tests_failed: false,
+            failures: Vec::new(),
+            passed_alone: Vec::new(),
+            last_lines: VecDeque::new(),
+        }
     }
 
     /// Runs the emulated machine as a step like the others, with all of its tests or with those whose names
