@@ -6,10 +6,12 @@
 
 static volatile uint64_t sink;
 
-// Takes long compared with the loops' own work. The chain of dependent steps cannot be shortened.
+// Takes long compared with the loops' own work, and all waits together (about 0.14 s) long compared
+// with the milliseconds for which another program may take the processor inside of one other hit. The
+// chain of dependent steps cannot be shortened.
 __attribute__((noinline)) static void wait(void) {
   uint64_t x = sink;
-  for (int i = 0; i < 400; ++i) x = x * 6364136223846793005u + 1442695040888963407u;
+  for (int i = 0; i < 2000; ++i) x = x * 6364136223846793005u + 1442695040888963407u;
   sink = x;
 }
 
