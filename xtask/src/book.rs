@@ -17,7 +17,7 @@ mod check;
 mod options;
 mod source;
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -124,6 +124,33 @@ fn mdbook(layout: &Layout) -> Result<PathBuf> {
     Ok(own.join("bin/mdbook"))
 }
 
+/// Returns the place to which a relative link of `page` leads. Both are below the same root.
+fn place(page: &Path, link: &str) -> PathBuf {
+    let mut place = page.parent().unwrap_or(Path::new("")).to_path_buf();
+    for part in Path::new(link).components() {
+        match part {
+            Component::ParentDir => drop(place.pop()),
+            Component::Normal(name) => place.push(name),
+            _ => {}
+        }
+    }
+    place
+}
+
+/// Writes a file, and makes the folders around it.
 fn write(to: &Path, text: &str) -> Result<()> {
-    std::fs::write(to, text).with_context(|| format!("write {}", to.display()))
+    let what = || format!("write {}", to.display());
+    std::fs::create_dir_all(to.parent().with_context(what)?).with_context(what)?;
+    std::fs::write(to, text).with_context(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_lead_from_their_page() {
+        assert_eq!(place(Path::new("docs/a.md"), "../b/c.md"), Path::new("b/c.md"));
+        assert_eq!(place(Path::new("a.md"), "docs/./b.md"), Path::new("docs/b.md"));
+    }
 }

@@ -2,10 +2,11 @@
 //! Links to other servers are not followed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use super::place;
 use crate::dist::files_below;
 
 /// A page that a server shows for addresses it does not know: its links are from the server's root.
@@ -30,13 +31,13 @@ pub fn book(folder: &Path) -> Result<Checked> {
         pages.insert(file, text);
     }
     let ids: BTreeMap<&Path, BTreeSet<&str>> =
-        pages.iter().map(|(page, text)| (*page, values(text, &["id", "name"]).collect())).collect();
+        pages.iter().map(|(page, text)| (*page, values(text, &["id"]).collect())).collect();
     let (mut links, mut broken) = (0, Vec::new());
     for (page, text) in pages.iter().filter(|(page, _)| !page.ends_with(NOT_FOUND)) {
         for link in values(text, &["href", "src"]).filter(|link| !is_elsewhere(link)) {
             links += 1;
             let (path, fragment) = link.split_once('#').unwrap_or((link, ""));
-            let to = place(page, path);
+            let to = if path.is_empty() { page.to_path_buf() } else { place(page, path) };
             let has = |ids: &BTreeSet<&str>| fragment.is_empty() || ids.contains(fragment);
             let is_right = files.contains(&to) && ids.get(to.as_path()).is_none_or(has);
             if !is_right {
@@ -69,22 +70,6 @@ fn is_elsewhere(link: &str) -> bool {
         .any(|scheme| link.starts_with(scheme))
 }
 
-/// The file that a link of a page means.
-fn place(page: &Path, path: &str) -> PathBuf {
-    if path.is_empty() {
-        return page.to_path_buf();
-    }
-    let mut place = page.parent().unwrap_or(page).to_path_buf();
-    for part in Path::new(path).components() {
-        match part {
-            Component::ParentDir => drop(place.pop()),
-            Component::Normal(name) => place.push(name),
-            _ => {}
-        }
-    }
-    place
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,11 +82,13 @@ mod tests {
         write("docs/a.html", "<h2 id=\"here\"></h2><a href=\"../index.html\">up</a> href=x");
         write("x.css", "");
         let right = "<link href=\"x.css\"><a href=\"docs/a.html#here\"></a><a href=\"https://e.org\">\
-                     <a class=\"b\" href=\"#top\"><p id=\"top\">";
+                     <a class=\"b\" href=\"#top\"><p id=\"top\"><meta name=\"viewport\">";
         write("index.html", right);
         write(NOT_FOUND, "<a href=\"/nowhere.html\">");
         assert_eq!(book(&folder).unwrap(), Checked { pages: 3, links: 4 });
-        for wrong in ["docs/b.html", "docs/a.html#there", "#bottom", "../index.html", "docs"] {
+        for wrong in
+            ["docs/b.html", "docs/a.html#there", "#bottom", "#viewport", "../index.html", "docs"]
+        {
             write("index.html", &format!("{right}<a href=\"{wrong}\">"));
             let said = book(&folder).unwrap_err().to_string();
             assert!(said.ends_with(&format!("index.html: {wrong}")), "{said}");

@@ -4,12 +4,12 @@
 //! that others link to and that the summary does not have come last in the book.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::options;
+use super::{options, place, write};
 use crate::layout::Layout;
 use crate::process::output;
 
@@ -94,19 +94,6 @@ fn links(text: &str) -> Vec<Link<'_>> {
     found
 }
 
-/// The place below the root to which a link of `page` leads.
-fn place(page: &Path, target: &str) -> PathBuf {
-    let mut place = page.parent().unwrap_or(Path::new("")).to_path_buf();
-    for part in Path::new(target).components() {
-        match part {
-            Component::ParentDir => drop(place.pop()),
-            Component::Normal(name) => place.push(name),
-            _ => {}
-        }
-    }
-    place
-}
-
 /// The files and folders that a page links to and that were not seen before.
 fn linked(layout: &Layout, page: &Path, text: &str, seen: &mut BTreeSet<PathBuf>) -> Vec<PathBuf> {
     let places = links(text).into_iter().map(|link| place(page, link.target));
@@ -173,12 +160,6 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     std::fs::copy(from, to).map(drop).with_context(what)
 }
 
-fn write(to: &Path, text: &str) -> Result<()> {
-    let what = || format!("write {}", to.display());
-    std::fs::create_dir_all(to.parent().with_context(what)?).with_context(what)?;
-    std::fs::write(to, text).with_context(what)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -212,8 +193,6 @@ mod tests {
         let targets: Vec<&str> = found.iter().map(|link| link.target).collect();
         assert_eq!(targets, ["x.md", "z/", "g"]);
         assert!(found.iter().all(|link| text[link.at..].starts_with(link.target)));
-        assert_eq!(place(Path::new("docs/a.md"), "../b/c.md"), Path::new("b/c.md"));
-        assert_eq!(place(Path::new("a.md"), "docs/./b.md"), Path::new("docs/b.md"));
     }
 
     #[test]
