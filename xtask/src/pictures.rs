@@ -22,7 +22,7 @@ pub fn main(layout: &Layout, _: &Args) -> Result<()> {
     };
     let mut outputs = of(&["--exact", "readme::what_the_first_page_shows_is_printed"]);
     loud(outputs.env("UPDATE_GOLDEN", "1"), "write the outputs of README.md")?;
-    let mut test = of(&["--ignored", "--exact", "page::pictures_for_the_docs"]);
+    let mut test = of(&["--ignored", "--exact", "page_pictures::pictures_for_the_docs"]);
     let begin = SystemTime::now();
     loud(&mut test, "make the pictures")?;
     // Both commands succeed even if nothing was made: without a browser the test skips itself, and

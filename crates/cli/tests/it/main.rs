@@ -62,6 +62,7 @@ mod page;
 mod page_data;
 mod page_firefox;
 mod page_moments;
+mod page_pictures;
 mod page_shown;
 mod page_words;
 mod parquet;

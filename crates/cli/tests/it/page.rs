@@ -18,7 +18,7 @@ use crate::support::counterpoint;
 pub const WIDTHS: [u32; 3] = [1440, 800, 390];
 pub const SCHEMES: [&str; 2] = ["light", "dark"];
 
-fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
@@ -487,38 +487,6 @@ fn themes_and_print(browser: &mut Browser, scratch: &Scratch) {
     let nav = browser.eval("getComputedStyle(document.querySelector('header nav')).display");
     assert_eq!(nav, "none");
     browser.eval("localStorage.clear()");
-}
-
-/// Makes the pictures of `docs/page.md` for `cargo xtask pictures`. They show invented data, so
-/// that they change only with the page.
-#[test]
-#[ignore = "writes docs/pictures"]
-fn pictures_for_the_docs() {
-    let Some(mut browser) = Browser::start() else { return };
-    let scratch = Scratch::new();
-    let to = folder("../../docs/pictures");
-    std::fs::create_dir_all(&to).unwrap();
-    let pictures = [
-        ("usual", "overview", "light"),
-        ("usual", "ops", "light"),
-        ("usual", "op", "light"),
-        ("usual", "timeline?from=20000000&to=20400000", "dark"),
-        ("usual", "loops", "dark"),
-        ("usual", "activities", "light"),
-        ("usual", "roofline", "light"),
-        ("usual", "recording", "light"),
-        ("compared", "compare", "light"),
-    ];
-    for (kind, fragment, scheme) in pictures {
-        let page = make(&scratch, kind);
-        browser.scheme(scheme);
-        browser.resize(1200, 760);
-        open(&mut browser, &page, &format!("#{fragment}"));
-        let name = fragment.split('?').next().unwrap();
-        let picture = STANDARD.decode(browser.picture(82)).unwrap();
-        assert!(picture.len() < 150_000, "{name}: {} bytes", picture.len());
-        std::fs::write(to.join(format!("{name}.webp")), picture).unwrap();
-    }
 }
 
 /// The page that the program writes is the same application, with the numbers of the report.

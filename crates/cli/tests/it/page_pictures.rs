@@ -1,0 +1,80 @@
+//! Makes the pictures of the documentation, for `cargo xtask pictures`.
+//!
+//! Views are drawn from the profiles whose reports README.md shows (`fixtures/readme`), which were
+//! really recorded and change only if somebody records them anew. What these profiles lack
+//! (several runs to compare, activities of a device, a machine whose roofs were measured) is drawn
+//! from the invented data of the page's tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use testkit::{Browser, Scratch};
+
+use crate::page::{folder, make, open};
+use crate::readme::copy;
+
+/// The largest picture that the repository keeps, in bytes.
+const LARGEST: usize = 150_000;
+
+/// Where the page of a picture comes from.
+enum Of {
+    /// A profile below `fixtures/readme`.
+    Recorded(&'static str),
+    /// Invented data, by the name that `make_page.py` has for them.
+    Invented(&'static str),
+}
+use Of::{Invented, Recorded};
+
+/// The pictures: what they are of, the fragment of the page, and the scheme of colours. A picture
+/// is named after the view, which begins the fragment.
+const PICTURES: [(Of, &str, &str); 9] = [
+    (Recorded("torch"), "overview", "light"),
+    (Recorded("torch"), "ops", "light"),
+    (Recorded("torch"), "op", "light"),
+    (Recorded("torch"), "timeline", "dark"),
+    (Recorded("tvm"), "loops", "dark"),
+    (Recorded("torch"), "recording", "light"),
+    (Invented("usual"), "activities", "light"),
+    (Invented("usual"), "roofline", "light"),
+    (Invented("compared"), "compare", "light"),
+];
+
+/// Writes the page of a profile of README.md, and returns its path.
+fn written(scratch: &Scratch, name: &str) -> PathBuf {
+    let (profile, page) = (scratch.join(&format!("{name}.cpt")), format!("{name}.html"));
+    if !profile.exists() {
+        copy(&folder("../../fixtures/readme").join(name), &profile);
+        let mut report = Command::new(env!("CARGO_BIN_EXE_counterpoint"));
+        report.current_dir(scratch.path()).arg("report").arg(&profile).args(["--html", &page]);
+        let out = report.output().unwrap();
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    }
+    scratch.join(&page)
+}
+
+#[test]
+#[ignore = "writes docs/pictures"]
+fn pictures_for_the_docs() {
+    let Some(mut browser) = Browser::start() else { return };
+    let scratch = Scratch::new();
+    let to = folder("../../docs/pictures");
+    std::fs::create_dir_all(&to).unwrap();
+    for (of, fragment, scheme) in PICTURES {
+        let page = match of {
+            Recorded(name) => written(&scratch, name),
+            Invented(kind) => make(&scratch, kind),
+        };
+        browser.scheme(scheme);
+        browser.resize(1200, 760);
+        open(&mut browser, &page, &format!("#{fragment}"));
+        write(&mut browser, &to.join(fragment).with_extension("webp"));
+    }
+}
+
+fn write(browser: &mut Browser, to: &Path) {
+    let picture = STANDARD.decode(browser.picture(82)).unwrap();
+    assert!(picture.len() < LARGEST, "{}: {} bytes", to.display(), picture.len());
+    std::fs::write(to, picture).unwrap();
+}
