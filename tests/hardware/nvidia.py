@@ -319,8 +319,8 @@ def reports_add_up(place: Place, profile: Path, said: list[str]) -> None:
 
 
 def kineto(place: Place, result: Result, program: list[str]) -> None:
-    """Compares a recording of torch.profiler, taken over by `run` and imported from its file, with the file and
-    `key_averages`."""
+    """Checks a recording of torch.profiler in two ways: `run` takes it over, and `trace import` reads its file.
+    The ops and times of both must be those of the file and of `key_averages`."""
     for how, environment in [("by trace file", {}), ("by the shim", {"COUNTERPOINT_TORCH": "try"})]:
         trace, averages = place.fresh("torch.json"), place.fresh("averages.json")
         profile = place.fresh("torch.cpt")

@@ -324,7 +324,8 @@ pub fn dispatches(profile: &Profile) -> Option<Vec<Dispatched>> {
 /// The sites of one iteration, by position and function.
 type Places = BTreeMap<(Option<u32>, OpId), Sum>;
 
-/// A site while it is added up. Times of workgroups are in [`crate::amounts::PARTS`] of a tick.
+/// A site while it is added up. `sum`, `sums`, `busiest` and `equal` are in parts of a tick
+/// ([`crate::amounts::PARTS`] parts are one tick); all other times are in ticks.
 #[derive(Debug, Default)]
 struct Sum {
     dispatches: u64,

@@ -42,7 +42,7 @@ pub enum Error {
     Foreign {
         /// The directory.
         dir: PathBuf,
-        /// The first such file, as a path inside of it.
+        /// The first entry that does not belong to a dataset, as a path relative to `dir`.
         found: PathBuf,
     },
     /// The file describes something that this version does not know.

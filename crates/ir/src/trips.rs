@@ -69,7 +69,8 @@ pub fn trip_counts(
         .collect()
 }
 
-/// Whether a block has a call that can leave it: a call of anything but an intrinsic.
+/// Whether a block has a call that may not come back. An intrinsic of LLVM always comes back, and so
+/// does assembly that cannot unwind. `invoke` and `callbr` count as calls that may not come back.
 fn calls_out(block: &[u8]) -> bool {
     block.split(|b| *b == b'\n').any(|line| {
         let statement = header::statement(line);

@@ -297,8 +297,9 @@ struct Raw<'i> {
 }
 
 impl<'i> Raw<'i> {
-    /// Creates a recording of all types that the profiler supports. The list and the arguments are
-    /// overwritten afterwards, because they belong to the host.
+    /// Creates a recording of all types that the profiler supports. The list of types and the
+    /// arguments are overwritten after the call, so that a plugin that still reads them, which the
+    /// interface forbids, shows it.
     fn create(interface: &'i ProfilerInterface) -> Result<Self, i32> {
         Self::create_for(interface, &mut supported(interface))
     }
@@ -313,6 +314,13 @@ impl<'i> Raw<'i> {
         let code = call(interface.create, &mut params).unwrap_or(-1);
         let handle = params.profiler;
         types.fill(0xeeee_eeee);
+        params = CreateParams {
+            size: 0,
+            profiler: std::ptr::null_mut(),
+            types: std::ptr::null_mut(),
+            types_length: usize::MAX,
+        };
+        std::hint::black_box(&mut params);
         if code == 0 { Ok(Self { interface, handle }) } else { Err(code) }
     }
 

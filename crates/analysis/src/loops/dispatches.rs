@@ -26,8 +26,8 @@ pub struct Dispatch {
     /// Number of workgroup calls. In a run with a budget, it includes the calls that were not
     /// timed.
     pub workgroups: u64,
-    /// Number of calls with the workgroup id 0,0,0, which is one for each dispatch. `None` if the
-    /// workgroup of some call is not known.
+    /// Number of dispatches: of the calls with the workgroup id 0,0,0, of which each dispatch has
+    /// exactly one. `None` if the workgroup of some call is not known.
     pub dispatches: Option<u64>,
     /// Sum of the durations of the workgroup calls, in ticks of the profile's clock. In a run with a budget, an
     /// estimate.

@@ -83,7 +83,8 @@ struct Nested {
     task_ticks: u64,
 }
 
-/// Adds a region or a task to those that have ended before. Calls are in the order of their ends.
+/// Adds a region or a task to those that have ended before. Regions and tasks must be added in the
+/// order in which they end.
 fn nest(ended: &mut Vec<Nested>, is_task: bool, begin: u64, ticks: u64) {
     let mut inside = 0u64;
     while let Some(inner) = ended.pop_if(|inner| inner.begin >= begin) {

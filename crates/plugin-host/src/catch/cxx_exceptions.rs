@@ -1,8 +1,8 @@
 //! Ends C++ exceptions with the runtime library that threw them, and finds out their type and
 //! message.
 //!
-//! A process may have several such libraries, and an exception belongs to one of them. The
-//! exception's cleanup function shows to which. The layouts that are read here are fixed by the
+//! A process may have several such libraries, and an exception belongs to the one that threw it,
+//! which is the library that contains the exception's cleanup function. The layouts that are read here are fixed by the
 //! Itanium C++ ABI: chapters 2.9.5 (`type_info`) and 2.5.2 (virtual tables), and sections 2.2 and
 //! 2.5 of its part on exceptions.
 

@@ -56,7 +56,7 @@ fn record(raw: Raw<'_>, findings: &mut Findings) {
     finish(raw, findings);
 }
 
-/// Makes the calls after the recording has started.
+/// Stops, processes and destroys a recording that has started, and reports the calls that fail.
 fn finish(raw: Raw<'_>, findings: &mut Findings) {
     let codes = [
         ("profilerStop", raw.stop()),

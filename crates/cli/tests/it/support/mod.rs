@@ -109,7 +109,8 @@ impl Iree {
         self.venv.join("bin").join(name)
     }
 
-    /// Returns a tool of the wheel with Tracy in it. It has no script in `bin`.
+    /// Returns the path of a tool that was built with Tracy. The wheel of IREE's runtime has it, and
+    /// no script for it in `bin`.
     pub fn tracy_tool(&self, name: &str) -> PathBuf {
         let lib = std::fs::read_dir(self.venv.join("lib")).unwrap().next().unwrap().unwrap();
         lib.path().join("site-packages/iree/_runtime_libs_tracy").join(name)
