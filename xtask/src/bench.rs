@@ -32,6 +32,7 @@ mod read;
 mod report;
 mod resolution;
 mod results;
+mod roofs;
 mod run_start;
 mod stats;
 mod stats_10m;
@@ -97,6 +98,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "loops-iree", about: "a matrix product of IREE with instrumented loops beside the same without", prepare: loops_iree::prepare },
     Benchmark { name: "report-10m", about: "the op table of ten million recorded calls: time and private memory", prepare: report::prepare },
     Benchmark { name: "page", about: "the page of one and of ten million calls: size, time, memory, and in a browser", prepare: page::prepare },
+    Benchmark { name: "roofs", about: "what `counterpoint roofline` measures, compared with likwid-bench", prepare: roofs::prepare },
     Benchmark { name: "stats-10m", about: "distributions of ten million calls with four counters, compared with numpy and scipy", prepare: stats_10m::prepare },
     Benchmark { name: "plugin", about: "events of a plugin through the trace builder, and a million of them into a profile", prepare: plugin::prepare },
     Benchmark { name: "trace-export", about: "exporting a million events, compared with torch's export_chrome_trace", prepare: traces::export },

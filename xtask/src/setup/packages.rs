@@ -89,6 +89,10 @@ pub const PMU: &[Need] = &[
     ),
 ];
 
+/// For `bench roofs`.
+pub const ROOFS: &[Need] =
+    &[need("roofs that another program measures", &["likwid"], &[Program("likwid-bench")])];
+
 /// Everything else that the tests use.
 pub const TESTS: &[Need] = &[
     need("comparisons with libpfm4", &["libpfm4"], &[Library("libpfm.so.4")]),
