@@ -58,6 +58,7 @@ enum Chore {
 fn main() -> ExitCode {
     let chore = Cli::parse().chore;
     let result = Layout::find().and_then(|layout| match chore {
+        Chore::Setup(args) if args.tests => test::set_up(&layout),
         Chore::Setup(args) => setup::main(&layout, &args),
         Chore::Dist(args) => dist::main(&layout, &args),
         Chore::Release(args) => release::main(&layout, &args),

@@ -24,6 +24,10 @@ pub struct Args {
     /// Lists of xtask/requirements to install. By default, all but release, torch, torch-212 and hta.
     #[arg(value_enum)]
     lists: Vec<List>,
+    /// Fetch everything that `cargo xtask test` downloads instead: all lists but release, Debian's packages
+    /// and those of npm. Compiles the models of the tests, too.
+    #[arg(long, conflicts_with = "lists")]
+    pub tests: bool,
 }
 
 /// One file of `xtask/requirements/`.

@@ -174,6 +174,12 @@ pub fn main(layout: &Layout, args: &Args) -> Result<()> {
     summary(&steps, &skips::read(&skip_log), args.strict)
 }
 
+/// Fetches everything that a run of all tests downloads, so that the run only has to build.
+pub fn set_up(layout: &Layout) -> Result<()> {
+    setup::install(layout, &[List::Build])?;
+    downloads(layout, false, setup::has_torch()?).map(drop)
+}
+
 fn join<T>(thread: ScopedJoinHandle<'_, T>) -> Result<T> {
     thread.join().map_err(|_| anyhow!("a thread of xtask panicked"))
 }
