@@ -41,8 +41,8 @@ use crate::view::wrap::{PROSE_WIDTH, wrapped};
 /// is listed, too.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Name of the op (`*` matches any text, `?` any character), and the profile directory. With one
-    /// word, it is the profile if there is such a directory, and otherwise the op. The default is the
+    /// Name of the op (`*` matches any text, `?` any character), and the profile directory, in any
+    /// order. With one word, it is the profile if there is such a directory, and otherwise the op. The default is the
     /// op with the most time, and `counterpoint.cpt`.
     #[arg(value_names = ["OP", "PROFILE"], num_args = 0..=2, value_parser = input::profile())]
     words: Vec<PathBuf>,
@@ -117,6 +117,9 @@ fn words<'a>(
         ([profile], Some(op)) => (Some(op), profile.clone()),
         ([one], None) if one.is_dir() => (None, one.clone()),
         ([one], None) => (one.to_str(), default()),
+        ([profile, op, ..], None) if profile.is_dir() && !op.is_dir() => {
+            (op.to_str(), profile.clone())
+        }
         ([op, profile, ..], None) => (op.to_str(), profile.clone()),
         ([op, _, ..], Some(_)) => {
             let typed = visible(&op.to_string_lossy()).into_owned();

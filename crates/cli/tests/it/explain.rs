@@ -58,6 +58,8 @@ fn says_what_goes_with_slow_calls() {
     golden.check("markdown", 0, &["explain", "matmul", &profile, "--format", "markdown"]);
     // The op can be given as an option, as in `stats`.
     let named = golden.run(&["explain", "matmul", &profile]);
+    let swapped = golden.run(&["explain", &profile, "matmul"]);
+    assert_eq!(swapped.stdout, named.stdout);
     let option = golden.run(&["explain", "--op", "matmul", &profile]);
     assert!(named.stdout.starts_with("matmul\n") && named.stdout == option.stdout);
     golden.check("two-ops", 2, &["explain", "matmul", &profile, "--op", "copy"]);
