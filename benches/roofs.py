@@ -15,9 +15,11 @@ import subprocess
 import sys
 import tempfile
 
-# What a short run of likwid-bench takes, in seconds, and how many there are.
-SHORT = 0.1
+# What a run of likwid-bench takes, in seconds, and how many there are.
+SHORT = 0.05
 RUNS = 5
+# Operations of a peakflops kernel on each number that it reads.
+OPERATIONS = 30
 # likwid-bench's names of the vectors of each size, and of the kernels that multiply and add, copy and read.
 VECTORS = {512: "_avx512", 256: "_avx", 128: "_sse"}
 MOVES = {"read": "load", "copy": "copy", "triad": "stream"}
@@ -43,37 +45,40 @@ def ours(counterpoint, seconds, cache):
 
 
 def pairs(measured):
-    """Each roof that likwid-bench measures, too: its name, likwid's kernel, bytes, threads and unit, our rate."""
+    """Each roof that likwid-bench measures, too: its name, the command's arguments, the unit, and our rate."""
     widest = max(row["bits"] for row in measured["compute"])
     for row in measured["compute"]:
         if row["bits"] == widest and not row["scalar"]:
             single = "_sp" if row["number"] == "f32" else ""
             kernel = f"peakflops{single}{VECTORS[widest]}" + "_fma" * row["fused"]
-            name = f"{row['number']}-{row['cores']}"
-            yield name, (kernel, 16384 * row["cores"], row["cores"], "MFlops/s"), row["flop_per_s"]["best"]
+            rate, numbers = row["flop_per_s"]["best"], 16000 // (4 if single else 8)
+            work = arguments(kernel, 16, row["cores"], rate / row["cores"] / numbers / OPERATIONS)
+            yield f"{row['number']}-{row['cores']}", (work, "MFlops/s"), rate
     for row in measured["memory"]:
-        kernel = MOVES[row["kernel"]] + VECTORS[widest]
         level = f"L{row['level']}" if row["level"] else "memory"
-        work = kernel, row["block_bytes"] * row["cores"], row["cores"], "MByte/s"
-        yield f"{row['kernel']}-{level}-{row['cores']}", work, row["bytes_per_s"]["best"]
+        rate = row["bytes_per_s"]["best"]
+        kernel = MOVES[row["kernel"]] + VECTORS[widest]
+        work = arguments(kernel, row["block_bytes"] // 1000, row["cores"], rate / row["cores"] / row["block_bytes"])
+        yield f"{row['kernel']}-{level}-{row['cores']}", (work, "MByte/s"), rate
 
 
-def likwid(kernel, size, threads, unit):
-    """The best rate of some short runs, per second."""
-    command = ["likwid-bench", "-t", kernel, "-W", f"N:{size // 1000}kB:{threads}"]
-    first = run(command, unit)
-    iterations = max(int(first["Iterations"] / threads * SHORT / first["Time"]), 1)
-    short = [run([*command, "-i", str(iterations)], unit)[unit] for _ in range(RUNS)]
-    return max(first[unit], *short) * 1e6
+def arguments(kernel, kilobytes, threads, per_second):
+    """What makes likwid-bench run for a short time, if each thread goes over its block so often in a second."""
+    iterations = max(int(per_second * SHORT), 1)
+    return ["-t", kernel, "-W", f"N:{kilobytes * threads}kB:{threads}", "-i", str(iterations)]
+
+
+def likwid(work, unit):
+    """The best rate of some runs, per second."""
+    return max(run(["likwid-bench", *work], unit) for _ in range(RUNS)) * 1e6
 
 
 def run(command, unit):
     said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout
-    found = {name: re.search(rf"^{name}:\s+([0-9.e+-]+)", said, re.M) for name in ("Iterations", "Time", unit)}
-    missing = [name for name, value in found.items() if value is None]
-    if missing:
-        sys.exit(f"{' '.join(command)}: no {missing[0]} in its output:\n{said}")
-    return {name: float(value[1]) for name, value in found.items()}
+    found = re.search(rf"^{unit}:\s+([0-9.e+-]+)", said, re.M)
+    if found is None:
+        sys.exit(f"{' '.join(command)}: no {unit} in its output:\n{said}")
+    return float(found[1])
 
 
 main(*sys.argv[1:])

@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::process::{exists, output};
 use crate::setup::packages;
 
-/// Rounds of about two minutes each.
+/// Rounds of about a minute each.
 const ROUNDS: usize = 10;
 const SECONDS: &str = "5";
 /// The largest difference that is allowed, as a part of likwid-bench's rate.
@@ -48,7 +48,7 @@ pub fn prepare(layout: &Layout) -> Result<Plan> {
         rounds: ROUNDS,
         notes: vec![
             "names: the number or the loop, the level of memory, the number of cores; triad is likwid-bench's `stream`".into(),
-            "of each program, the best repetition of a round counts; likwid-bench's last a tenth of a second each, ours 2 ms (10 ms in memory)".into(),
+            "of each program, the best repetition of a round counts; those of likwid-bench take a twentieth of a second, ours 2 ms (10 ms in memory)".into(),
         ],
     })
 }
