@@ -12,7 +12,7 @@ use record::meta::FIRST_PLUGIN_GENERATION;
 use serde_json::{Value, json};
 use testkit::{CallScript, Item, ProfileScript, Random, Scratch, python};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+use crate::support::OFTEN_STARTED;
 
 /// Adds nested and recursive calls. Some are shorter than the brackets of the calls inside of them.
 fn nest(r: &mut Random, begin: u64, end: u64, depth: u32, into: &mut Vec<CallScript>) {
@@ -174,7 +174,7 @@ impl<'a> Judged<'a> {
     }
 
     fn view(&self, words: &[&str]) -> Value {
-        let mut view = Command::new(PROGRAM);
+        let mut view = Command::new(&*OFTEN_STARTED);
         view.arg(words[0]).arg(self.dir).args(&words[1..]).args(["--format", "json"]);
         json(view.args(self.raw.then_some("--raw")))
     }
@@ -330,7 +330,7 @@ impl<'a> Judged<'a> {
     /// Compares the numbers in tables for people, to the last printed digit.
     fn printed(&mut self) {
         for by in ["op", "thread", "cpu", "process"] {
-            let mut report = Command::new(PROGRAM);
+            let mut report = Command::new(&*OFTEN_STARTED);
             report.arg("report").arg(self.dir).args(["--by", by, "--width", "1000", "--top", "0"]);
             let output = report.args(self.raw.then_some("--raw")).output().unwrap();
             let text = String::from_utf8(output.stdout).unwrap();
@@ -431,7 +431,7 @@ fn a_slow_program_computes_the_same_numbers() {
             let dir = scratch.join(&format!("{number}.cpt"));
             write(&mut Random(0x5eed_0f26 + 0x9e37_79b9 * (number + 1)), &dir);
             let calls = scratch.join(&format!("{number}.json"));
-            let mut export = Command::new(PROGRAM);
+            let mut export = Command::new(&*OFTEN_STARTED);
             export.arg("export").arg(&dir).args(["--format", "json", "-o"]).arg(&calls);
             assert!(export.output().unwrap().status.success(), "{number}");
             slow.arg(&calls);
@@ -458,7 +458,7 @@ fn a_slow_program_computes_the_same_numbers() {
 }
 
 fn view(args: &[&str], dir: &Path) -> String {
-    let output = Command::new(PROGRAM).args(args).arg(dir).output().unwrap();
+    let output = Command::new(&*OFTEN_STARTED).args(args).arg(dir).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }

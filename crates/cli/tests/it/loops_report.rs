@@ -12,7 +12,7 @@ use crate::support::trace_processor::TraceProcessor;
 use crate::support::{counterpoint, skip};
 
 /// The lines of the four loops in `siblings.c`, and how often the body of each runs per hit.
-const SIBLINGS: [(u64, u64); 4] = [(24, 50), (25, 60), (26, 70), (27, 80)];
+const SIBLINGS: [(u64, u64); 4] = [(26, 50), (27, 60), (28, 70), (29, 80)];
 const ROUNDS: u64 = 300;
 
 fn output(command: &mut Command) -> Output {
@@ -111,7 +111,7 @@ fn delay_is_where_it_is(test: &str, mode: &str) {
     let Some(program) = Instrumented::new(test, mode) else { return };
     for (slow, (slow_line, _)) in SIBLINGS.into_iter().enumerate() {
         let rows = program.rows(slow);
-        let outer = of_line(&rows, 23);
+        let outer = of_line(&rows, 25);
         assert_eq!(outer["hits"], 1);
         let own = |row: &Value| self_ns(row).unwrap_or_else(|| panic!("no self time: {row}"));
         let waits = own(of_line(&rows, slow_line));
@@ -151,7 +151,7 @@ fn children_and_self_are_the_parent() {
     let test = "children_and_self_are_the_parent";
     let Some(program) = Instrumented::new(test, "timed") else { return };
     let rows = program.rows(1);
-    let outer = of_line(&rows, 23);
+    let outer = of_line(&rows, 25);
     let number = |value: &Value| value.as_f64().unwrap();
     let children: f64 =
         SIBLINGS.iter().map(|(line, _)| number(&of_line(&rows, *line)["measured_ticks"])).sum();

@@ -22,8 +22,7 @@ use testkit::{CallScript, Item, ProfileScript, Random, Scratch};
 
 use crate::account::amount;
 use crate::strangers_screen::look_at;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_counterpoint");
+use crate::support::OFTEN_STARTED;
 
 /// Returns a profile of dispatches of three functions, whose workgroups run on several threads.
 fn dispatches(r: &mut Random) -> ProfileScript {
@@ -229,7 +228,7 @@ fn write(number: u64, scratch: &Scratch, dir: &Path) -> &'static str {
         _ => {
             let file = scratch.join("trace.json");
             std::fs::write(&file, trace(&mut r).to_string()).unwrap();
-            let mut import = Command::new(PROGRAM);
+            let mut import = Command::new(&*OFTEN_STARTED);
             import.args(["trace", "import", "-o"]).arg(dir).arg(&file);
             let output = import.output().unwrap();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -258,7 +257,8 @@ type Columns = Vec<(String, Vec<String>)>;
 
 impl Look<'_> {
     fn run(&self, words: &[&str]) -> String {
-        let output = Command::new(PROGRAM).arg(words[0]).arg(self.dir).args(&words[1..]).output();
+        let output =
+            Command::new(&*OFTEN_STARTED).arg(words[0]).arg(self.dir).args(&words[1..]).output();
         let output = output.unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(matches!(output.status.code(), Some(0 | 1)), "{}: {words:?}: {error}", self.what);

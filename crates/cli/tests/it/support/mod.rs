@@ -15,8 +15,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{LazyLock, OnceLock};
 
 use profile::Profile;
 use serde_json::Value;
@@ -31,6 +31,15 @@ fn need(test: &str, variable: &str) -> Option<PathBuf> {
     skip(test, &format!("{variable} is not set (cargo xtask test sets it)"));
     None
 }
+
+/// The program for tests that start it hundreds of times: that of `COUNTERPOINT_DIST`, because a
+/// release shows a small profile in a fifth of the time, and otherwise the one that was built with
+/// the tests.
+pub static OFTEN_STARTED: LazyLock<PathBuf> = LazyLock::new(|| {
+    let built =
+        std::env::var_os("COUNTERPOINT_DIST").map(|dist| Path::new(&dist).join("bin/counterpoint"));
+    built.unwrap_or_else(|| env!("CARGO_BIN_EXE_counterpoint").into())
+});
 
 /// Returns the path of `counterpoint-query`, if it was built.
 pub fn query_engine(test: &str) -> Option<PathBuf> {
