@@ -321,7 +321,7 @@ fn suites(surroundings: &Surroundings<'_>) -> Vec<Suite> {
 
 fn pytest(surroundings: &Surroundings<'_>, venv: &Path) -> Command {
     let mut pytest = Command::new(venv.join("bin/python"));
-    pytest.args(["-m", "pytest", "-ra"]);
+    pytest.args(["-m", "pytest", "-ra", "--durations=10"]);
     // Otherwise, bytecode and caches would be written into the source tree.
     pytest.env("PYTHONDONTWRITEBYTECODE", "1").args(["-p", "no:cacheprovider"]);
     surroundings.give(&mut pytest);
