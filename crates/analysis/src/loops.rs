@@ -30,6 +30,7 @@
 
 pub mod dispatches;
 pub mod estimate;
+mod fit;
 pub mod log;
 mod merge;
 pub mod numbers;

@@ -23,6 +23,7 @@ use ir::table::Entry;
 
 use super::Mode;
 use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, spread};
+use super::fit::fit;
 use super::trips::{TripSum, Trips};
 use crate::interval::Sum;
 
@@ -335,40 +336,8 @@ fn allow_for_unseen(
     }
 }
 
-/// Limits the times of rows in `sampled` without a known interval. Such a row takes no longer than the function
-/// or loop around it, if all hits of that ended. If its few timed hits give a longer time, they were slower
-/// than the others, and all its times are reduced in proportion.
-fn fit(
-    all: &mut BTreeMap<u32, Numbers>,
-    sampled: &BTreeSet<u32>,
-    around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
-) {
-    // The function or loop around a row has a smaller id, so it is limited already.
-    for id in sampled {
-        let Some(outer) = around(*id, all).and_then(|outer| all.get(&outer)) else { continue };
-        if outer.unended() > 0 {
-            continue;
-        }
-        let most = [outer.raw, outer.compensated].map(|times| Some(times?.inclusive.value));
-        let Some(numbers) = all.get_mut(id) else { continue };
-        for (times, most) in [&mut numbers.raw, &mut numbers.compensated].into_iter().zip(most) {
-            let Some((times, most)) = times.as_mut().zip(most) else { continue };
-            let whole = times.inclusive;
-            if whole.margin.is_some() || whole.value <= most || most < 0.0 {
-                continue;
-            }
-            let part = most / whole.value;
-            times.inclusive.value = most;
-            for other in [&mut times.own, &mut times.mean].into_iter().flatten() {
-                other.value *= part;
-            }
-            times.share = times.share.map(|share| Estimate { value: 1.0, ..share });
-        }
-    }
-}
-
 /// Sums of more than 2⁵³ ticks are not exact, and neither are their differences.
-const ROUNDING: f64 = 1e-9;
+pub(super) const ROUNDING: f64 = 1e-9;
 
 /// Limits a time that cannot be negative: a negative value becomes 0 if the interval contains 0, and is removed
 /// otherwise.
@@ -517,6 +486,22 @@ mod tests {
             let hits = [10.0, 40.0][id as usize - 1];
             assert_eq!(times.mean.unwrap().value, 100.0 / hits, "{id}");
         }
+    }
+
+    /// The two loops inside were estimated at 60 and 90 ticks, in hits of 100 ticks together.
+    #[test]
+    fn loops_beside_each_other_take_no_longer_than_what_is_around_them() {
+        let seldom = |ticks: f64| Cell {
+            time: Some(Sum { value: ticks, sampled: true, unknown: true, ..Sum::default() }),
+            ..cell(9, 3, 3, 3)
+        };
+        let cells = (0..).zip(vec![cell(2, 2, 2, 100), seldom(60.0), seldom(90.0)]).collect();
+        let rows = of_scope(cells, Some(&[None, Some(0), Some(0)]), Mode::Sampled);
+        let times = [1, 2].map(|id| rows[&id].raw.unwrap());
+        assert_eq!(times.map(|times| times.inclusive.value), [40.0, 60.0]);
+        assert_eq!(times.map(|times| times.share.map(|share| share.value)), [Some(0.4), Some(0.6)]);
+        // What is left for the function itself is not known.
+        assert_eq!(rows[&0].raw.unwrap().own, None);
     }
 
     #[test]

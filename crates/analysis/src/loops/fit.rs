@@ -1,0 +1,95 @@
+//! Fits estimated times into the time of the function or loop around them.
+//!
+//! Where only some hits were timed, the estimate of a loop comes from other hits than the estimate of the loops
+//! inside of it. So the loops inside may seem to take longer than the loop, which cannot be. If all hits of the
+//! outer loop ended, the estimates inside of it are reduced in proportion, until they fit:
+//!
+//! ```text
+//!  estimated              fitted
+//!  f         35           35
+//!    i       41           35      35 / 41 of its estimate,
+//!      j      7            6      and so is what is inside of it
+//!      k     29           25
+//! ```
+//!
+//! Times of rows of which every hit was timed are exact, and are not reduced. Intervals stay as long as they
+//! were: the truth fits, so that an estimate that was moved to where it fits is not farther from the truth.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::estimate::Estimate;
+use super::numbers::{Numbers, ROUNDING, Times};
+
+/// Chooses one of the two kinds of times.
+type Kind = fn(&mut Numbers) -> Option<&mut Times>;
+
+/// Fits the times of rows in `sampled`, of which not all hits were timed.
+pub(super) fn fit(
+    all: &mut BTreeMap<u32, Numbers>,
+    sampled: &BTreeSet<u32>,
+    around: impl Fn(u32, &BTreeMap<u32, Numbers>) -> Option<u32>,
+) {
+    let mut inside: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+    for id in all.keys() {
+        if let Some(outer) = around(*id, all) {
+            inside.entry(outer).or_default().push(*id);
+        }
+    }
+    let kinds: [Kind; 2] = [|of| of.raw.as_mut(), |of| of.compensated.as_mut()];
+    for kind in kinds {
+        // What was left of each row's estimate.
+        let mut parts: HashMap<u32, f64> = HashMap::new();
+        // The function or loop around a row has a smaller id, so it fits already.
+        for (outer, inner) in &inside {
+            let of_outer = parts.get(outer).copied().unwrap_or(1.0);
+            let estimated: Vec<u32> =
+                inner.iter().copied().filter(|id| sampled.contains(id)).collect();
+            let room = room(all, kind, *outer);
+            let sum = |ids: &[u32], all: &mut BTreeMap<u32, Numbers>| -> f64 {
+                ids.iter().filter_map(|id| Some(kind(all.get_mut(id)?)?.inclusive.value)).sum()
+            };
+            let loose = sum(&estimated, all);
+            let exact = sum(inner, all) - loose;
+            let fits = |room: f64| exact + loose * of_outer <= room * (1.0 + ROUNDING);
+            let part = match room {
+                Some(room) if loose > 0.0 && !fits(room) => ((room - exact) / loose).max(0.0),
+                _ => of_outer,
+            };
+            if part == 1.0 {
+                continue;
+            }
+            for id in &estimated {
+                if let Some(times) = all.get_mut(id).and_then(kind) {
+                    times.reduce(part, room);
+                    parts.insert(*id, part);
+                }
+            }
+            let rest = room.map(|room| (room - exact - loose * part).max(0.0));
+            let times = all.get_mut(outer).and_then(kind);
+            if let Some((own, rest)) = times.and_then(|times| times.own.as_mut()).zip(rest) {
+                own.value = own.value.min(rest);
+            }
+        }
+    }
+}
+
+/// The time that what is inside of a row may take. `None` if it is not known, or if hits of the row did not end,
+/// because hits inside of those did.
+fn room(all: &mut BTreeMap<u32, Numbers>, kind: Kind, outer: u32) -> Option<f64> {
+    let numbers = all.get_mut(&outer).filter(|numbers| numbers.unended() == 0)?;
+    Some(kind(numbers)?.inclusive.value).filter(|room| *room >= 0.0)
+}
+
+impl Times {
+    /// Leaves a part of each time. The share is then of `whole`, if that is known.
+    fn reduce(&mut self, part: f64, whole: Option<f64>) {
+        self.inclusive.value *= part;
+        for time in [&mut self.own, &mut self.mean].into_iter().flatten() {
+            time.value *= part;
+        }
+        if let Some(whole) = whole.filter(|whole| *whole > 0.0) {
+            let margin = self.share.and_then(|share| share.margin);
+            self.share = Some(Estimate { value: (self.inclusive.value / whole).min(1.0), margin });
+        }
+    }
+}
