@@ -7,7 +7,7 @@ use profile::{OpId, Profile, Role};
 
 use crate::estimate::Estimate;
 use crate::summary::Summary;
-use crate::table::{By, Key, Row, devices};
+use crate::table::{By, Key, PassTotal, Row, devices};
 use crate::threads::ThreadTime;
 
 /// With fewer rows than this, the table says at a glance where the time went.
@@ -176,12 +176,13 @@ impl ThreadTime {
 impl Row {
     /// Returns the row as the mean of this many passes.
     pub fn in_pass(&self, passes: u64) -> InPass {
-        let agree = passes <= 1 || self.passes_agree();
+        let agree = |number: fn(&PassTotal) -> u64| passes <= 1 || self.passes_agree(number);
+        let dispatches = self.dispatches.filter(|_| agree(|pass| pass.dispatches));
         let each = passes.max(1);
         InPass {
-            calls: agree.then_some(self.calls / each),
+            calls: agree(|pass| pass.calls).then_some(self.calls / each),
             inner: self.inner / each,
-            dispatches: self.dispatches.filter(|_| agree).map(|n| n / each),
+            dispatches: dispatches.map(|n| n / each),
             total: self.total.times(1.0 / each as f64),
             own: self.own.times(1.0 / each as f64),
         }

@@ -225,11 +225,9 @@ impl CounterTotal {
 }
 
 impl Row {
-    /// Whether every pass made the same number of calls and dispatches. True without passes.
-    pub fn passes_agree(&self) -> bool {
-        let same =
-            |a: &PassTotal, b: &PassTotal| (a.calls, a.dispatches) == (b.calls, b.dispatches);
-        self.passes.windows(2).all(|pair| same(&pair[0], &pair[1]))
+    /// Whether this number is the same in every pass. True without passes.
+    pub fn passes_agree(&self, number: impl Fn(&PassTotal) -> u64) -> bool {
+        self.passes.windows(2).all(|pair| number(&pair[0]) == number(&pair[1]))
     }
 
     /// Whether the durations of the row's calls are known. They are not if all calls were only

@@ -131,10 +131,11 @@ def account(document, threads, by):
     rows, key = {}, KEYS[by]
     for calls in threads.values():
         for call in calls:
-            new = {"outermost": [], "self": 0, "inner": 0, "first": 0, "threads": set(), "cpus": set()}
+            new = {"outermost": [], "self": 0, "inner": 0, "first_in_pass": [], "threads": set(), "cpus": set()}
             row = rows.setdefault(key(call), new)
             row["self"] += call["own"]
-            row["first"] += not (call["workgroup_x"] or call["workgroup_y"] or call["workgroup_z"])
+            if not (call["workgroup_x"] or call["workgroup_y"] or call["workgroup_z"]):
+                row["first_in_pass"].append(call["pass"])
             row["threads"].add((call["pass"], call["pid"], call["tid"]))
             row["cpus"].add(call["cpu"])
             if any(key(outer) == key(call) for outer in outer_calls(call)):
@@ -144,18 +145,19 @@ def account(document, threads, by):
     whole = sum(row["self"] for row in rows.values())
     # Each pass repeats the calls of every op. What is computed from single calls is of all passes.
     passes = document["profile"].get("passes") or 1 if by == "op" else 1
+    of_pass = lambda numbers: [sum(number == n + 1 for number in numbers) for n in range(passes)]
     out = {}
     for name, row in rows.items():
         calls = row["outermost"]
         times = numpy.array([call["time"] for call in calls], dtype=numpy.float64)
         quantile = lambda q: float(numpy.quantile(times, q)) * scale
         values = {n: [call[n] for call in calls if call.get(n) is not None] for n in names}
-        of_pass = [sum(call["pass"] == n + 1 for call in calls) for n in range(passes)]
-        agree = len(set(of_pass)) == 1
+        agree = len(set(of_pass([call["pass"] for call in calls]))) == 1
+        firsts = of_pass(row["first_in_pass"])
         out[name] = {
             "calls": len(calls) // passes if agree else None,
             "inner_calls": row["inner"] // passes,
-            "dispatches": row["first"] // passes if agree else None,
+            "dispatches": len(row["first_in_pass"]) // passes if len(set(firsts)) == 1 else None,
             "share": row["self"] / whole if whole else 0,
             "threads": len(row["threads"]),
             "cpus": len(row["cpus"]),

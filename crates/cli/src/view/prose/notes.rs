@@ -91,7 +91,8 @@ pub fn notes(overview: &Overview<'_>) -> Vec<String> {
             .push("simulated counters have values that were typed in; they measure nothing".into());
     }
     if analysis::are_means(overview.profile, overview.by) {
-        let differ = overview.summary.rows.iter().filter(|row| !row.passes_agree()).count();
+        let rows = overview.summary.rows.iter();
+        let differ = rows.filter(|row| !row.passes_agree(|pass| pass.calls)).count();
         let recorded = overview.profile.passes();
         if recorded < manifest.passes {
             notes.push(format!("only {recorded} of {} passes recorded something", manifest.passes));
