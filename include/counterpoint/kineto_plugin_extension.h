@@ -55,7 +55,10 @@ typedef enum CounterpointPlugin_Missing {
   COUNTERPOINT_PLUGIN_MISSING_OVERFLOW = 1,
   /* Commands that the program gave to a device and that have no times, because they failed, had not
    * ended, or the device gave none: the loss device_work_untimed. */
-  COUNTERPOINT_PLUGIN_MISSING_TIMES = 2
+  COUNTERPOINT_PLUGIN_MISSING_TIMES = 2,
+  /* Work of a device whose counters were asked for and could not be read, although the work is recorded: the
+   * loss counter_read_failed. */
+  COUNTERPOINT_PLUGIN_MISSING_COUNTERS = 3
 } CounterpointPlugin_Missing;
 
 typedef struct CounterpointPlugin_HostHandle CounterpointPlugin_HostHandle;

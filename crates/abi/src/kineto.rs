@@ -359,8 +359,8 @@ pub struct Host {
     /// Since version 2: makes the host call `flush` of a recording now, on the same thread. The
     /// second argument is the address that `profilerCreate` returned.
     pub request_flush: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
-    /// Since version 3: counts what is missing, by [`MISSING_OVERFLOW`] or [`MISSING_TIMES`]. The
-    /// first argument is the handle of a trace builder.
+    /// Since version 3: counts what is missing, by [`MISSING_OVERFLOW`], [`MISSING_TIMES`] or
+    /// [`MISSING_COUNTERS`]. The first argument is the handle of a trace builder.
     pub add_missing: Option<unsafe extern "C" fn(*mut c_void, u32, u64) -> c_int>,
 }
 
@@ -368,6 +368,8 @@ pub struct Host {
 pub const MISSING_OVERFLOW: u32 = 1;
 /// Commands that a program gave to a device and that have no times.
 pub const MISSING_TIMES: u32 = 2;
+/// Work of a device that was recorded without the counters that were asked for.
+pub const MISSING_COUNTERS: u32 = 3;
 
 impl Host {
     /// Size of the struct in the first version, which ends with `log`.

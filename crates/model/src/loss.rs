@@ -66,7 +66,7 @@ losses! {
     7 CounterOpenFailed "counter_open_failed" Missing
         "threads whose counters could not be opened; their calls have times but no counts";
     8 CounterReadFailed "counter_read_failed" Missing
-        "calls whose counters could not be read; these calls have times but no counts";
+        "calls, or kernels and ops of a device, whose counters could not be read; they have times but no counts";
     9 DescriptorLost "descriptor_lost" Missing
         "threads whose counter descriptors were closed by the program; their later calls have times but no counts";
     10 SlotsExhausted "slots_exhausted" Missing

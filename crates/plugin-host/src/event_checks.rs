@@ -16,8 +16,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use abi::kineto::{
-    Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, MISSING_OVERFLOW, MISSING_TIMES,
-    ProfileDeviceInfo, ProfileEvent, ProfileEventFlow, ProfileResourceInfo, TraceBuilder,
+    Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, MISSING_COUNTERS, MISSING_OVERFLOW,
+    MISSING_TIMES, ProfileDeviceInfo, ProfileEvent, ProfileEventFlow, ProfileResourceInfo,
+    TraceBuilder,
 };
 
 use self::lock::{Held, Lock};
@@ -413,7 +414,7 @@ pub(crate) unsafe extern "C" fn set_thread_name(
 pub(crate) unsafe extern "C" fn add_missing(handle: *mut c_void, what: u32, count: u64) -> c_int {
     const CALL: &str = "addMissing";
     enter(handle, CALL, |_, state| {
-        if ![MISSING_OVERFLOW, MISSING_TIMES].contains(&what) {
+        if ![MISSING_OVERFLOW, MISSING_TIMES, MISSING_COUNTERS].contains(&what) {
             return Err(None);
         }
         sink(state)?.missing(what, count);

@@ -125,8 +125,8 @@ pub trait Sink {
     fn doing(&mut self, _what: &[u8]) {}
     /// Receives a message for the user about the plugin.
     fn message(&mut self, _message: &Message<'_>) {}
-    /// Counts `count` more missing events of the kind `what`: [`abi::kineto::MISSING_OVERFLOW`] or
-    /// [`abi::kineto::MISSING_TIMES`].
+    /// Counts `count` more missing events of the kind `what`: [`abi::kineto::MISSING_OVERFLOW`],
+    /// [`abi::kineto::MISSING_TIMES`] or [`abi::kineto::MISSING_COUNTERS`].
     fn missing(&mut self, _what: u32, _count: u64) {}
     /// Receives a field of a whole trace: its name and one JSON value.
     fn field(&mut self, _key: &[u8], _json: &[u8]) {}

@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use std::marker::PhantomData;
 
 use abi::kineto::{
-    Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, MISSING_OVERFLOW, MISSING_TIMES,
-    ProfileDeviceInfo, ProfileEvent, ProfileEventFlow, ProfileResourceInfo, TYPE_COUNTER,
-    TraceBuilder,
+    Counter as RawCounter, FLOW_ASYNC_CPU_GPU, FLOW_FWD_BWD, MISSING_COUNTERS, MISSING_OVERFLOW,
+    MISSING_TIMES, ProfileDeviceInfo, ProfileEvent, ProfileEventFlow, ProfileResourceInfo,
+    TYPE_COUNTER, TraceBuilder,
 };
 
 use crate::extended::Extended;
@@ -165,6 +165,8 @@ pub enum Missing {
     Overflow = MISSING_OVERFLOW,
     /// Commands that a program gave to a device and that have no times.
     Times = MISSING_TIMES,
+    /// Kernels or ops whose counters were asked for and could not be read.
+    Counters = MISSING_COUNTERS,
 }
 
 /// The place where a recording's events go, which is valid during one call.

@@ -14,15 +14,17 @@
 
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plugin::{Clock, Kind};
 
+use crate::callback::Call;
 use crate::cupti::{self, Cupti, MULTIPLE_SUBSCRIBERS};
+use crate::lock::lock;
 use crate::records::kind;
 use crate::settings::{Around, Settings};
-use crate::{collect, find, launches, ops, sampler};
+use crate::{captures, collect, find, launches, ops, sampler};
 
 /// The variable that names this file to CUDA's driver.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
@@ -64,10 +66,6 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 static HOME: AtomicI32 = AtomicI32::new(0);
 /// The process in which CUPTI is on: a forked child must not use it.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn own_process() -> i32 {
     // SAFETY: `getpid` has no preconditions.
@@ -209,25 +207,35 @@ fn subscribe(settings: &Settings, requested: &[Kind]) -> Result<(usize, Vec<u32>
             Err(code) => last = code,
         }
     }
-    // A version may lack a kind, but not kernels.
+    // A version of CUPTI may lack a kind of records. Without kernels that were asked for, or with nothing to record,
+    // CUPTI is left alone.
     let has = |kind: u32| kinds.contains(&kind);
     let lacks_kernels = requested.contains(&Kind::KERNEL) && !has(kind::CONCURRENT_KERNEL);
     let counts = !settings.ranges.names.is_empty() && requested.contains(&Kind::PROFILER_RANGE);
     if lacks_kernels || (!counts && kinds.iter().all(|kind| ALWAYS.contains(kind))) {
         kinds.iter().for_each(|kind| cupti.disable(*kind));
         cupti.unsubscribe(subscriber);
-        return Err(failed("cuptiActivityEnable", last));
+        return Err(match last {
+            cupti::SUCCESS => {
+                "of what was asked for, nothing is recorded; cuda_profiler_range needs \
+                               cuda.range-counters"
+                    .to_owned()
+            }
+            code => failed("cuptiActivityEnable", code),
+        });
     }
     at_exit();
     let taker = sampler::Taker { value: collect::add_value, lost: collect::add_dropped };
     sampler::begin(cupti, &settings.counters, subscriber, taker);
     if counts {
+        captures::begin(cupti, subscriber);
         let names = &settings.ranges.names;
         match settings.ranges.around {
             Around::Kernels => launches::begin(cupti, names, subscriber),
             Around::Ops => ops::begin(cupti, names),
         }
-        // Without it, the end of a context that is counted is not seen.
+        // If this fails, the objects of a context that is destroyed are noticed only when a later context has its
+        // address, and objects of other contexts are given back at the end of the recording.
         let _ = cupti.enable_callback(subscriber, cupti::DOMAIN_RESOURCE, cupti::CONTEXT_GOES);
     }
     Ok((subscriber, kinds))
@@ -245,8 +253,12 @@ unsafe extern "C" fn called(_: *mut c_void, domain: u32, id: u32, data: *const c
         // SAFETY: `CUpti_ResourceData`, whose first word is the context.
         let context = || unsafe { *data.cast::<*mut c_void>() };
         match (domain, id) {
-            // SAFETY: CUPTI's data of a call.
-            (cupti::DOMAIN_DRIVER, _) if is_on() => unsafe { launches::called(id, data) },
+            (cupti::DOMAIN_DRIVER, _) if is_on() => {
+                // SAFETY: in this domain, CUPTI's data are those of a call, which it does not change meanwhile.
+                let call = unsafe { &*data.cast::<Call>() };
+                captures::called(id, call);
+                launches::called(id, call);
+            }
             (cupti::DOMAIN_RESOURCE, cupti::CONTEXT_CREATED) => {
                 let device = cupti::in_use().and_then(|cupti| cupti.device_of(context()));
                 if let Some(device) = device {
@@ -322,6 +334,7 @@ pub fn pause() {
     {
         sampler::fetch(Some(false));
         launches::go_on(false);
+        ops::go_on(false);
         kinds.iter().for_each(|kind| cupti.disable(*kind));
     }
 }
@@ -335,6 +348,7 @@ pub fn go_on() {
         }
         sampler::fetch(Some(true));
         launches::go_on(true);
+        ops::go_on(true);
     }
 }
 

@@ -12,10 +12,11 @@ use std::alloc::Layout;
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::{CStr, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::cupti::{self, Cupti, NO_MORE};
 use crate::functions;
+use crate::lock::lock;
 use crate::records::{self, Bytes, Record, Unreadable};
 use crate::sampler::{self, Value};
 
@@ -91,8 +92,10 @@ pub struct Missing {
     pub damaged: u64,
     /// Number of records of kinds that are not known.
     pub unknown: u64,
-    /// Kernels whose counters were not read.
+    /// Number of kernels whose counters were not read.
     pub uncounted: u64,
+    /// Number of ops whose counters were not read.
+    pub uncounted_ops: u64,
 }
 
 impl Store {
@@ -104,7 +107,14 @@ impl Store {
             lent: BTreeSet::new(),
             limit: DEFAULT_LIMIT,
             names: None,
-            missing: Missing { beyond: 0, dropped: 0, damaged: 0, unknown: 0, uncounted: 0 },
+            missing: Missing {
+                beyond: 0,
+                dropped: 0,
+                damaged: 0,
+                unknown: 0,
+                uncounted: 0,
+                uncounted_ops: 0,
+            },
         }
     }
 
@@ -153,7 +163,7 @@ impl Store {
 }
 
 fn store() -> MutexGuard<'static, Store> {
-    STORE.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&STORE)
 }
 
 fn layout() -> Layout {
@@ -206,6 +216,11 @@ pub fn add_range(range: Range) {
 /// Counts kernels whose counters were not read.
 pub fn add_uncounted(count: u64) {
     store().missing.uncounted += count;
+}
+
+/// Counts an op whose counters were not read.
+pub fn add_uncounted_op() {
+    store().missing.uncounted_ops += 1;
 }
 
 /// The number of the calling thread.

@@ -3,20 +3,22 @@
 //! makes. Nothing else of the plugin is used then.
 //!
 //! ```text
-//!  names of PAPI ─► one collector for each device ─► start, stop around each op ─► Marked
+//!  names of PAPI ─► one collector for each device ─► start, stop around each op ─► OpRanges
 //! ```
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use abi::collector::{Collector, Slot, Value};
 use abi::dlpack::Device;
 
 use crate::cupti::{self, Cupti};
-use crate::marked::Marked;
-use crate::{find, papi, range};
+use crate::lock::lock;
+use crate::op_ranges::{OpRanges, Uncounted};
+use crate::{counter, find, papi, range};
 
 /// `kDLCUDA`.
 const CUDA: i32 = 2;
@@ -28,28 +30,30 @@ const RATIO: u32 = 3;
 /// A collector, which lives until the process ends, as the recorder needs it.
 struct Own {
     collector: Collector,
-    marked: Marked,
+    ranges: OpRanges,
     device: u32,
+    /// Ops without values since the last [`counterpoint_cuda_collector_end`].
+    uncounted: AtomicU64,
     /// The kinds of the values.
     kinds: Vec<u32>,
     _slots: Vec<Slot>,
     _names: Vec<CString>,
 }
 
-/// What `start` returns for an op that is counted.
-static COUNTED: u8 = 0;
+/// What `start` returns: the first address for an op that is counted, the second for one that should be and cannot be.
+static STATES: [u8; 2] = [0; 2];
+/// What `stop` returns for the latter: the recorder counts it as the loss `collector_failed`.
+const FAILED: i32 = 1;
 
 /// Makes a collector for counters of one device. `names` are PAPI's, separated by semicolons; `cupti` is the file of
-/// CUPTI, or null. Returns the collector and writes its device; or returns null and writes the reason, which ends
-/// with a zero byte, to `why`.
+/// CUPTI, or null. Returns the collector; or returns null and writes the reason, which ends with a zero byte, to `why`.
 ///
 /// # Safety
-/// The texts are C strings or null, `device` can be written, and so can `room` bytes of `why`.
+/// The texts are C strings or null, and `room` bytes of `why` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn counterpoint_cuda_collector(
     names: *const c_char,
     cupti: *const c_char,
-    device: *mut u32,
     why: *mut c_char,
     room: usize,
 ) -> *const Collector {
@@ -57,29 +61,34 @@ pub unsafe extern "C" fn counterpoint_cuda_collector(
     let (names, file) = unsafe { (text(names), text(cupti)) };
     let made = catch_unwind(AssertUnwindSafe(|| made(&names.unwrap_or_default(), file.as_deref())));
     match made.unwrap_or_else(|_| Err("the plugin cuda has failed".to_owned())) {
-        Ok(own) => {
-            if !device.is_null() {
-                // SAFETY: the caller's promise.
-                unsafe { *device = own.device };
-            }
-            &raw const own.collector
-        }
+        Ok(own) => &raw const own.collector,
         Err(text) => {
-            if !why.is_null() && room > 0 {
-                let count = text.len().min(room - 1);
-                // SAFETY: the caller's promise.
-                unsafe {
-                    ptr::copy_nonoverlapping(text.as_ptr().cast(), why, count);
-                    *why.add(count) = 0;
-                }
-            }
+            // SAFETY: the caller's promise.
+            unsafe { say(&text, why, room) };
             ptr::null()
         }
     }
 }
 
-/// Why a collector has counted nothing since it was made: writes the reason as above, and returns its length,
-/// which is 0 if there is none. Gives back what CUPTI has made for it; a next op begins anew.
+/// Writes a text and a zero byte, and returns its length; what does not fit is cut.
+///
+/// # Safety
+/// `room` bytes of `why` can be written, or it is null.
+unsafe fn say(text: &str, why: *mut c_char, room: usize) -> usize {
+    if why.is_null() || room == 0 {
+        return 0;
+    }
+    let count = text.len().min(room - 1);
+    // SAFETY: the caller's promise: `count` bytes and the zero byte have room.
+    unsafe {
+        ptr::copy_nonoverlapping(text.as_ptr().cast(), why, count);
+        *why.add(count) = 0;
+    }
+    count
+}
+
+/// Says why ops have no values since the last call: writes the reason as above, and returns its length, which is 0 if
+/// all ops were counted. Gives back what CUPTI has made for the collector; a next op begins anew.
 ///
 /// # Safety
 /// `collector` is from [`counterpoint_cuda_collector`], and `room` bytes of `why` can be written.
@@ -94,15 +103,18 @@ pub unsafe extern "C" fn counterpoint_cuda_collector_end(
     }
     // SAFETY: the caller's promise: `this` is an `Own`, which is never freed.
     let own = unsafe { &*(*collector).this.cast::<Own>() };
-    let why_not = catch_unwind(AssertUnwindSafe(|| own.marked.finish()));
-    let text = why_not.ok().flatten().unwrap_or_default();
-    let count = text.len().min(room - 1);
+    let why_not = catch_unwind(AssertUnwindSafe(|| own.ranges.finish())).ok().flatten();
+    let uncounted = own.uncounted.swap(0, Ordering::Relaxed);
+    let text = match why_not {
+        Some(text) => text,
+        None if uncounted > 0 => format!(
+            "{uncounted} ops have no values, because another op was counted at the time or a graph was \
+             captured"
+        ),
+        None => String::new(),
+    };
     // SAFETY: the caller's promise.
-    unsafe {
-        ptr::copy_nonoverlapping(text.as_ptr().cast(), why, count);
-        *why.add(count) = 0;
-    }
-    count
+    unsafe { say(&text, why, room) }
 }
 
 /// # Safety
@@ -144,8 +156,9 @@ fn made(names: &str, file: Option<&str>) -> Result<&'static Own, String> {
         stop: Some(stop),
         abandon: Some(abandon),
     };
-    let marked = Marked::new(cupti, &of_cupti, Some(device));
-    let own = Own { collector, marked, device, kinds, _slots: slots, _names: names };
+    let ranges = OpRanges::new(cupti, &of_cupti, Some(device));
+    let uncounted = AtomicU64::new(0);
+    let own = Own { collector, ranges, device, uncounted, kinds, _slots: slots, _names: names };
     let own = Box::leak(Box::new(own));
     own.collector.this = ptr::from_mut(own).cast();
     Ok(own)
@@ -154,7 +167,7 @@ fn made(names: &str, file: Option<&str>) -> Result<&'static Own, String> {
 /// The process's CUPTI.
 fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
     static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock();
+    let _one = lock(&ONE);
     match cupti::in_use() {
         Some(cupti) => Ok(cupti),
         None => find::cupti(file).map(cupti::use_for_good),
@@ -163,9 +176,8 @@ fn in_process(file: Option<&str>) -> Result<&'static Cupti, String> {
 
 /// The kind of a counter's value, from its name: a sum, a largest or a smallest count is a whole number.
 fn kind_of(counter: &str) -> u32 {
-    let is_part = |part: &str| part == "pct" || part.starts_with("pct_of_");
     match counter.rsplit('.').next() {
-        _ if counter.split('.').any(is_part) => PERCENT,
+        _ if counter::is_percent(counter) => PERCENT,
         Some("sum" | "max" | "min") => COUNT,
         _ => RATIO,
     }
@@ -177,11 +189,17 @@ unsafe extern "C" fn start(this: *mut c_void, device: Device) -> *mut c_void {
     if device.kind != CUDA || device.id != own.device as i32 {
         return ptr::null_mut();
     }
-    let begun = catch_unwind(AssertUnwindSafe(|| own.marked.begin()));
-    match begun {
-        Ok(Some(_)) => (&raw const COUNTED).cast_mut().cast(),
-        _ => ptr::null_mut(),
-    }
+    let begun = catch_unwind(AssertUnwindSafe(|| own.ranges.begin()));
+    let state = match begun {
+        Ok(Ok(Some(_))) => &raw const STATES[0],
+        Ok(Ok(None)) => ptr::null(),
+        Ok(Err(_)) | Err(_) => &raw const STATES[1],
+    };
+    state.cast_mut().cast()
+}
+
+fn is_counted(state: *mut c_void) -> bool {
+    ptr::eq(state.cast(), &raw const STATES[0])
 }
 
 unsafe extern "C" fn stop(
@@ -195,7 +213,14 @@ unsafe extern "C" fn stop(
     }
     // SAFETY: as above.
     let own = unsafe { &*this.cast::<Own>() };
-    let counted = catch_unwind(AssertUnwindSafe(|| own.marked.end())).unwrap_or(None);
+    let counted = match is_counted(state) {
+        true => catch_unwind(AssertUnwindSafe(|| own.ranges.end())).unwrap_or(Err(Uncounted)),
+        false => Err(Uncounted),
+    };
+    let Ok(counted) = counted else {
+        own.uncounted.fetch_add(1, Ordering::Relaxed);
+        return FAILED;
+    };
     for (at, (value, kind)) in counted.unwrap_or_default().iter().zip(&own.kinds).enumerate() {
         if at >= count as usize || !value.is_finite() {
             continue;
@@ -211,10 +236,10 @@ unsafe extern "C" fn stop(
 }
 
 unsafe extern "C" fn abandon(this: *mut c_void, state: *mut c_void) {
-    if !state.is_null() {
+    if is_counted(state) {
         // SAFETY: as above.
         let own = unsafe { &*this.cast::<Own>() };
-        let _ = catch_unwind(AssertUnwindSafe(|| own.marked.end()));
+        let _ = catch_unwind(AssertUnwindSafe(|| own.ranges.end()));
     }
 }
 

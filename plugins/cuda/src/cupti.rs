@@ -103,6 +103,7 @@ functions! {
         pop "cuptiActivityPopExternalCorrelationId" (u32, *mut u64);
         enable_callback "cuptiEnableCallback" (u32, *mut c_void, u32, u32);
         device_id "cuptiGetDeviceId" (*mut c_void, *mut u32);
+        context_id "cuptiGetContextId" (*mut c_void, *mut u32);
     }
 }
 
@@ -208,8 +209,8 @@ impl Cupti {
         checked(code).map(|()| handle as usize)
     }
 
-    /// Makes CUPTI call the subscriber's function with the callback id `id` when the program has
-    /// made a context.
+    /// Makes CUPTI call the subscriber's function for the callback `id` of a domain: a function of the
+    /// driver, or something that happens to a context.
     ///
     /// # Errors
     /// CUPTI's code.
@@ -227,6 +228,15 @@ impl Cupti {
         // `device` outlives the call.
         let code = unsafe { (self.functions.device_id?)(context, &raw mut device) };
         (code == SUCCESS).then_some(device)
+    }
+
+    /// Returns CUPTI's number of a context, which no other context of the process has, unlike its address.
+    pub fn context_id(&self, context: *mut c_void) -> Option<u32> {
+        let mut id = 0;
+        // SAFETY: `context_id` is CUPTI's function for these arguments. The driver named the context, and
+        // `id` outlives the call.
+        let code = unsafe { (self.functions.context_id?)(context, &raw mut id) };
+        (code == SUCCESS).then_some(id)
     }
 
     /// Returns the address of a function of this library.

@@ -1,47 +1,111 @@
-//! Two functions of CUDA's driver, in the process that uses it. Nothing is loaded for them.
+//! Three functions of CUDA's driver, in the process that uses it. Nothing is loaded for them.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::OnceLock;
 
 /// `CUDA_SUCCESS`.
 const SUCCESS: c_int = 0;
+/// `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` to `…_WRONG_THREAD`: what was asked for cannot be done while a stream is
+/// captured for a graph.
+const OF_CAPTURES: std::ops::RangeInclusive<c_int> = 900..=908;
+/// `CU_STREAM_CAPTURE_STATUS_NONE`.
+const NOT_CAPTURING: c_int = 0;
 
-fn function(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a C string; only a library that is loaded is opened.
+/// `CUstream`, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stream(pub usize);
+
+impl Stream {
+    /// `CU_STREAM_LEGACY`, the default stream of a context.
+    pub const LEGACY: Self = Self(1);
+    /// `CU_STREAM_PER_THREAD`, the default stream of a thread.
+    pub const PER_THREAD: Self = Self(2);
+}
+
+type Current = unsafe extern "C" fn(*mut *mut c_void) -> c_int;
+type Synchronize = unsafe extern "C" fn() -> c_int;
+type IsCapturing = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
+
+#[derive(Debug)]
+struct Driver {
+    current: Current,
+    synchronize: Synchronize,
+    /// CUDA 10 is the first that has it.
+    is_capturing: Option<IsCapturing>,
+}
+
+/// The functions, if the process has loaded the driver. It is looked for until it is there, and stays loaded.
+fn driver() -> Option<&'static Driver> {
+    static DRIVER: OnceLock<Driver> = OnceLock::new();
+    if let Some(driver) = DRIVER.get() {
+        return Some(driver);
+    }
+    // SAFETY: a C string; only a library that is loaded already is opened, so that no code of it runs.
     let handle =
         unsafe { libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     if handle.is_null() {
         return None;
     }
-    // SAFETY: a handle of dlopen's, and a C string.
-    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    (!found.is_null()).then_some(found)
+    let find = |name: &CStr| {
+        // SAFETY: the handle is one that dlopen returned and that is not closed, and the name is a C string.
+        let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    };
+    let (current, synchronize) = (find(c"cuCtxGetCurrent")?, find(c"cuCtxSynchronize")?);
+    // SAFETY: functions of CUDA's driver with these names have these types, as cuda.h says.
+    let driver = unsafe {
+        Driver {
+            current: std::mem::transmute::<*mut c_void, Current>(current),
+            synchronize: std::mem::transmute::<*mut c_void, Synchronize>(synchronize),
+            is_capturing: find(c"cuStreamIsCapturing")
+                .map(|found| std::mem::transmute::<*mut c_void, IsCapturing>(found)),
+        }
+    };
+    Some(DRIVER.get_or_init(|| driver))
 }
 
 /// The context on which the calling thread launches kernels.
 pub fn context() -> Option<*mut c_void> {
-    let found = function(c"cuCtxGetCurrent")?;
-    // SAFETY: a function of CUDA's driver with this name has this type.
-    let current = unsafe {
-        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut *mut c_void) -> c_int>(found)
-    };
     let mut context = std::ptr::null_mut();
-    // SAFETY: the driver's function, with a variable of ours.
-    let code = unsafe { current(&raw mut context) };
+    // SAFETY: the driver's function writes the context to this variable, which outlives the call.
+    let code = unsafe { (driver()?.current)(&raw mut context) };
     (code == SUCCESS && !context.is_null()).then_some(context)
 }
 
-/// Waits until the work of the calling thread's context is done.
+/// Whether work on this stream of the calling thread's context is captured for a graph, or cannot run because of a
+/// capture. The legacy stream says this of all streams of its context that were not made non-blocking. Asking does
+/// not disturb a capture. A driver that cannot be asked has none.
+pub fn is_capturing(stream: Stream) -> bool {
+    let Some(ask) = driver().and_then(|driver| driver.is_capturing) else { return false };
+    let mut status = NOT_CAPTURING;
+    // SAFETY: the stream is one of the two above, or one on which the program is launching a kernel right now, so it
+    // exists; the variable outlives the call.
+    match unsafe { ask(stream.0 as *mut c_void, &raw mut status) } {
+        SUCCESS => status != NOT_CAPTURING,
+        code => OF_CAPTURES.contains(&code),
+    }
+}
+
+/// Why the device was not waited for.
+#[derive(Debug)]
+pub enum NotWaited {
+    /// A stream of the context is captured for a graph.
+    Capturing,
+    /// The work failed, or there is no context; the text has the driver's code.
+    Failed(String),
+}
+
+/// Waits until the work of the calling thread's context is done, however long that takes.
 ///
 /// # Errors
-/// The driver's code: the work failed, or the device cannot be waited for now.
-pub fn wait() -> Result<(), String> {
-    let found = function(c"cuCtxSynchronize").ok_or("CUDA's driver has no cuCtxSynchronize")?;
-    // SAFETY: as above.
-    let synchronize =
-        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(found) };
-    // SAFETY: the driver's function, without arguments.
-    match unsafe { synchronize() } {
+/// See [`NotWaited`]. To call this during a capture makes the capture invalid; ask [`is_capturing`] before.
+pub fn wait() -> Result<(), NotWaited> {
+    let lacks = || NotWaited::Failed("CUDA's driver is not loaded".to_owned());
+    let driver = driver().ok_or_else(lacks)?;
+    // SAFETY: the driver's function, which has no arguments.
+    match unsafe { (driver.synchronize)() } {
         SUCCESS => Ok(()),
-        code => Err(format!("cuCtxSynchronize: error {code}")),
+        code if OF_CAPTURES.contains(&code) => Err(NotWaited::Capturing),
+        code => Err(NotWaited::Failed(format!("cuCtxSynchronize: error {code}"))),
     }
 }

@@ -284,6 +284,16 @@ mod tests {
         assert!(sampled.is_ok(), "{sampled:?}");
     }
 
+    /// The check of `tests/hardware/nvidia.py` with these counters is about kernels that run several times.
+    #[test]
+    fn many_counters_need_several_runs() {
+        let Some(cupti) = nvidias() else { return };
+        let many = include_str!("../../../tests/hardware/many_counters.txt");
+        let names: Vec<&str> = many.split_whitespace().collect();
+        let passes = passes(cupti, c"GH100", &names).expect("they exist");
+        assert!(passes > 1, "{passes}");
+    }
+
     /// Turing, Ampere, Ada, Hopper and Blackwell.
     #[test]
     fn every_former_event_is_a_counter_of_each_generation() {

@@ -8,45 +8,44 @@
 //! ```
 //!
 //! So the values belong to this launch, whatever else the program does. In a context, one launch at a time is
-//! counted: another thread that launches meanwhile waits. If it has waited for too long, because the first kernel
-//! waits for the second, its kernel is not counted; nor is the first one, whose values may contain it.
+//! counted, from its `enter` to the end of its `exit`: another thread that launches meanwhile waits. If it has waited
+//! for too long, because the first kernel waits for the second, its kernel is not counted; nor is the first one, whose
+//! values may contain it. No lock is held while CUPTI is called, because CUPTI waits for the device ([`Held`]).
 //!
-//! What this file calls may make CUPTI call it again, which is noticed ([`INSIDE`]).
+//! What this file calls may make CUPTI call it again, which is noticed ([`Inside`]).
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::ffi::c_void;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::callback::{Call, Launch};
+use crate::captures;
 use crate::collect::{self, Range, What};
 use crate::cupti::{self, Cupti};
-use crate::range::{self, Of, Ranges};
+use crate::held::{Held, Taken};
+use crate::lock::lock;
+use crate::range::{self, RangeKind, Ranges};
 
-/// The driver's functions that launch kernels, by `CUpti_driver_api_trace_cbid` of CUDA 12.6 to 13.5:
-/// `cuLaunchKernel`, `cuLaunchCooperativeKernel` and `cuLaunchKernelEx`, each also for the default stream of a
-/// thread. `cuLaunchCooperativeKernelMultiDevice` is on several contexts and is not counted.
-const KERNELS: [u32; 6] = [307, 442, 477, 478, 652, 653];
-/// `cuGraphLaunch`, likewise. A graph has any number of kernels.
-const GRAPHS: [u32; 2] = [514, 515];
-/// `CUPTI_API_ENTER`; the other one is `CUPTI_API_EXIT`.
-const ENTER: u32 = 0;
+/// The driver's functions that launch kernels, by `CUpti_driver_api_trace_cbid` of CUDA 12.6 to 13.5, and whether a null
+/// stream is that of the thread (`…_ptsz`). `cuLaunchCooperativeKernelMultiDevice` is on several contexts and is not
+/// counted.
+const LAUNCHES: [(u32, Launch, bool); 8] = [
+    (307, Launch::Kernel, false),
+    (442, Launch::Kernel, true),
+    // Cooperative ones.
+    (477, Launch::Kernel, false),
+    (478, Launch::Kernel, true),
+    (652, Launch::KernelEx, false),
+    (653, Launch::KernelEx, true),
+    (514, Launch::Graph, false),
+    (515, Launch::Graph, true),
+];
+/// `cuLaunchKernel`, which every version has.
+const FIRST: u32 = LAUNCHES[0].0;
 /// How long a launch waits for that of another thread.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// `CUpti_CallbackData` of CUDA 11.8 to 13.5.
-#[repr(C)]
-struct Data {
-    site: u32,
-    function: *const c_char,
-    parameters: *const c_void,
-    result: *const c_int,
-    symbol: *const c_char,
-    context: *mut c_void,
-    context_id: u32,
-    user: *mut u64,
-    correlation: u32,
-}
 
 /// A launch that is being counted.
 #[derive(Debug)]
@@ -63,23 +62,26 @@ struct Open {
 /// A context of the program.
 #[derive(Debug)]
 struct Context {
+    cupti: &'static Cupti,
+    names: Arc<[String]>,
     device: u32,
+    /// CUPTI's number of it: a destroyed context's address can be that of a later one.
+    id: u32,
     inner: Mutex<Inner>,
-    /// No launch is open any more.
+    /// No launch is open any more, or the one that is open is disturbed.
     changed: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
-    /// `None` if this context cannot be counted.
-    ranges: Option<Ranges>,
+    held: Held,
     open: Option<Open>,
 }
 
 #[derive(Debug)]
 struct State {
     cupti: &'static Cupti,
-    names: Vec<String>,
+    names: Arc<[String]>,
     /// By address.
     contexts: HashMap<usize, Arc<Context>>,
     is_on: bool,
@@ -89,12 +91,25 @@ static STATE: Mutex<Option<State>> = Mutex::new(None);
 static WHY: Mutex<Option<String>> = Mutex::new(None);
 
 thread_local! {
-    /// Set while this thread is in this file.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Exists while a thread is in this file: CUPTI itself may launch kernels in the functions that are called here.
+#[derive(Debug)]
+struct Inside;
+
+impl Inside {
+    /// `None` if this thread is in this file already.
+    fn new() -> Option<Self> {
+        (!IS_INSIDE.replace(true)).then_some(Self)
+    }
+}
+
+/// After a panic, too, which [`crate::attach`] catches.
+impl Drop for Inside {
+    fn drop(&mut self) {
+        IS_INSIDE.set(false);
+    }
 }
 
 /// Begins to count each kernel that is launched from now on. The subscriber's function is to call [`called`].
@@ -103,12 +118,12 @@ pub fn begin(cupti: &'static Cupti, names: &[String], subscriber: usize) {
     if let Err(why) = range::check(cupti) {
         return note(why);
     }
-    let names = names.to_vec();
+    let names = Arc::from(names);
     *lock(&STATE) = Some(State { cupti, names, contexts: HashMap::new(), is_on: true });
-    for id in KERNELS.into_iter().chain(GRAPHS) {
+    for (id, ..) in LAUNCHES {
         // A CUPTI that does not know a function has no program that calls it.
         if let Err(code) = cupti.enable_callback(subscriber, cupti::DOMAIN_DRIVER, id)
-            && id == KERNELS[0]
+            && id == FIRST
         {
             note(format!("cuptiEnableCallback: {}", cupti.said(code)));
         }
@@ -122,9 +137,20 @@ pub fn go_on(is_on: bool) {
     }
 }
 
-/// Gives back all that was made.
+/// Gives back all that was made. What a thread uses right now, it gives back itself.
 pub fn end() {
-    guarded(|state| *state = None);
+    let ended = lock(&STATE).take();
+    for context in ended.into_iter().flat_map(|state| state.contexts.into_values()) {
+        drop(context.discard(false));
+    }
+}
+
+/// A context is about to be destroyed.
+pub fn gone(context: *mut c_void) {
+    let known = lock(&STATE).as_mut().and_then(|state| state.contexts.remove(&(context as usize)));
+    if let Some(known) = known {
+        drop(known.discard(true));
+    }
 }
 
 /// Why kernels were not counted, if they were to be and could not be.
@@ -136,123 +162,180 @@ fn note(why: String) {
     lock(&WHY).get_or_insert(why);
 }
 
-/// With the state, unless this thread holds it already.
-fn guarded(act: impl FnOnce(&mut Option<State>)) {
-    if INSIDE.replace(true) {
-        return;
-    }
-    act(&mut lock(&STATE));
-    INSIDE.set(false);
-}
-
-/// A context is about to be destroyed.
-pub fn gone(context: *mut c_void) {
-    guarded(|state| {
-        if let Some(state) = state {
-            state.contexts.remove(&(context as usize));
-        }
-    });
-}
-
 /// A function of the driver was called, or returns.
-///
-/// # Safety
-/// `data` is what CUPTI gives for a function of the driver.
-pub unsafe fn called(id: u32, data: *const c_void) {
-    let is_graph = GRAPHS.contains(&id);
-    if data.is_null() || !(is_graph || KERNELS.contains(&id)) || INSIDE.replace(true) {
+pub fn called(id: u32, call: &Call) {
+    let Some((_, launch, is_of_thread)) = LAUNCHES.into_iter().find(|known| known.0 == id) else {
         return;
+    };
+    let Some(_inside) = Inside::new() else { return };
+    match call.is_enter() {
+        true => enter(call, launch, is_of_thread),
+        false => exit(call, launch, is_of_thread),
     }
-    // SAFETY: the caller's promise.
-    let data = unsafe { &*data.cast::<Data>() };
-    match data.site {
-        ENTER => enter(data, is_graph),
-        _ => exit(data),
-    }
-    INSIDE.set(false);
 }
 
-/// The context of a call, and CUPTI; `None` if nothing is to be counted now.
-fn context_of(data: &Data, is_begin: bool) -> Option<(Arc<Context>, &'static Cupti)> {
-    let mut locked = lock(&STATE);
-    let state = locked.as_mut().filter(|state| state.is_on || !is_begin)?;
-    let cupti = state.cupti;
-    if let Some(context) = state.contexts.get(&(data.context as usize)) {
-        return Some((Arc::clone(context), cupti));
+/// The context of a call, if a launch on it was counted.
+fn known(call: &Call) -> Option<Arc<Context>> {
+    let locked = lock(&STATE);
+    let context = locked.as_ref()?.contexts.get(&(call.context as usize))?;
+    (context.id == call.context_id).then(|| Arc::clone(context))
+}
+
+/// The context of a launch; `None` if nothing is to be counted now.
+fn context_of(call: &Call) -> Option<Arc<Context>> {
+    let (cupti, names) = {
+        let locked = lock(&STATE);
+        let state = locked.as_ref().filter(|state| state.is_on)?;
+        (state.cupti, Arc::clone(&state.names))
+    };
+    if let Some(context) = known(call) {
+        return Some(context);
     }
-    let device = cupti.device_of(data.context).filter(|_| is_begin)?;
-    let ranges = Ranges::new(cupti, data.context, device, &state.names, Of::EachKernel);
-    let ranges = ranges.map_err(|why| note(format!("device {device}: {why}"))).ok();
-    let inner = Mutex::new(Inner { ranges, open: None });
-    let context = Arc::new(Context { device, inner, changed: Condvar::new() });
-    state.contexts.insert(data.context as usize, Arc::clone(&context));
-    Some((context, cupti))
+    let device = cupti.device_of(call.context)?;
+    let (id, inner, changed) = (call.context_id, Mutex::default(), Condvar::new());
+    let new = Arc::new(Context { cupti, names, device, id, inner, changed });
+    let old = {
+        let mut locked = lock(&STATE);
+        let contexts = &mut locked.as_mut()?.contexts;
+        match contexts.get(&(call.context as usize)) {
+            // Another thread was faster.
+            Some(found) if found.id == new.id => return Some(Arc::clone(found)),
+            _ => contexts.insert(call.context as usize, Arc::clone(&new)),
+        }
+    };
+    if let Some(mut ranges) = old.and_then(|old| old.discard(true)) {
+        // Their context was destroyed before this was noticed.
+        ranges.abandon();
+    }
+    Some(new)
 }
 
 impl Context {
-    /// The state of this context as soon as no launch is open; `None` if that takes too long.
-    fn free(&self) -> Option<MutexGuard<'_, Inner>> {
-        let inner = lock(&self.inner);
-        let is_busy = |inner: &mut Inner| inner.open.is_some();
-        let waited = self.changed.wait_timeout_while(inner, PATIENCE, is_busy);
+    /// Waits until no launch is open, and makes this one the one that is counted. `None` if that takes too long, or
+    /// the context cannot be counted.
+    fn reserve(&self, open: Open) -> Option<Taken> {
+        // The values of a launch that was disturbed are lost, so nobody waits for it any more.
+        let is_busy =
+            |inner: &mut Inner| inner.open.as_ref().is_some_and(|open| !open.is_disturbed);
+        let waited = self.changed.wait_timeout_while(lock(&self.inner), PATIENCE, is_busy);
         let (mut inner, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match &mut inner.open {
-            Some(open) => {
-                open.is_disturbed = true;
+        if let Some(open) = &mut inner.open {
+            open.is_disturbed = true;
+            self.changed.notify_all();
+            return None;
+        }
+        let taken = inner.held.take()?;
+        inner.open = Some(open);
+        Some(taken)
+    }
+
+    /// Puts the ranges back while the launch stays open.
+    fn put(&self, taken: Taken) {
+        let rest = lock(&self.inner).held.put(taken);
+        drop(rest);
+    }
+
+    /// Puts the ranges back, or refuses the context if that is said why, and ends the launch. Returns the launch.
+    fn close(&self, taken: Taken, why: Option<&String>) -> Option<Open> {
+        if let Some(why) = why {
+            note(format!("device {}: {why}", self.device));
+        }
+        let (open, rest) = {
+            let mut inner = lock(&self.inner);
+            let rest = match why {
+                Some(_) => inner.held.refuse(taken),
+                None => inner.held.put(taken),
+            };
+            self.changed.notify_all();
+            (inner.open.take(), rest)
+        };
+        drop(rest);
+        open
+    }
+
+    /// Takes out the ranges of the launch that returns now; `None` if it is not counted, or not any more.
+    fn returns(&self, thread: u32, correlation: u32) -> Option<Box<Ranges>> {
+        let mut inner = lock(&self.inner);
+        inner
+            .open
+            .as_ref()
+            .filter(|open| open.thread == thread && open.correlation == correlation)?;
+        match inner.held.take() {
+            Some(Taken(Some(ranges))) => Some(ranges),
+            _ => {
+                inner.open = None;
+                self.changed.notify_all();
                 None
             }
-            None => Some(inner),
         }
     }
 
-    /// Something failed: nothing is counted from now on.
-    fn failed(&self, inner: &mut Inner, why: &str) {
-        note(format!("device {}: {why}", self.device));
-        inner.ranges = None;
-        collect::add_uncounted(1);
+    /// Counts no more, and takes the ranges; see [`Held::discard`].
+    fn discard(&self, is_destroyed: bool) -> Option<Box<Ranges>> {
+        let mut inner = lock(&self.inner);
+        inner.open = None;
+        self.changed.notify_all();
+        inner.held.discard(is_destroyed)
     }
 }
 
-fn enter(data: &Data, is_graph: bool) {
-    let Some((context, cupti)) = context_of(data, true) else { return };
-    let Some(mut inner) = context.free() else { return collect::add_uncounted(1) };
-    let Some(ranges) = &mut inner.ranges else { return collect::add_uncounted(1) };
-    let begin = cupti.timestamp().unwrap_or(0);
-    if let Err(why) = ranges.start() {
-        return context.failed(&mut inner, &why);
+fn enter(call: &Call, launch: Launch, is_of_thread: bool) {
+    let Some(context) = context_of(call) else { return };
+    if captures::are_open(call.stream(launch, is_of_thread)) {
+        return collect::add_uncounted(1);
     }
-    let name = (!is_graph && !data.symbol.is_null()).then(|| {
-        // SAFETY: for a launch, the name of the kernel.
-        Arc::from(&*unsafe { CStr::from_ptr(data.symbol) }.to_string_lossy())
-    });
-    let (thread, correlation) = (collect::own_thread(), data.correlation);
-    inner.open = Some(Open { thread, correlation, begin, name, is_graph, is_disturbed: false });
-}
-
-fn exit(data: &Data) {
-    let Some((context, cupti)) = context_of(data, false) else { return };
-    let mut inner = lock(&context.inner);
-    let thread = collect::own_thread();
-    let is_own = |open: &mut Open| open.thread == thread && open.correlation == data.correlation;
-    let Some(open) = inner.open.take_if(is_own) else { return };
-    context.changed.notify_one();
-    let Some(ranges) = &mut inner.ranges else { return };
-    let counted = match ranges.stop() {
-        Ok(counted) => counted,
-        Err(why) => return context.failed(&mut inner, &why),
+    let open = Open {
+        thread: collect::own_thread(),
+        correlation: call.correlation,
+        begin: context.cupti.timestamp().unwrap_or(0),
+        name: if launch == Launch::Graph { None } else { call.kernel() },
+        is_graph: launch == Launch::Graph,
+        is_disturbed: false,
     };
-    drop(inner);
-    // SAFETY: the driver's result, which is there when the function returns.
-    let has_failed = !data.result.is_null() && unsafe { *data.result } != 0;
-    if has_failed {
+    let Some(mut taken) = context.reserve(open) else { return collect::add_uncounted(1) };
+    match start(&mut taken, call, &context) {
+        Ok(()) => context.put(taken),
+        Err(why) => {
+            context.close(taken, Some(&why));
+            collect::add_uncounted(1);
+        }
+    }
+}
+
+/// Begins to count, with ranges that are made if there are none.
+fn start(taken: &mut Taken, call: &Call, context: &Context) -> Result<(), String> {
+    let ranges = match &mut taken.0 {
+        Some(ranges) => ranges,
+        none => {
+            let Context { cupti, names, device, .. } = context;
+            let made = Ranges::new(cupti, call.context, *device, names, RangeKind::EachKernel)?;
+            none.insert(Box::new(made))
+        }
+    };
+    ranges.start()
+}
+
+fn exit(call: &Call, launch: Launch, is_of_thread: bool) {
+    let Some(context) = known(call) else { return };
+    let thread = collect::own_thread();
+    let Some(mut ranges) = context.returns(thread, call.correlation) else { return };
+    // If a capture has begun meanwhile, the next launch stops the ranges before it starts them.
+    let is_captured = captures::are_open(call.stream(launch, is_of_thread));
+    let stopped = if is_captured { None } else { Some(ranges.stop()) };
+    let why = stopped.as_ref().and_then(|stopped| stopped.as_ref().err());
+    let Some(open) = context.close(Taken(Some(ranges)), why) else { return };
+    if call.has_failed() {
+        // Nothing was launched, so nothing is missing.
         return;
     }
-    if open.is_disturbed || !(open.is_graph || counted.ranges.len() == 1) {
-        // Which of the ranges is this kernel is not known.
+    let Some(Ok(counted)) = stopped else { return collect::add_uncounted(1) };
+    let is_known = counted.is_complete && (open.is_graph || counted.ranges.len() == 1);
+    if open.is_disturbed || !is_known {
+        // Which of the ranges is this kernel is not known, or its counters would need further runs.
         return collect::add_uncounted(1);
     }
     collect::add_uncounted(counted.dropped);
-    let end = cupti.timestamp().unwrap_or(0);
+    let end = context.cupti.timestamp().unwrap_or(0);
     for (number, values) in counted.ranges.into_iter().enumerate() {
         let what = match open.is_graph {
             true => What::OfGraph(number as u32),
@@ -266,15 +349,14 @@ fn exit(data: &Data) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::mem::offset_of;
 
-    /// Places are those that a C compiler gives for `cupti_callbacks.h` of CUDA 13.5.
     #[test]
-    fn data_of_a_call_stand_where_the_header_has_them() {
-        assert_eq!(offset_of!(Data, result), 24);
-        assert_eq!(offset_of!(Data, symbol), 32);
-        assert_eq!(offset_of!(Data, context), 40);
-        assert_eq!(offset_of!(Data, correlation), 64);
-        assert_eq!(size_of::<Data>(), 72);
+    fn a_panic_does_not_keep_a_thread_inside() {
+        let panicked = std::panic::catch_unwind(|| {
+            let _inside = Inside::new().expect("outside");
+            assert!(Inside::new().is_none(), "inside");
+            panic!("as a function of ours could");
+        });
+        assert!(panicked.is_err() && Inside::new().is_some());
     }
 }

@@ -1,8 +1,10 @@
-//! A profiler plugin that records CUDA programs with CUPTI's activity interface: kernels, copies, fills
-//! and waits of devices, counters that devices sample, counters of single kernels, ranges of NVTX, and the calls of CUDA's runtime
-//! and driver, with arrows from each launch to what it launched. It is for programs without a profiler of
-//! their own. CUDA's driver loads the same
-//! shared object, named by `CUDA_INJECTION64_PATH`, when the program initialises CUDA.
+//! A profiler plugin that records CUDA programs with CUPTI, NVIDIA's library for profilers: kernels, copies, fills and
+//! waits of devices, ranges of NVTX, and the calls of CUDA's runtime and driver, with arrows from each launch to what it
+//! launched. Devices sample counters on request, or counters are read around each kernel or op.
+//!
+//! A host loads this shared object as a plugin. CUDA's driver loads it, too, if `CUDA_INJECTION64_PATH` names it, when
+//! the program initialises CUDA; NVTX does so at its first range if `NVTX_INJECTION64_PATH` names it. The Python package
+//! uses only its collectors (`collector`), which count around ops of TVM without a recording of the plugin.
 //!
 //! ```text
 //!  program ─► CUDA ─► CUPTI ─► collect ─ output ─► plugin (this file) ─► host
@@ -23,30 +25,40 @@
 //! | `host` | which registers counters need, and what the device's data say |
 //! | `pm` | counters that the device samples |
 //! | `sampler` | the thread that fetches them |
-//! | `range` | counters of a range of work |
+//! | `range`, `held` | counters of a range of work, and who uses them now |
 //! | `launches` | a range around each kernel |
-//! | `marked`, `ops` | a range around each op |
+//! | `op_ranges`, `ops` | a range around each op |
+//! | `callback` | the calls of CUDA's driver of which CUPTI tells |
+//! | `captures` | whether the program captures a graph |
 //! | `driver` | functions of CUDA's driver |
 //! | `collector`, `papi` | counters around ops of a host without plugins, by PAPI's names |
+//! | `counter` | what a counter's name says about its values |
 //! | `output` | records as events |
 //! | `settings` | the user's options |
+//! | `lock` | how a mutex is taken |
 //!
 //! Rules: nothing is linked with CUDA; without CUDA, and in a program that does not use it, nothing happens.
-//! The plugin prints nothing, waits for no device, and keeps panics to itself. It counts everything that it
-//! cannot record, and reports the counts at the end.
+//! The plugin prints nothing and keeps panics to itself. It waits for a device only to read counters around a kernel
+//! or an op (`cuda.range-counters`), without a lock, and never while the program captures a graph. It counts everything
+//! that it cannot record, and reports the counts at the end.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod attach;
+mod callback;
+mod captures;
 mod collect;
 mod collector;
+mod counter;
 mod cupti;
 mod driver;
 mod find;
 mod functions;
+mod held;
 mod host;
 mod launches;
-mod marked;
+mod lock;
 mod names;
+mod op_ranges;
 mod ops;
 mod output;
 mod papi;
@@ -57,13 +69,14 @@ mod sampler;
 mod settings;
 mod structs;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plugin::{Configuration, Error, Kind, Level, Profiler, Session, Trace};
 
 use collect::Missing;
 use cupti::{EXTERNAL_OP, EXTERNAL_RANGE};
+use lock::lock;
 use output::Output;
 use settings::Settings;
 
@@ -110,10 +123,6 @@ impl Profiler for Cuda {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Recording {
     fn hand_over(&self, last: bool, trace: &mut Trace<'_>) -> Result<(), Error> {
         if attach::is_forked() {
@@ -138,6 +147,7 @@ impl Recording {
         let counts = [
             (plugin::Missing::Overflow, missing.beyond + missing.dropped),
             (plugin::Missing::Times, untimed),
+            (plugin::Missing::Counters, missing.uncounted + missing.uncounted_ops),
         ];
         let counts = counts.into_iter().filter(|(_, count)| *count > 0);
         let are_counted = counts.fold(true, |all, (what, n)| trace.missing(what, n) && all);
@@ -223,7 +233,7 @@ impl Drop for Recording {
 
 /// Makes a sentence about the numbers of missing events.
 fn said(missing: Missing, untimed: u64) -> Option<String> {
-    let Missing { beyond, dropped, damaged, unknown, uncounted } = missing;
+    let Missing { beyond, dropped, damaged, unknown, uncounted, uncounted_ops } = missing;
     let parts: Vec<String> = [
         (beyond, "records did not fit into the buffer"),
         (dropped, "records were dropped by CUPTI, which had no room for them"),
@@ -231,7 +241,13 @@ fn said(missing: Missing, untimed: u64) -> Option<String> {
         (unknown, "records of CUPTI are of a kind that is not known"),
         (
             uncounted,
-            "kernels have no counters: they could not be read, or could be those of others",
+            "launches of kernels have no counters: a graph was captured, they could not be read, or \
+             they could be those of other kernels",
+        ),
+        (
+            uncounted_ops,
+            "ops have no counters: another op was counted, a graph was captured, or they could not \
+             be read",
         ),
         (untimed, "kernels, copies or fills have no times, because CUPTI gave none"),
     ]

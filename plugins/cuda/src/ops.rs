@@ -3,14 +3,28 @@
 
 use std::cell::Cell;
 use std::ffi::c_void;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::collect::{self, Range, What};
 use crate::cupti::Cupti;
-use crate::marked::Marked;
+use crate::lock::lock;
+use crate::op_ranges::OpRanges;
 use crate::range;
 
-static COUNTED: Mutex<Option<&'static Marked>> = Mutex::new(None);
+/// The ranges of a recording that counts ops.
+#[derive(Clone, Copy, Debug)]
+struct Counting {
+    /// Differs from that of every other recording.
+    recording: u64,
+    ranges: &'static OpRanges,
+}
+
+static COUNTING: Mutex<Option<Counting>> = Mutex::new(None);
+/// The number of the last recording that counted ops.
+static LAST: Mutex<u64> = Mutex::new(0);
+/// Whether the recording is not paused.
+static IS_ON: AtomicBool = AtomicBool::new(true);
 static WHY: Mutex<Option<String>> = Mutex::new(None);
 
 /// The op of a thread that is counted.
@@ -19,72 +33,110 @@ struct Open {
     op: u64,
     begin: u64,
     device: u32,
+    ranges: &'static OpRanges,
     /// How many ops of the thread were open before it.
     depth: u32,
 }
 
-thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static OPEN: Cell<Option<Open>> = const { Cell::new(None) };
+/// The ops of a thread in one recording. A host need not end those that are open when the recording ends, or may end
+/// them in a later one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ops {
+    recording: u64,
+    depth: u32,
+    open: Option<Open>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+thread_local! {
+    static OPS: Cell<Ops> = const { Cell::new(Ops { recording: 0, depth: 0, open: None }) };
 }
 
 /// Begins to count ops.
 pub fn begin(cupti: &'static Cupti, names: &[String]) {
     *lock(&WHY) = None;
-    match range::check(cupti) {
-        // A recording more or less is some hundred bytes; an op of another thread may be in it at the end.
-        Ok(()) => *lock(&COUNTED) = Some(Box::leak(Box::new(Marked::new(cupti, names, None)))),
-        Err(why) => *lock(&WHY) = Some(why),
+    IS_ON.store(true, Ordering::Release);
+    if let Err(why) = range::check(cupti) {
+        *lock(&WHY) = Some(why);
+        return;
     }
+    let recording = {
+        let mut last = lock(&LAST);
+        *last += 1;
+        *last
+    };
+    // Some hundred bytes for each recording; an op of another thread may be in them at the end.
+    let ranges = Box::leak(Box::new(OpRanges::new(cupti, names, None)));
+    *lock(&COUNTING) = Some(Counting { recording, ranges });
 }
 
-fn counted() -> Option<&'static Marked> {
-    *lock(&COUNTED)
+fn counting() -> Option<Counting> {
+    *lock(&COUNTING)
+}
+
+/// Counts the ops that begin from now on, or none. An op that is open is counted up to its end.
+pub fn go_on(is_on: bool) {
+    IS_ON.store(is_on, Ordering::Release);
 }
 
 /// Counts no more, and gives back all that was made.
 pub fn end() {
-    let Some(marked) = lock(&COUNTED).take() else { return };
-    *lock(&WHY) = marked.finish();
+    let Some(Counting { ranges, .. }) = lock(&COUNTING).take() else { return };
+    *lock(&WHY) = ranges.finish();
 }
 
 /// A context is about to be destroyed.
 pub fn gone(context: *mut c_void) {
-    if let Some(marked) = counted() {
-        marked.forget(context);
+    if let Some(Counting { ranges, .. }) = counting() {
+        ranges.forget(context);
     }
 }
 
 /// Why ops were not counted, if they were to be and could not be.
 pub fn why() -> Option<String> {
-    counted().and_then(Marked::why).or_else(|| lock(&WHY).clone())
+    counting().and_then(|counting| counting.ranges.why()).or_else(|| lock(&WHY).clone())
 }
 
 /// An op begins on the calling thread.
 pub fn push(cupti: &Cupti, op: u64) {
-    let depth = DEPTH.get();
-    DEPTH.set(depth + 1);
-    if OPEN.get().is_some() {
+    let Some(Counting { recording, ranges }) = counting() else { return };
+    let mut ops = OPS.get();
+    if ops.recording != recording {
+        ops = Ops { recording, ..Ops::default() };
+    }
+    let depth = ops.depth;
+    ops.depth += 1;
+    OPS.set(ops);
+    if ops.open.is_some() || !IS_ON.load(Ordering::Acquire) {
         return;
     }
-    if let Some(device) = counted().and_then(Marked::begin) {
-        let begin = cupti.timestamp().unwrap_or(0);
-        OPEN.set(Some(Open { op, begin, device, depth }));
+    match ranges.begin() {
+        Ok(Some(device)) => {
+            let begin = cupti.timestamp().unwrap_or(0);
+            ops.open = Some(Open { op, begin, device, ranges, depth });
+            OPS.set(ops);
+        }
+        Ok(None) => {}
+        Err(_) => collect::add_uncounted_op(),
     }
 }
 
 /// The innermost op of the calling thread ends.
 pub fn pop(cupti: &Cupti) {
-    let depth = DEPTH.get().saturating_sub(1);
-    DEPTH.set(depth);
-    let Some(open) = OPEN.get().filter(|open| open.depth == depth) else { return };
-    OPEN.set(None);
+    let Some(Counting { recording, .. }) = counting() else { return };
+    let mut ops = OPS.get();
+    if ops.recording != recording {
+        return;
+    }
+    ops.depth = ops.depth.saturating_sub(1);
+    let ended = ops.open.take_if(|open| open.depth == ops.depth);
+    OPS.set(ops);
+    let Some(open) = ended else { return };
     let end = cupti.timestamp().unwrap_or(0);
-    let Some(values) = counted().and_then(Marked::end) else { return };
+    let values = match open.ranges.end() {
+        Ok(Some(values)) => values,
+        Ok(None) => return,
+        Err(_) => return collect::add_uncounted_op(),
+    };
     collect::add_range(Range {
         what: What::Op(open.op),
         times: (open.begin, end),

@@ -12,6 +12,7 @@ use plugin::{Event, Kind, Trace};
 
 use crate::attach;
 use crate::collect::{Named, Range, What};
+use crate::counter::unit_of;
 use crate::cupti::{self, EXTERNAL_OP, EXTERNAL_RANGE};
 use crate::functions;
 use crate::names::Names;
@@ -442,7 +443,8 @@ impl Output {
         trace.event(&event).name(name);
     }
 
-    /// Names devices and their rows, after everything of this time was handed over.
+    /// Names devices and their rows. A host keeps the name that it was given last, so this is done at each hand-over: a
+    /// device's label has the accuracy of the clock, which becomes better.
     pub fn describe(&self, trace: &mut Trace<'_>) {
         let accuracy = match attach::accuracy_ns() {
             Some(ns) => format!("clock ±{ns} ns"),
@@ -454,7 +456,7 @@ impl Output {
             trace.device(i64::from(*id), name, &label);
         }
         for device in &self.counted {
-            trace.resource(*device as i32, COUNTED_ROW, COUNTED_ROW, "counted kernels");
+            trace.resource(*device as i32, COUNTED_ROW, COUNTED_ROW, "counted kernels and ops");
         }
         for (device, stream) in &self.streams {
             let name = format!("stream {stream}");
@@ -463,7 +465,7 @@ impl Output {
     }
 }
 
-/// Keeps only the latest entries.
+/// Keeps only the entries with the largest numbers: CUPTI counts them up, so these are the latest.
 fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
     while by_correlation.len() > MOST {
         by_correlation.pop_first();
@@ -471,7 +473,8 @@ fn forget<T>(by_correlation: &mut BTreeMap<u32, T>) {
 }
 
 /// Converts times to UTC. Both ends are moved by the same difference, so that the duration is the
-/// device's. Returns `None` if both times are 0: then CUPTI has no times for the activity.
+/// device's. Returns `None` if a time is 0, which is CUPTI's word for a time that it does not know, or if there is no
+/// clock to compare with.
 fn times(start: u64, end: u64) -> Option<(i64, i64)> {
     if start == 0 || end == 0 {
         return None;
@@ -484,18 +487,6 @@ fn times(start: u64, end: u64) -> Option<(i64, i64)> {
 /// Returns whether a function gives work to a device.
 fn launches(name: &str) -> bool {
     ["Launch", "Memcpy", "Memset", "Prefetch"].iter().any(|part| name.contains(part))
-}
-
-/// Returns the unit of a counter, from its name.
-fn unit_of(counter: &str) -> &'static str {
-    let is_part = |part: &str| part == "pct" || part.starts_with("pct_of_");
-    match counter {
-        _ if counter.split('.').any(is_part) => "%",
-        _ if counter.contains("bytes") && counter.ends_with(".per_second") => "B/s",
-        _ if counter.ends_with(".per_second") => "/s",
-        _ if counter.contains("bytes") => "B",
-        _ => "",
-    }
 }
 
 /// Returns the name of a copy of a `CUpti_ActivityMemcpyKind` between two
@@ -561,20 +552,6 @@ fn overhead_name(what: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn units_are_in_the_names_of_counters() {
-        for (counter, unit) in [
-            ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
-            ("sm__inst_executed.avg.pct", "%"),
-            ("dram__bytes_read.sum.per_second", "B/s"),
-            ("dram__bytes_read.sum", "B"),
-            ("sm__inst_executed.sum.per_second", "/s"),
-            ("sm__cycles_active.avg", ""),
-        ] {
-            assert_eq!(unit_of(counter), unit, "{counter}");
-        }
-    }
 
     #[test]
     fn names_are_those_of_other_traces() {

@@ -17,14 +17,16 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::offset_of;
 use std::ptr;
+use std::sync::Mutex;
 
 use crate::cupti::Cupti;
 use crate::host::{self, Configured, Host, Profiler};
+use crate::lock::lock;
 use crate::structs::{Image, Object, api, call, call_or_older, code_of, lacks, parameters};
 
 /// What is a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Of {
+pub enum RangeKind {
     /// Each kernel.
     EachKernel,
     /// What is between [`Ranges::push`] and [`Ranges::pop`].
@@ -96,6 +98,9 @@ api! {
     info "cuptiRangeProfilerGetCounterDataInfo" Info;
 }
 
+/// Held while the host's part is prepared.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// The ranges of one context.
 #[derive(Debug)]
 pub struct Ranges {
@@ -107,10 +112,15 @@ pub struct Ranges {
     configured: Configured,
     data: Image,
     data_length: usize,
-    of: Of,
+    kind: RangeKind,
+    /// Between [`Self::start`] and [`Self::stop`].
+    is_started: bool,
+    /// Between [`Self::push`] and [`Self::pop`].
+    is_pushed: bool,
 }
 
-// SAFETY: CUPTI's objects belong to a context and not to a thread; whoever has them holds a lock.
+// SAFETY: CUPTI's objects belong to a context and not to a thread; one thread at a time has them, because it owns this
+// value, which `held` gives to one at a time, or has `&mut` to it.
 unsafe impl Send for Ranges {}
 
 /// What was counted between start and stop.
@@ -120,6 +130,9 @@ pub struct Counted {
     pub ranges: Vec<Vec<f64>>,
     /// The number of ranges that CUPTI had no room for.
     pub dropped: u64,
+    /// Whether the counters have their values. If not, the work would have to run again, or there was none: its launch
+    /// has failed.
+    pub is_complete: bool,
 }
 
 /// Whether this CUPTI has the range profiler.
@@ -146,7 +159,7 @@ impl Ranges {
         context: *mut c_void,
         device: u32,
         names: &[String],
-        of: Of,
+        kind: RangeKind,
     ) -> Result<Self, String> {
         let api = functions(cupti)?;
         host::initialize(cupti)?;
@@ -158,9 +171,14 @@ impl Ranges {
         let mut available = Image::new(availability.length);
         availability.image = available.at();
         call(cupti, api.availability, &mut availability)?;
-        let host = Host::new(cupti, Profiler::Range, device, &mut available, names)?;
-        let configured = host.configuration()?;
-        if of == Of::Pushed && configured.passes != 1 {
+        let (host, configured) = {
+            // The manual does not say that several threads may do this at once. It waits for no device.
+            let _one = lock(&ONE);
+            let host = Host::new(cupti, Profiler::Range, device, &mut available, names)?;
+            let configured = host.configuration()?;
+            (host, configured)
+        };
+        if kind == RangeKind::Pushed && configured.passes != 1 {
             return Err(format!(
                 "these counters need {} runs of the same work, and an op runs once: ask for fewer",
                 configured.passes
@@ -174,7 +192,9 @@ impl Ranges {
             configured,
             data: Image::default(),
             data_length: 0,
-            of,
+            kind,
+            is_started: false,
+            is_pushed: false,
         };
         let mut enable = Enable::new();
         enable.context = context;
@@ -194,9 +214,9 @@ impl Ranges {
     }
 
     fn most(&self) -> usize {
-        match self.of {
-            Of::EachKernel => MOST_OF_KERNELS,
-            Of::Pushed => 1,
+        match self.kind {
+            RangeKind::EachKernel => MOST_OF_KERNELS,
+            RangeKind::Pushed => 1,
         }
     }
 
@@ -212,9 +232,9 @@ impl Ranges {
         configure.object = self.object;
         (configure.length, configure.image) = (self.configured.length, self.configured.image.at());
         (configure.data_length, configure.data) = (self.data_length, self.data.at());
-        (configure.range, configure.replay) = match self.of {
-            Of::EachKernel => (AUTO_RANGE, KERNEL_REPLAY),
-            Of::Pushed => (USER_RANGE, USER_REPLAY),
+        (configure.range, configure.replay) = match self.kind {
+            RangeKind::EachKernel => (AUTO_RANGE, KERNEL_REPLAY),
+            RangeKind::Pushed => (USER_RANGE, USER_REPLAY),
         };
         configure.most = self.most();
         (configure.levels, configure.least_level) = (1, 1);
@@ -222,14 +242,23 @@ impl Ranges {
         call(self.cupti, self.api.configure, &mut configure)
     }
 
-    /// Begins to count.
+    /// Begins to count. A range that was begun before and could not be ended, because the device could not be waited
+    /// for then, is ended without its values.
     ///
     /// # Errors
     /// Says which function refused, and why.
     pub fn start(&mut self) -> Result<(), String> {
+        if self.is_pushed {
+            self.pop()?;
+        }
+        if self.is_started {
+            self.stop()?;
+        }
         let mut start = Start::new();
         start.object = self.object;
-        call(self.cupti, self.api.start, &mut start)
+        call(self.cupti, self.api.start, &mut start)?;
+        self.is_started = true;
+        Ok(())
     }
 
     /// Begins a range.
@@ -239,7 +268,9 @@ impl Ranges {
     pub fn push(&mut self, name: &CStr) -> Result<(), String> {
         let mut push = Push::new();
         (push.object, push.name) = (self.object, name.as_ptr());
-        call(self.cupti, self.api.push, &mut push)
+        call(self.cupti, self.api.push, &mut push)?;
+        self.is_pushed = true;
+        Ok(())
     }
 
     /// Ends the range.
@@ -249,10 +280,12 @@ impl Ranges {
     pub fn pop(&mut self) -> Result<(), String> {
         let mut pop = Pop::new();
         pop.object = self.object;
-        call(self.cupti, self.api.pop, &mut pop)
+        call(self.cupti, self.api.pop, &mut pop)?;
+        self.is_pushed = false;
+        Ok(())
     }
 
-    /// Counts no more, and returns what was counted since [`Self::start`].
+    /// Counts no more, and returns what was counted since [`Self::start`]. CUPTI waits for the device.
     ///
     /// # Errors
     /// Says which function refused, and why.
@@ -260,27 +293,31 @@ impl Ranges {
         let mut stop = Stop::new();
         stop.object = self.object;
         call(self.cupti, self.api.stop, &mut stop)?;
+        self.is_started = false;
         let mut decode = Decode::new();
         decode.object = self.object;
         call(self.cupti, self.api.decode, &mut decode)?;
         let mut info = Info::new();
         (info.data, info.length) = (self.data.at(), self.data_length);
         call(self.cupti, self.api.info, &mut info)?;
-        let mut counted = Counted { dropped: decode.dropped as u64, ..Counted::default() };
+        let (dropped, is_complete) = (decode.dropped as u64, stop.are_all_done != 0);
+        let mut counted = Counted { ranges: Vec::new(), dropped, is_complete };
         for index in 0..info.count.min(self.most()) {
             let mut values = vec![0.0; self.host.names.count()];
             self.host.evaluate(&mut self.data, self.data_length, index, &mut values)?;
             counted.ranges.push(values);
         }
         self.clear()?;
-        if self.of == Of::Pushed {
+        if self.kind == RangeKind::Pushed || !is_complete {
             // The next range is a new first pass.
             self.configure()?;
         }
-        match stop.are_all_done {
-            0 => Err("cuptiRangeProfilerStop: the work would have to run again".to_owned()),
-            _ => Ok(counted),
-        }
+        Ok(counted)
+    }
+
+    /// The context was destroyed, and CUPTI's object with it (believed): only the host's part is given back.
+    pub fn abandon(&mut self) {
+        self.object = ptr::null_mut();
     }
 }
 

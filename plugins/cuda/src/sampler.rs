@@ -12,11 +12,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::cupti::{self, Cupti};
+use crate::lock::lock;
 use crate::pm::{self, Sample, Sampling};
 use crate::settings::Counters;
 
@@ -57,10 +58,6 @@ enum Message {
 
 static THREAD: Mutex<Option<Sender<Message>>> = Mutex::new(None);
 static WHY: Mutex<Option<String>> = Mutex::new(None);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Starts the thread, if there are counters to sample.
 pub fn begin(cupti: &'static Cupti, counters: &Counters, subscriber: usize, taker: Taker) {

@@ -165,6 +165,10 @@ int cuptiGetCallbackName(uint32_t domain, uint32_t function, const char **name) 
                                   "cudaMemsetAsync_v3020",  "cudaStreamSynchronize_v3020",
                                   "cudaGraphLaunch_v10000", "cudaMalloc_v3020",
                                   "cudaGetDevice_v3020"};
+    if (domain == 1 && (function == 495 || function == 497)) {
+        *name = function == 495 ? "cuStreamBeginCapture" : "cuStreamEndCapture";
+        return SUCCESS;
+    }
     if (domain != 2 || function >= sizeof names / sizeof *names) return INVALID;
     *name = names[function];
     return SUCCESS;

@@ -5,8 +5,15 @@
  *   launches  what the table says, on contexts of the devices 0 and 1
  *   crowd     two threads, each with 20 launches of `of_crowd` on the context of device 0
  *   stuck     a launch of `waits` that does not end before another thread has launched `awaited`
+ *   late      a launch of `late` whose kernel goes on after the launch has returned, and does not end before another
+ *             thread has launched `awaited`; then `later`
  *   gone      launches `before` on device 0, destroys its context, and launches `after` on another one with the same
  *             address
+ *   untold    the same, but nobody is told that the context is destroyed
+ *   captures  `before` on device 0; during a capture `captured` on device 0, which does not run, and `elsewhere` on
+ *             device 1; `after`, when the next capture has failed to begin
+ *   streams   `first` (cuLaunchKernel), `second` (cuLaunchKernelEx) and a graph on the stream 0x77, of which
+ *             cuda_driver.c says that it is captured, so that they do not run; and `other` on the stream 0x78
  *
  *   correlation  function                              kernels
  *   1            cuLaunchKernel, in the op 4242        saxpy on device 0
@@ -15,6 +22,10 @@
  *   4            cuLaunchKernel, which fails           none
  *   5            cuLaunchKernel_ptsz                   one that CUPTI gives two ranges for, on device 0
  *   6            cuMemAlloc
+ *
+ * A launch without a kernel has not all of its counters. Starting or stopping during a capture is an error that
+ * double_left shows, and so is the use of an object whose context was destroyed. The contexts of the devices 0 and 1 have
+ * the numbers 1 and 2, and each later one a new number.
  *
  * Kernel k of the program, from 0, has 1000 d + 10 k + c for counter c on device d; cupti_pm.c has the names. A second
  * ratio__without.pct has no value. `double_op(device)` launches a kernel without callbacks that a range around it counts,
@@ -27,6 +38,7 @@
 #include <pthread.h>
 
 enum { NO_START_CODE = 27, LAUNCH = 307, LAUNCH_PTSZ = 442, LAUNCH_EX = 652, GRAPH = 514, MEMORY = 243 };
+enum { BEGIN_CAPTURE = 495, END_CAPTURE = 497 };
 
 WORDS(cuptiProfilerGetCounterAvailability);
 WORDS(cuptiRangeProfilerEnable);
@@ -40,6 +52,7 @@ WORDS(cuptiRangeProfilerPushRange);
 WORDS(cuptiRangeProfilerPopRange);
 WORDS(cuptiRangeProfilerDecodeData);
 WORDS(cuptiRangeProfilerGetCounterDataInfo);
+int cuptiGetContextId(void *context, uint32_t *id);
 int double_op(int device);
 
 /* What a context has. Its address is the number of its device plus 100. */
@@ -53,6 +66,10 @@ static struct ranges {
 } contexts[2];
 static uint8_t wanted[1024];
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t ids[2] = {1, 2};
+static int is_capturing;
+/* What the threads of `stuck` and `late` wait for, and whether a kernel that was launched waits for it. */
+static volatile int is_launched, waits_for_launch;
 
 #define RANGES(word)                                          \
     struct ranges *context = (struct ranges *)(size_t)(word); \
@@ -102,6 +119,10 @@ int cuptiRangeProfilerEnable(uint64_t *p) {
 int cuptiRangeProfilerDisable(uint64_t *p) {
     SIZE(24);
     RANGES(p[2]);
+    if (!context->is_enabled) {
+        made += 100;
+        return INVALID;
+    }
     context->is_enabled = 0;
     made--;
     return SUCCESS;
@@ -147,6 +168,7 @@ int cuptiRangeProfilerStart(uint64_t *p) {
 #ifdef NO_START
     return NO_START_CODE;
 #endif
+    if (is_capturing) made += 1000;
     if (!context->is_enabled || !context->is_set || context->runs || !context->is_clear) return INVALID;
     context->runs = 1;
     context->count = 0;
@@ -171,14 +193,31 @@ int cuptiRangeProfilerPopRange(uint64_t *p) {
     return SUCCESS;
 }
 
+static void wait_for_launch(int is_needed) {
+    for (int i = 0; is_needed && !is_launched; i++) {
+        usleep(1000);
+        if (i > 60000) abort();
+    }
+    if (is_needed) waits_for_launch = 0;
+}
+
+int cuptiGetContextId(void *context, uint32_t *id) {
+    if ((size_t)context != 100 && (size_t)context != 101) return INVALID;
+    *id = ids[(size_t)context - 100];
+    return SUCCESS;
+}
+
 int cuptiRangeProfilerStop(uint64_t *p) {
     SIZE(41);
     RANGES(p[2]);
     if (!context->runs || context->is_pushed) return INVALID;
+    if (is_capturing) made += 1000;
+    /* CUPTI waits for the device. */
+    wait_for_launch(waits_for_launch);
     context->runs = 0;
     /* A user's pass was submitted, and a next one needs a configuration. */
     if (context->is_user) context->is_set = 0;
-    ((uint8_t *)p)[40] = 1;
+    ((uint8_t *)p)[40] = context->count > 0;
     return SUCCESS;
 }
 
@@ -229,22 +268,36 @@ struct callback {
     uint32_t correlation;
 };
 
-/* What the threads of `stuck` wait for. */
-static volatile int is_launched;
 static pthread_t other;
 static int kernel_number;
+/* The stream of the launches. */
+static size_t stream;
 
 static void *launch_awaited(void *unused);
 
 /* A call of the driver on a device, and `kernels` kernels if it does not fail. */
 static void drive(uint32_t function, int device, uint32_t correlation, const char *name, int kernels, int code) {
     uint64_t user = 0;
-    struct callback data = {0, "cu", NULL, NULL, name, (void *)(size_t)(100 + device), 1, &user, correlation};
+    /* The beginnings of cuLaunchKernel_params, CUlaunchConfig, cuLaunchKernelEx_params and cuGraphLaunch_params. */
+    struct {
+        void *function;
+        uint32_t sizes[7];
+        size_t stream;
+    } launch = {NULL, {0}, stream};
+    struct {
+        uint32_t sizes[7];
+        size_t stream;
+    } config = {{0}, stream};
+    const void *launch_ex[1] = {&config};
+    size_t graph[2] = {0, stream};
+    const void *parameters = function == LAUNCH_EX ? (void *)launch_ex : function == GRAPH ? (void *)graph : (void *)&launch;
+    void *address = (void *)(size_t)(100 + device);
+    struct callback data = {0, "cu", parameters, NULL, name, address, ids[device], &user, correlation};
     if (wanted[function]) called(NULL, 1, function, &data);
-    if (name != NULL && strcmp(name, "waits") == 0) {
-        pthread_create(&other, NULL, launch_awaited, NULL);
-        while (!is_launched) usleep(1000);
-    }
+    int waits = name != NULL && strcmp(name, "waits") == 0, is_late = name != NULL && strcmp(name, "late") == 0;
+    if (is_late) waits_for_launch = 1;
+    if (waits || is_late) pthread_create(&other, NULL, launch_awaited, NULL);
+    wait_for_launch(waits);
     pthread_mutex_lock(&one);
     struct ranges *context = &contexts[device];
     for (int i = 0; i < kernels; i++) {
@@ -270,10 +323,15 @@ static void *launch_awaited(void *unused) {
     return unused;
 }
 
-static void destroy(int device) {
+/* A later context has the same address and another number. */
+static void destroy(int device, int is_told) {
     void *data[3] = {(void *)(size_t)(100 + device), NULL, NULL};
-    called(NULL, 3, 2, data);
-    if (contexts[device].is_enabled) made += 100;
+    if (is_told) called(NULL, 3, 2, data);
+    if (contexts[device].is_enabled && is_told) made += 100;
+    /* Its object goes with it. */
+    if (contexts[device].is_enabled) made--;
+    contexts[device].is_enabled = 0;
+    ids[device] += 2;
 }
 
 static int ranges_of(const char *scenario) {
@@ -296,10 +354,33 @@ static int ranges_of(const char *scenario) {
         drive(LAUNCH, 0, 1, "waits", 1, 0);
         pthread_join(other, NULL);
         drive(LAUNCH, 0, 3, "later", 1, 0);
-    } else if (strcmp(scenario, "gone") == 0) {
+    } else if (strcmp(scenario, "late") == 0) {
+        drive(LAUNCH, 0, 1, "late", 1, 0);
+        pthread_join(other, NULL);
+        drive(LAUNCH, 0, 3, "later", 1, 0);
+    } else if (strcmp(scenario, "gone") == 0 || strcmp(scenario, "untold") == 0) {
         drive(LAUNCH, 0, 1, "before", 1, 0);
-        destroy(0);
+        destroy(0, strcmp(scenario, "gone") == 0);
         drive(LAUNCH, 0, 2, "after", 1, 0);
+    } else if (strcmp(scenario, "captures") == 0) {
+        drive(LAUNCH, 0, 1, "before", 1, 0);
+        drive(BEGIN_CAPTURE, 0, 2, NULL, 0, 0);
+        is_capturing = 1;
+        drive(LAUNCH, 0, 3, "captured", 0, 0);
+        drive(LAUNCH, 1, 4, "elsewhere", 1, 0);
+        is_capturing = 0;
+        drive(END_CAPTURE, 0, 5, NULL, 0, 0);
+        drive(BEGIN_CAPTURE, 0, 6, NULL, 0, 1);
+        drive(LAUNCH, 0, 7, "after", 1, 0);
+    } else if (strcmp(scenario, "streams") == 0) {
+        stream = 0x77;
+        is_capturing = 1;
+        drive(LAUNCH, 0, 1, "first", 0, 0);
+        drive(LAUNCH_EX, 0, 2, "second", 0, 0);
+        drive(GRAPH, 0, 3, NULL, 0, 0);
+        is_capturing = 0;
+        stream = 0x78;
+        drive(LAUNCH, 0, 4, "other", 1, 0);
     } else {
         return 0;
     }

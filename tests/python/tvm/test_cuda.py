@@ -24,6 +24,7 @@ import counterpoint.tvm as cp
 
 driver.double_device(1)
 names = json.loads(sys.argv[3])
+device = "cuda:1" if os.environ.get("TEST_DEVICE_AS_TEXT") else tvm.cuda(1)
 
 class Tensor(ctypes.Structure):
     _fields_ = [("data", ctypes.c_void_p), ("kind", ctypes.c_int32), ("id", ctypes.c_int32), ("ndim", ctypes.c_int32),
@@ -62,14 +63,17 @@ own = OnDevice()
 on_device, on_host = tvm.runtime.from_dlpack(own), tvm.runtime.tensor(np.zeros(4, "float32"))
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")
-    with cp.profile(machine, collectors=[cp.CounterCollector({tvm.cuda(1): names} if names else [tvm.cuda(1)])]) as prof:
+    with cp.profile(machine, collectors=[cp.CounterCollector({device: names} if names else [device])]) as prof:
+        driver.double_captures(int(os.environ.get("TEST_CAPTURE", "0")))
         machine["main"](on_device)
+        driver.double_captures(0)
         machine["main"](on_host)
 rows = [row for row in prof.report(all=True).calls if row["Name"].string == "test.launch"]
 columns = sorted(key for key in rows[0] if key.startswith("cuda:::"))
 # A count has a value, a ratio a ratio.
 found = [[getattr(row.get(key), "value", getattr(row.get(key), "ratio", None)) for key in columns] for row in rows]
-print(json.dumps({"columns": columns, "rows": found, "told": [str(one.message) for one in told], "left": cupti.double_left()}))
+print(json.dumps({"columns": columns, "rows": found, "told": [str(one.message) for one in told], "left": cupti.double_left(),
+    "losses": {loss.name: loss.count for loss in prof.report(all=True).losses}, "broken": driver.double_broken()}))
 """
 
 
@@ -83,6 +87,7 @@ def libraries(tmp_path_factory):
         ("cuda_driver.c", "libcuda.so.1", ["-Wl,-soname,libcuda.so.1"]),
         ("cupti_range.c", "libcupti.so.13", ["-pthread"]),
         ("cupti.c", "older.so", []),
+        ("cupti_range.c", "forbidden.so", ["-pthread", "-DRANGES_FORBIDDEN"]),
     ]:
         made.append(folder / name)
         command = ["cc", "-std=c11", "-fPIC", "-shared", *flags, "-o", made[-1], PROGRAMS / source, "-lm"]
@@ -92,7 +97,7 @@ def libraries(tmp_path_factory):
 
 def counted(libraries, names, cupti=None, environment=None):
     """What a child counts with these names in an op of three kernels on the device 1, and in one on the host."""
-    driver, double, _ = libraries
+    driver, double = libraries[:2]
     path = os.pathsep.join(filter(None, [str(places.DIST / "lib/python"), os.environ.get("PYTHONPATH")]))
     variables = {**os.environ, "PYTHONPATH": path, "COUNTERPOINT_CUPTI": str(cupti or double), **(environment or {})}
     command = [sys.executable, "-c", CHILD, str(driver), str(double), json.dumps(names)]
@@ -107,7 +112,27 @@ def test_an_op_on_the_device_has_its_counters(libraries):
     # A kernel has 5 + c for counter c (cupti_range.c), and the op has three.
     assert found["columns"] == [names[1], "cuda:::sm__cycles_active.avg:device=1"]
     assert found["rows"] == [[18.0, 15.0], [None, None]], found
-    assert found["told"] == [] and found["left"] == 0
+    assert found["told"] == [] and found["left"] == 0 and found["losses"] == {}
+    assert counted(libraries, names, environment={"TEST_DEVICE_AS_TEXT": "1"}) == found
+
+
+def test_an_op_in_a_capture_is_counted_as_one_without_values(libraries):
+    found = counted(libraries, ["cuda:::sm__cycles_active.avg"], environment={"TEST_CAPTURE": "1"})
+    assert found["columns"] == [] and found["broken"] == 0, found
+    # Calls of TVM's own functions with the tensor of the device are ops as well.
+    assert list(found["losses"]) == ["collector_failed"]
+    count = found["losses"]["collector_failed"]
+    assert len(found["told"]) == 1 and f"{count} ops have no values" in found["told"][0], found
+
+
+def test_a_text_is_a_device_if_it_is_one_of_tvms():
+    from counterpoint.errors import ArgumentError
+    from counterpoint.tvm._cuda import index_of
+
+    assert [index_of(text) for text in ("cuda", "cuda:0", "cuda:12", "cuda(3)")] == [0, 0, 12, 3]
+    for text in ("cuda:", "cuda:x", "cuda:-1", "cuda:1:2"):
+        with pytest.raises(ArgumentError, match="is not a device of CUDA"):
+            index_of(text)
 
 
 def test_what_prevents_counting_is_told(libraries):
@@ -119,12 +144,18 @@ def test_what_prevents_counting_is_told(libraries):
         assert found["columns"] == []
         assert len(found["told"]) == 1 and told in found["told"][0], found
         assert "the counters of cuda:1 are left out" in found["told"][0]
+        assert "NVreg" not in found["told"][0]
     found = counted(libraries, ["cuda:::sm__cycles_active.avg"], cupti=libraries[2])
     assert found["columns"] == [] and "has no function cupti" in found["told"][0], found
     # This is found out at the first op.
     found = counted(libraries, ["cuda:::needs__two_passes.sum"])
     assert found["columns"] == []
     assert len(found["told"]) == 1 and "these counters need 2 runs" in found["told"][0], found
+    # What helps a user without rights is only said to one.
+    assert "modprobe" not in found["told"][0]
+    forbidden = counted(libraries, ["cuda:::sm__cycles_active.avg"], cupti=libraries[3])
+    assert "error 35; root may read" in forbidden["told"][0], forbidden
+    assert "put `options nvidia NVreg_RestrictProfilingToAdminUsers=0`" in forbidden["told"][0]
 
 
 def test_the_default_counter_is_that_of_tvms_collector(libraries):

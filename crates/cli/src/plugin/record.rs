@@ -406,13 +406,14 @@ struct Outcome {
 impl Outcome {
     /// Says what went wrong, and returns the counts of losses. `not_json` is the number of metadata
     /// values that are not JSON, with the first of them. The last argument has the number of events
-    /// that did not fit into the plugin's buffer, and of commands without times.
+    /// that did not fit into the plugin's buffer, of commands without times, and of work without its
+    /// counters.
     fn say(
         self,
         file: &Path,
         not_json: (u64, Option<String>),
-        [mut dropped, untimed]: [u64; 2],
-    ) -> [LossCount; 3] {
+        [mut dropped, untimed, uncounted]: [u64; 3],
+    ) -> [LossCount; 4] {
         let file = shown(file);
         let mut failed = 0;
         for said in self.done.iter().flat_map(|listed| &listed.problems) {
@@ -448,7 +449,7 @@ impl Outcome {
         if dropped > 0 {
             say!("{file}: {} did not fit into --max-buffer", plural(dropped.into(), "event"));
         }
-        losses(failed, dropped, untimed)
+        losses(failed, dropped, untimed, uncounted)
     }
 }
 

@@ -277,12 +277,12 @@ fn convert_stream(
             failed += 1;
         }
     }
-    let [overflow, untimed] = events.missing;
+    let [overflow, untimed, uncounted] = events.missing;
     full += overflow;
     if full > 0 {
         note(format!("{} did not fit into --plugin-buffer", plural(full.into(), "event")));
     }
-    lost.extend(losses(failed, full, untimed));
+    lost.extend(losses(failed, full, untimed, uncounted));
     summary.events += events.events;
     summary.mended += events.not_text;
     Ok((notes, None))

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-use abi::kineto::{FLOW_FWD_BWD, MISSING_OVERFLOW, TYPE_COUNTER, TYPE_INSTANT};
+use abi::kineto::{FLOW_FWD_BWD, MISSING_COUNTERS, MISSING_OVERFLOW, TYPE_COUNTER, TYPE_INSTANT};
 use model::Loss;
 use model::activity::{Kind, Registry};
 use plugin_host::entry::Entry;
@@ -81,9 +81,9 @@ pub struct Events<'a, 'b> {
     pub example: Option<String>,
     /// The number of texts that are not UTF-8; other characters replace their invalid bytes.
     pub not_text: u64,
-    /// The numbers of events that the plugin says are missing because they did not fit, and of
-    /// commands without times.
-    pub missing: [u64; 2],
+    /// The numbers of events that the plugin says are missing because they did not fit, of commands
+    /// without times, and of work without the counters that were asked for.
+    pub missing: [u64; 3],
     /// The error, if the profile could not be written.
     pub error: Option<String>,
 }
@@ -107,7 +107,7 @@ impl<'a, 'b> Events<'a, 'b> {
             not_json: 0,
             example: None,
             not_text: 0,
-            missing: [0; 2],
+            missing: [0; 3],
             error: None,
         }
     }
@@ -270,13 +270,14 @@ impl<'a, 'b> Events<'a, 'b> {
 /// tens of thousands.
 const DEEPEST: usize = 64;
 
-/// Returns the losses of a plugin's events: failures, events that did not fit, and commands without
-/// times.
-pub fn losses(failed: u64, full: u64, untimed: u64) -> [LossCount; 3] {
+/// Returns the losses of a plugin's events: failures, events that did not fit, commands without
+/// times, and work without its counters.
+pub fn losses(failed: u64, full: u64, untimed: u64, uncounted: u64) -> [LossCount; 4] {
     let counts = [
         (Loss::PluginFailed, failed),
         (Loss::PluginBufferFull, full),
         (Loss::DeviceWorkUntimed, untimed),
+        (Loss::CounterReadFailed, uncounted),
     ];
     counts.map(|(loss, count)| LossCount::new(loss, count))
 }
@@ -330,6 +331,7 @@ impl Sink for Events<'_, '_> {
     fn missing(&mut self, what: u32, count: u64) {
         let index = match what {
             MISSING_OVERFLOW => 0,
+            MISSING_COUNTERS => 2,
             _ => 1,
         };
         self.missing[index] = self.missing[index].saturating_add(count);

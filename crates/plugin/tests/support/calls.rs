@@ -405,7 +405,7 @@ fn extended_call(handle: *mut c_void, choose: &mut dyn Choose, model: &mut Model
     // SAFETY: `extend` stored the host's address, and the host is never freed.
     let host = unsafe { &*(*HOST.get().expect("it has extended") as *const RawHost) };
     if choose.odd(8) {
-        let (what, count) = (1 + choose.below(2) as u32, choose.number() as u64);
+        let (what, count) = (1 + choose.below(3) as u32, choose.number() as u64);
         // SAFETY: the host checks what it gets, here two numbers.
         let code = unsafe { host.add_missing.expect("there")(handle, what, count) };
         model.expect(code, true);

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use plugin_host::session::Stack;
 use plugin_host::{Counter, Event, Host, Metadata, Plugin, Setup, Sink, platform::Library};
 
+use crate::acts::{self, Doubles};
 use crate::{ANNOTATION, DRIVER, KERNEL, MEMCPY, MEMSET, PROFILER_RANGE, RUNTIME, SYNC};
 
 #[derive(Default)]
@@ -110,6 +111,12 @@ fn child() {
     };
     let program = || program_of(&scenario);
     let mut lines = Lines::default();
+    let doubles = Doubles::open(Path::new(&variable("CUDA_TEST_DRIVER")), Path::new(&cupti));
+    let ops = variable("CUDA_TEST_OPS");
+    if ops == "stale" {
+        let session = plugin.profilers[0].create(&setup).expect("one at a time");
+        acts::leave_an_op_open(session, doubles.as_ref().expect("a driver"));
+    }
     if variable("CUDA_TEST_CYCLES") == "3" {
         for is_processed in [true, false] {
             let mut session = plugin.profilers[0].create(&setup).expect("one at a time");
@@ -141,30 +148,15 @@ fn child() {
         session.toggle(true);
     }
     correlation.push(Stack::Ops, 4_242);
+    let capture = variable("CUDA_TEST_CAPTURE").parse().unwrap_or(0);
+    doubles.iter().for_each(|doubles| _ = (doubles.captures)(capture));
     program();
-    let driver = variable("CUDA_TEST_DRIVER");
-    if !driver.is_empty() {
+    doubles.iter().for_each(|doubles| _ = (doubles.captures)(0));
+    if let Some(doubles) = doubles.as_ref().filter(|_| !ops.is_empty()) {
         correlation.pop(Stack::Ops);
-        let driver = Library::open(Path::new(&driver)).expect("it loads");
-        let device: extern "C" fn(c_int) -> c_int = call(&driver, c"double_device");
-        let library = Library::open(Path::new(&cupti)).expect("it is loaded");
-        let kernel: extern "C" fn(c_int) -> c_int = call(&library, c"double_op");
-        // (op, device of the thread, kernels, of which the last is in an op of its own)
-        for (op, on, kernels) in [(7, 0, 3), (9, 0, 0), (10, 1, 1), (11, -1, 1)] {
-            device(on);
-            correlation.push(Stack::Ops, op);
-            for at in 0..kernels {
-                if at == 2 {
-                    correlation.push(Stack::Ops, 8);
-                }
-                kernel(on.max(0));
-                if at == 2 {
-                    correlation.pop(Stack::Ops);
-                }
-            }
-            correlation.pop(Stack::Ops);
-        }
+        acts::act(&ops, &mut session, doubles);
         correlation.push(Stack::Ops, 4_242);
+        let _ = writeln!(lines.text, "broken\t{}", (doubles.broken)());
     }
     if let Ok(library) = Library::open(Path::new(&cupti)) {
         let collects: extern "C" fn(u32) -> c_int = call(&library, c"double_collects");

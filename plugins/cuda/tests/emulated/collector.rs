@@ -14,13 +14,8 @@ use crate::child::call;
 use crate::ranges::{SOURCE, THREADS};
 use crate::{double_of, plugin};
 
-type Make = unsafe extern "C" fn(
-    *const c_char,
-    *const c_char,
-    *mut u32,
-    *mut c_char,
-    usize,
-) -> *const Collector;
+type Make =
+    unsafe extern "C" fn(*const c_char, *const c_char, *mut c_char, usize) -> *const Collector;
 type End = unsafe extern "C" fn(*const Collector, *mut c_char, usize) -> usize;
 
 const TWO: &str = "cuda:::sm__cycles_active.avg:device=1; cuda:::needs__two_passes.sum:device=1";
@@ -34,15 +29,24 @@ struct Child {
 }
 
 impl Child {
-    fn make(&self, names: &str) -> Result<(*const Collector, u32), String> {
+    fn make(&self, names: &str) -> Result<*const Collector, String> {
         let names = CString::new(names).expect("no zero byte");
-        let (mut device, mut why) = (99, [0; 300]);
+        let mut why = [0; 300];
         // SAFETY: variables of ours.
         let made = unsafe {
-            let file = self.cupti.as_ptr();
-            (self.make)(names.as_ptr(), file, &raw mut device, why.as_mut_ptr(), why.len())
+            (self.make)(names.as_ptr(), self.cupti.as_ptr(), why.as_mut_ptr(), why.len())
         };
-        if made.is_null() { Err(text(&why)) } else { Ok((made, device)) }
+        if made.is_null() { Err(text(&why)) } else { Ok(made) }
+    }
+
+    /// Ends a collector, and returns what it says.
+    fn end(&self, collector: &Collector) -> String {
+        let mut why = [0; 300];
+        // SAFETY: our collector, and a variable of ours.
+        let length = unsafe { (self.end)(collector, why.as_mut_ptr(), why.len()) };
+        let why = text(&why);
+        assert_eq!(length, why.len());
+        why
     }
 }
 
@@ -51,13 +55,13 @@ fn text(bytes: &[c_char]) -> String {
     unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned()
 }
 
-/// An op on a device with so many kernels: its values.
+/// An op on a device with so many kernels: its values, or the collector's error.
 fn op(
     collector: &Collector,
     kernel: extern "C" fn(c_int) -> c_int,
     on: Device,
     kernels: u32,
-) -> [Value; 2] {
+) -> Result<[Value; 2], i32> {
     let (start, stop) = (collector.start.expect("is there"), collector.stop.expect("is there"));
     let mut values = [Value::default(); 2];
     // SAFETY: the functions of the collector, as the recorder calls them.
@@ -66,9 +70,11 @@ fn op(
         for _ in 0..kernels {
             kernel(1);
         }
-        assert_eq!(stop(collector.this, state, values.as_mut_ptr(), 2), 0);
+        match stop(collector.this, state, values.as_mut_ptr(), 2) {
+            0 => Ok(values),
+            error => Err(error),
+        }
     }
-    values
 }
 
 #[test]
@@ -92,16 +98,15 @@ fn collector_child() {
     }
     let driver = Library::open(Path::new(&std::env::var("CUDA_TEST_DRIVER").expect("set")));
     let driver = driver.expect("it loads");
-    let (collector, device) = child.make(GOOD).expect("it is made");
     // SAFETY: the plugin's, which lives until the process ends.
-    let collector = unsafe { &*collector };
-    assert_eq!((device, collector.slots), (1, 2));
+    let collector = unsafe { &*child.make(GOOD).expect("it is made") };
+    assert_eq!(collector.slots, 2);
     let device_of_thread: extern "C" fn(c_int) -> c_int = call(&driver, c"double_device");
     let waits: extern "C" fn() -> c_int = call(&driver, c"double_waits");
     let library = Library::open(Path::new(&cupti)).expect("it loads");
     let kernel: extern "C" fn(c_int) -> c_int = call(&library, c"double_op");
     let left: extern "C" fn() -> c_int = call(&library, c"double_left");
-    let (none, cuda) = ([Value::default(); 2], Device { kind: 2, id: 1 });
+    let (none, cuda) = (Ok([Value::default(); 2]), Device { kind: 2, id: 1 });
 
     assert_eq!(op(collector, kernel, cuda, 1), none, "the thread has no context");
     device_of_thread(1);
@@ -110,7 +115,7 @@ fn collector_child() {
     }
     assert_eq!(waits(), 0, "nothing was waited for");
     for kernels in [1_u32, 3] {
-        let values = op(collector, kernel, cuda, kernels);
+        let values = op(collector, kernel, cuda, kernels).expect("it is counted");
         // A kernel has 5 + c (cupti_range.c).
         let expected = [5, 6].map(|of_one: u32| f64::from(of_one * kernels));
         assert_eq!(values.map(|value| f64::from_bits(value.bits)), expected);
@@ -118,18 +123,30 @@ fn collector_child() {
     }
     assert_eq!(waits(), 2 * 2, "before and after each op that is counted");
     assert_eq!(op(collector, kernel, cuda, 0), none, "an op that launches nothing");
-    let (mut why, own) = ([0; 300], std::ptr::from_ref(collector));
-    // SAFETY: our collector, and a variable of ours.
-    assert_eq!(unsafe { (child.end)(own, why.as_mut_ptr(), why.len()) }, 0);
+    assert_eq!(child.end(collector), "");
     assert_eq!(left(), 0, "objects of CUPTI's are given back");
+    // In a capture, the device is not waited for, and the op has no values.
+    let captures: extern "C" fn(c_int) -> c_int = call(&driver, c"double_captures");
+    let broken: extern "C" fn() -> c_int = call(&driver, c"double_broken");
+    captures(1);
+    assert_eq!(op(collector, kernel, cuda, 1), Err(1), "the recorder counts this");
+    captures(0);
+    assert!(op(collector, kernel, cuda, 1).is_ok_and(|values| values[0].filled == 1), "again");
+    assert_eq!(
+        (broken(), &*child.end(collector)),
+        (
+            0,
+            "1 ops have no values, because another op \
+        was counted at the time or a graph was captured"
+        )
+    );
+    assert_eq!(left(), 0);
 
-    let (collector, _) = child.make(TWO).expect("it is made");
     // SAFETY: as above.
-    let collector = unsafe { &*collector };
-    assert_eq!(op(collector, kernel, cuda, 1), none);
-    // SAFETY: as above.
-    unsafe { (child.end)(collector, why.as_mut_ptr(), why.len()) };
-    assert!(text(&why).contains("these counters need 2 runs"), "{}", text(&why));
+    let collector = unsafe { &*child.make(TWO).expect("it is made") };
+    assert_eq!(op(collector, kernel, cuda, 1), Err(1));
+    let why = child.end(collector);
+    assert!(why.contains("these counters need 2 runs"), "{why}");
     assert_eq!(left(), 0);
     println!("the child is content");
 }

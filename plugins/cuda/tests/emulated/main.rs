@@ -5,6 +5,7 @@
 //! A test starts itself again as a child, because the plugin has one CUPTI in a process. The child is a
 //! host of the plugin. It does what CUDA's driver would do, and writes down what the plugin hands over.
 
+mod acts;
 mod child;
 mod collector;
 mod counters;

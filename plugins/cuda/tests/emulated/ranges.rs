@@ -62,7 +62,7 @@ fn each_kernel_has_its_own_values() {
         assert!(ranges.iter().all(|range| thread(range) == own), "all of one thread");
         assert!(ranges.iter().all(|range| range.resource == ranges[0].resource), "one row");
         let rows = recorded.rows("resource");
-        let named = rows.iter().filter(|row| row[2] == "counted kernels");
+        let named = rows.iter().filter(|row| row[2] == "counted kernels and ops");
         assert_eq!(named.map(|row| &*row[0]).collect::<Vec<_>>(), ["0", "1"]);
         // The same values as series of the kernels.
         let series = recorded.rows("counter");
@@ -71,7 +71,9 @@ fn each_kernel_has_its_own_values() {
         let plus: Vec<_> = plus.map(|row| (&*row[1], &*row[2], &*row[4], &*row[5])).collect();
         let (cycles, bytes) = (("1", NAMES[0], "", "1010"), ("1", NAMES[1], "B/s", "1011"));
         assert_eq!(plus, [cycles, bytes]);
-        assert!(recorded.said().contains("1 kernels have no counters"), "{}", recorded.said());
+        assert_eq!(recorded.rows("missing"), [["3", "1"]], "a loss that views show");
+        let said = recorded.said();
+        assert!(said.contains("1 launches of kernels have no counters"), "{said}");
     }
 }
 
@@ -119,7 +121,43 @@ fn a_kernel_that_waits_for_another_ends_and_has_no_values() {
     let ranges = recorded.of_type(PROFILER_RANGE);
     let names: Vec<&str> = ranges.iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["later (counted)"], "counting goes on");
-    assert!(recorded.said().contains("2 kernels have no counters"), "{}", recorded.said());
+    assert!(recorded.said().contains("2 launches of kernels have no"), "{}", recorded.said());
+}
+
+#[test]
+fn a_launch_whose_end_waits_for_another_thread_does_not_keep_it_from_launching() {
+    let Some(recorded) = counted(&[], "late", THREE) else { return };
+    let ranges = recorded.of_type(PROFILER_RANGE);
+    let names: Vec<&str> = ranges.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["later (counted)"], "counting goes on");
+    assert_eq!(recorded.rows("missing"), [["3", "2"]], "{}", recorded.said());
+}
+
+#[test]
+fn nothing_is_counted_during_a_capture() {
+    let Some(recorded) = counted(&[], "captures", THREE) else { return };
+    let names: Vec<&str> = recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
+    assert_eq!(recorded.rows("missing"), [["3", "2"]], "{}", recorded.said());
+    // Captures whose beginning the plugin has not seen: of the stream of a launch, and of any that is not
+    // non-blocking.
+    let scratch = Scratch::new();
+    let Some(cupti) = double_of(&scratch, SOURCE, &THREADS) else { return };
+    let driver = driver_of(&scratch);
+    for (how, counted) in [("2", &["other (counted)"][..]), ("1", &[])] {
+        let more = [
+            ("CUDA_TEST_CONFIG", THREE),
+            ("CUDA_TEST_DRIVER", &*driver),
+            ("CUDA_TEST_CAPTURE", how),
+        ];
+        let recorded = run(&cupti, "streams", &more);
+        let names: Vec<&str> =
+            recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
+        assert_eq!(names, counted, "{}", recorded.said());
+        let missing = (4 - counted.len()).to_string();
+        assert_eq!(recorded.rows("missing"), [["3", &*missing]], "{}", recorded.said());
+        assert_eq!(recorded.rows("left"), [["0"]]);
+    }
 }
 
 #[test]
@@ -127,6 +165,10 @@ fn a_context_that_is_destroyed_is_forgotten() {
     let Some(recorded) = counted(&[], "gone", THREE) else { return };
     let ranges = recorded.of_type(PROFILER_RANGE);
     let names: Vec<&str> = ranges.iter().map(|one| &*one.name).collect();
+    assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
+    // The other context has the same address, and only its number differs.
+    let Some(recorded) = counted(&[], "untold", THREE) else { return };
+    let names: Vec<&str> = recorded.of_type(PROFILER_RANGE).iter().map(|one| &*one.name).collect();
     assert_eq!(names, ["before (counted)", "after (counted)"], "{}", recorded.said());
 }
 
@@ -171,35 +213,87 @@ fn nothing_is_counted_in_a_pause_and_each_recording_begins_anew() {
     assert_eq!(recorded.rows("left"), [["0"]]);
 }
 
-#[test]
-fn an_op_has_the_values_of_its_kernels() {
-    let scratch = Scratch::new();
-    let Some(cupti) = double_of(&scratch, SOURCE, &THREADS) else { return };
+/// Compiles the double of CUDA's driver, and returns its file.
+fn driver_of(scratch: &Scratch) -> String {
     let driver = scratch.join("libcuda.so.1");
     let soname = "-Wl,-soname,libcuda.so.1";
     c::shared("cc", "plugins/cuda_driver.c", &driver, &[soname]).expect("there is a cc");
-    let driver = ("CUDA_TEST_DRIVER", driver.to_str().expect("UTF-8"));
-    let both =
-        "cuda.range-counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second,cuda.ranges=op";
-    let recorded = run(&cupti, "nothing", &[("CUDA_TEST_CONFIG", both), driver]);
-    let ranges = recorded.of_type(PROFILER_RANGE);
-    // child.rs: op 7 has three kernels, of which one is in op 8; op 9 has none; op 10 has one on device 1; op 11 is
-    // on no device. A kernel has 5 + c.
-    let found: Vec<_> = ranges
-        .iter()
-        .map(|one| (one.arguments["External id"].clone(), one.device, values(one, &NAMES[..2])))
-        .collect();
-    let expected = |op: &str, device: i64, first: f64, second: f64| {
-        (op.to_owned(), device, vec![Some(first), Some(second)])
-    };
-    assert_eq!(found, [expected("7", 0, 15.0, 18.0), expected("10", 1, 5.0, 6.0)], "{recorded:?}");
-    assert_eq!(recorded.rows("left"), [["0"]]);
+    driver.to_str().expect("UTF-8").to_owned()
+}
+
+const TWO: &str =
+    "cuda.range-counters=sm__cycles_active.avg+dram__bytes_read.sum.per_second,cuda.ranges=op";
+
+/// An op that was counted: its number, its device and its values.
+type Op = (String, i64, Vec<Option<f64>>);
+
+/// Does what `acts.rs` says, and returns the ops with values as well.
+fn ops_of(act: &str, configuration: &str) -> Option<(Recorded, Vec<Op>)> {
+    let scratch = Scratch::new();
+    let cupti = double_of(&scratch, SOURCE, &THREADS)?;
+    let driver = driver_of(&scratch);
+    let more = [
+        ("CUDA_TEST_CONFIG", configuration),
+        ("CUDA_TEST_DRIVER", &*driver),
+        ("CUDA_TEST_OPS", act),
+    ];
+    let recorded = run(&cupti, "nothing", &more);
+    assert_eq!(recorded.rows("left"), [["0"]], "objects of CUPTI's are given back");
+    assert_eq!(recorded.rows("broken"), [["0"]], "captures");
+    let found = recorded
+        .of_type(PROFILER_RANGE)
+        .into_iter()
+        .map(|one| (one.arguments["External id"].clone(), one.device, values(one, &NAMES[..2])));
+    let found = found.collect();
+    Some((recorded, found))
+}
+
+/// An op of so many kernels.
+fn op(number: u64, device: i64, kernels: u32) -> Op {
+    let values = [5, 6].map(|of_one: u32| Some(f64::from(of_one * kernels)));
+    (number.to_string(), device, values.to_vec())
+}
+
+#[test]
+fn an_op_has_the_values_of_its_kernels() {
+    let Some((recorded, found)) = ops_of("plain", TWO) else { return };
+    assert_eq!(found, [op(7, 0, 3), op(10, 1, 1)], "{recorded:?}");
+    assert_eq!(recorded.rows("missing").len(), 0, "{}", recorded.said());
     // An op runs once.
     let twice = "cuda.range-counters=needs__two_passes.sum,cuda.ranges=op";
-    let recorded = run(&cupti, "nothing", &[("CUDA_TEST_CONFIG", twice), driver]);
+    let Some((recorded, _)) = ops_of("plain", twice) else { return };
     let said = recorded.said();
     assert!(said.contains("ops were not counted: these counters need 2 runs"), "{said}");
-    assert_eq!(recorded.rows("left"), [["0"]]);
+    // Op 8 is in op 7, which does not count either.
+    assert_eq!(recorded.rows("missing"), [["3", "4"]], "{said}");
+}
+
+#[test]
+fn an_op_that_waits_for_another_device_does_not_keep_its_op_from_running() {
+    let Some((recorded, found)) = ops_of("collective", TWO) else { return };
+    assert_eq!(found, [op(20, 0, 1)], "{recorded:?}");
+    assert_eq!(recorded.rows("missing"), [["3", "2"]], "the ops of the other thread");
+    assert!(recorded.said().contains("2 ops have no counters"), "{}", recorded.said());
+}
+
+#[test]
+fn an_op_in_a_capture_is_not_waited_for() {
+    let Some((recorded, found)) = ops_of("capture", TWO) else { return };
+    assert_eq!(found, [op(9, 0, 1)], "{recorded:?}");
+    assert_eq!(recorded.rows("missing"), [["3", "2"]], "{}", recorded.said());
+}
+
+#[test]
+fn ops_in_a_pause_are_not_counted() {
+    let Some((recorded, found)) = ops_of("pause", TWO) else { return };
+    assert_eq!(found, [op(7, 0, 1), op(9, 0, 1)], "{recorded:?}");
+    assert_eq!(recorded.rows("missing").len(), 0, "{}", recorded.said());
+}
+
+#[test]
+fn an_op_that_is_open_when_a_recording_ends_is_forgotten() {
+    let Some((recorded, found)) = ops_of("stale", TWO) else { return };
+    assert_eq!(found, [op(8, 0, 1), op(9, 0, 1)], "{recorded:?}");
 }
 
 #[test]
@@ -227,6 +321,11 @@ fn counters_of_kernels_are_in_the_profile() {
     let track = plain.split("{\"tracks\":").find(|track| track.contains(&name));
     let track = track.unwrap_or_else(|| panic!("{name}: {text}"));
     assert!(track.contains("1010"), "{track}");
+    // The launch with two ranges has no counters.
+    let losses = plain.split("\"losses\":").nth(1).unwrap_or_default();
+    let losses = losses.split(']').next().unwrap_or_default();
+    assert!(losses.contains("\"name\":\"counter_read_failed\""), "{losses}");
+    assert!(!losses.contains("plugin_failed"), "{losses}");
     let (trace, mut export) = (scratch.join("t.json"), counterpoint());
     let exported = export.args(["trace", "export"]).arg(&profile).arg("-o").arg(&trace).output();
     assert!(exported.expect("starts").status.success());

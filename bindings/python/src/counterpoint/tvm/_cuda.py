@@ -7,20 +7,22 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 from typing import Any, Optional
 
 from counterpoint import _session
 from counterpoint._install import plugin
-from counterpoint.errors import CounterpointError
+from counterpoint.errors import ArgumentError, CounterpointError
 from counterpoint.tvm import _native
 
 _ROOM = 1000
+_DEVICE = re.compile(r"\w+(?:[:(](\d+)\)?)?")
+# The plugin names this option of NVIDIA's driver if the driver keeps the counters for root.
+_OPTION = "NVreg_RestrictProfilingToAdminUsers"
 # As the program says it for other devices.
 _RIGHTS = (
-    "NVIDIA's driver keeps the device's counters for root unless the module option"
-    " NVreg_RestrictProfilingToAdminUsers is 0: put `options nvidia"
-    " NVreg_RestrictProfilingToAdminUsers=0` into a file below /etc/modprobe.d, rebuild the initramfs if"
-    " it loads the driver, and reboot"
+    f"put `options nvidia {_OPTION}=0` into a file below /etc/modprobe.d, rebuild the initramfs if it"
+    " loads the driver, and reboot"
 )
 
 
@@ -56,7 +58,7 @@ def _plugin() -> ctypes.CDLL:
         raise Failed(str(error)) from None
     text, size = ctypes.c_char_p, ctypes.c_size_t
     make.restype, end.restype = ctypes.c_void_p, size
-    make.argtypes = [text, text, ctypes.POINTER(ctypes.c_uint32), text, size]
+    make.argtypes = [text, text, text, size]
     end.argtypes = [ctypes.c_void_p, text, size]
     return library
 
@@ -69,15 +71,21 @@ def _collector(names: list[str]) -> int:
     """Returns the address of a collector for these counters."""
     listed = ";".join(names)
     if listed not in _made:
-        why, device = ctypes.create_string_buffer(_ROOM), ctypes.c_uint32()
+        why = ctypes.create_string_buffer(_ROOM)
         file = os.environ.get("COUNTERPOINT_CUPTI")
         made = _plugin().counterpoint_cuda_collector(
-            listed.encode(), os.fsencode(file) if file else None, ctypes.byref(device), why, _ROOM
+            listed.encode(), os.fsencode(file) if file else None, why, _ROOM
         )
         if made is None:
-            raise Failed(why.value.decode(errors="replace"))
+            raise Failed(_explained(why))
         _made[listed] = made
     return _made[listed]
+
+
+def _explained(why: ctypes.Array[ctypes.c_char]) -> str:
+    """Returns a reason of the plugin's; if it is about rights, also what to do."""
+    text = why.value.decode(errors="replace")
+    return f"{text}: {_RIGHTS}" if _OPTION in text else text
 
 
 class Registered:
@@ -95,7 +103,7 @@ class Registered:
         self._native.collector_remove(self._number)
         why = ctypes.create_string_buffer(_ROOM)
         if _plugin().counterpoint_cuda_collector_end(self._collector, why, _ROOM):
-            self.failure = f"the counters of cuda:{self._index}: {why.value.decode(errors='replace')}"
+            self.failure = f"the counters of cuda:{self._index}: {_explained(why)}"
 
 
 def register(native: _native.Native, counters: DeviceCounters) -> Optional[Registered]:
@@ -105,14 +113,19 @@ def register(native: _native.Native, counters: DeviceCounters) -> Optional[Regis
     try:
         return Registered(native, counters)
     except (Failed, CounterpointError) as error:
-        _session.tell(f"the counters of cuda:{counters.index} are left out: {error}; {_RIGHTS}")
+        _session.tell(f"the counters of cuda:{counters.index} are left out: {error}")
         return None
 
 
 def index_of(device: Any) -> int:
-    """Returns the number of a `tvm.runtime.Device`."""
-    for name in ("index", "device_id"):
-        number = getattr(device, name, None)
-        if isinstance(number, int):
-            return number
-    return 0
+    """Returns the number of a `tvm.runtime.Device`, or of a text such as `cuda:1`; 0 if it names none."""
+    if not isinstance(device, str):
+        for name in ("index", "device_id"):
+            number = getattr(device, name, None)
+            if isinstance(number, int):
+                return number
+    # As TVM writes its devices: `cuda:1`, `cuda(1)`.
+    written = _DEVICE.fullmatch(str(device))
+    if written is None:
+        raise ArgumentError(f"{str(device)!r} is not a device of CUDA: tvm.cuda(1) and 'cuda:1' are")
+    return int(written[1] or 0)

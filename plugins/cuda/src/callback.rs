@@ -1,0 +1,152 @@
+//! What CUPTI says when the program calls a function of CUDA's driver, and again when the function returns.
+//! Places are those of `cupti_callbacks.h` of CUDA 11.8 to 13.5, and those of arguments are those of
+//! `generated_cuda_meta.h`.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::sync::Arc;
+
+use crate::driver::Stream;
+
+/// `CUPTI_API_ENTER`; the other one is `CUPTI_API_EXIT`.
+const ENTER: u32 = 0;
+
+/// `CUpti_CallbackData`.
+#[repr(C)]
+pub struct Call {
+    site: u32,
+    function: *const c_char,
+    parameters: *const c_void,
+    result: *const c_int,
+    symbol: *const c_char,
+    /// The context of the calling thread. A later one can have the same address.
+    pub context: *mut c_void,
+    /// CUPTI's number of the context. CUPTI numbers contexts in the order in which they are made, so no other one
+    /// of the process has it (from the manual).
+    pub context_id: u32,
+    user: *mut u64,
+    /// CUPTI's number of the call.
+    pub correlation: u32,
+}
+
+/// The beginning of `cuLaunchKernel_params` and `cuLaunchCooperativeKernel_params`.
+#[repr(C)]
+struct OfLaunch {
+    function: *const c_void,
+    sizes: [u32; 7],
+    stream: usize,
+}
+
+/// The beginning of `cuLaunchKernelEx_params`.
+#[repr(C)]
+struct OfLaunchEx {
+    config: *const Config,
+}
+
+/// The beginning of `CUlaunchConfig`.
+#[repr(C)]
+struct Config {
+    sizes: [u32; 7],
+    stream: usize,
+}
+
+/// `cuGraphLaunch_params`.
+#[repr(C)]
+struct OfGraph {
+    graph: *const c_void,
+    stream: usize,
+}
+
+/// The driver's functions that launch kernels, by what their arguments look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launch {
+    /// `cuLaunchKernel` and `cuLaunchCooperativeKernel`.
+    Kernel,
+    /// `cuLaunchKernelEx`.
+    KernelEx,
+    /// `cuGraphLaunch`. A graph has any number of kernels.
+    Graph,
+}
+
+impl Call {
+    /// Whether the function is about to run; if not, it has run.
+    pub fn is_enter(&self) -> bool {
+        self.site == ENTER
+    }
+
+    /// Whether the function has returned an error.
+    pub fn has_failed(&self) -> bool {
+        // SAFETY: CUPTI gives the address of the driver's result when the function returns, and it is not read before.
+        !self.is_enter() && !self.result.is_null() && unsafe { *self.result } != 0
+    }
+
+    /// The name of the kernel that a call launches; not for a graph.
+    pub fn kernel(&self) -> Option<Arc<str>> {
+        // SAFETY: CUPTI gives a C string for a function that launches a kernel.
+        let name = (!self.symbol.is_null()).then(|| unsafe { CStr::from_ptr(self.symbol) })?;
+        Some(Arc::from(&*name.to_string_lossy()))
+    }
+
+    /// The stream of a call that launches something. `is_of_thread`: the function is one for which a null stream is
+    /// that of the thread.
+    pub fn stream(&self, launch: Launch, is_of_thread: bool) -> Option<Stream> {
+        let arguments = self.parameters;
+        if arguments.is_null() {
+            return None;
+        }
+        // SAFETY: CUPTI gives the arguments of the function, whose struct begins as `launch` says; `config` is the
+        // program's, which the driver reads in this call.
+        let stream = unsafe {
+            match launch {
+                Launch::Kernel => (*arguments.cast::<OfLaunch>()).stream,
+                Launch::KernelEx => (*arguments.cast::<OfLaunchEx>()).config.as_ref()?.stream,
+                Launch::Graph => (*arguments.cast::<OfGraph>()).stream,
+            }
+        };
+        Some(match stream {
+            0 if is_of_thread => Stream::PER_THREAD,
+            0 => Stream::LEGACY,
+            stream => Stream(stream),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::offset_of;
+    use std::ptr;
+
+    /// Places are those that a C compiler gives for `cupti_callbacks.h` of CUDA 13.5.
+    #[test]
+    fn data_of_a_call_stand_where_the_header_has_them() {
+        assert_eq!(offset_of!(Call, result), 24);
+        assert_eq!(offset_of!(Call, symbol), 32);
+        assert_eq!(offset_of!(Call, context), 40);
+        assert_eq!(offset_of!(Call, correlation), 64);
+        assert_eq!(size_of::<Call>(), 72);
+    }
+
+    /// Places follow from the fields of `generated_cuda_meta.h` and `cuda.h` and the rules of C.
+    #[test]
+    fn the_stream_of_a_launch_is_among_its_arguments() {
+        let launch = OfLaunch { function: ptr::null(), sizes: [7; 7], stream: 0x77 };
+        let config = Config { sizes: [7; 7], stream: 0x78 };
+        let with_config = OfLaunchEx { config: &raw const config };
+        let graph = OfGraph { graph: ptr::null(), stream: 0 };
+        assert_eq!((offset_of!(OfLaunch, stream), offset_of!(Config, stream)), (40, 32));
+        assert_eq!(offset_of!(OfGraph, stream), 8);
+        let stream = |parameters: *const c_void, launch, is_of_thread| {
+            // SAFETY: numbers and pointers, for which zeros are values.
+            let mut call: Call = unsafe { std::mem::zeroed() };
+            call.parameters = parameters;
+            call.stream(launch, is_of_thread)
+        };
+        let of = |parameters: *const c_void, launch| stream(parameters, launch, false);
+        assert_eq!(of((&raw const launch).cast(), Launch::Kernel), Some(Stream(0x77)));
+        assert_eq!(of((&raw const with_config).cast(), Launch::KernelEx), Some(Stream(0x78)));
+        assert_eq!(of((&raw const graph).cast(), Launch::Graph), Some(Stream::LEGACY));
+        let of_thread = stream((&raw const graph).cast(), Launch::Graph, true);
+        assert_eq!(of_thread, Some(Stream::PER_THREAD));
+        assert_eq!(of(ptr::null(), Launch::Kernel), None);
+    }
+}

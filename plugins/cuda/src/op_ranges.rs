@@ -1,0 +1,268 @@
+//! Counters of the device around what the host marks: an op, of which CUPTI knows nothing. A range is on the context
+//! in which the calling thread launches kernels. Before and after it, the device is waited for, so that the
+//! kernels that the op has launched, and no others, are in its range. One range at a time is counted: an op in an op
+//! belongs to the outer one, and one of another thread meanwhile has no values.
+//!
+//! The device may wait for what the program is yet to launch: a collective waits for all of its devices. So no thread
+//! waits here for another one, and no lock is held while the device is waited for or CUPTI is called ([`Held`]). An op
+//! that finds the ranges in use is [`Uncounted`].
+
+use std::collections::HashMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError, TryLockError};
+
+use crate::cupti::Cupti;
+use crate::driver::{self, NotWaited};
+use crate::held::{Held, Taken};
+use crate::lock::lock;
+use crate::range::{Counted, RangeKind, Ranges};
+use crate::{captures, collect};
+
+/// Counters around ops.
+#[derive(Debug)]
+pub struct OpRanges {
+    cupti: &'static Cupti,
+    names: Vec<String>,
+    /// Only ops on this device are counted.
+    device: Option<u32>,
+    inner: Mutex<Inner>,
+}
+
+/// An op that should have values has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Uncounted;
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// By address.
+    contexts: HashMap<usize, Context>,
+    /// The op that is counted.
+    open: Option<Open>,
+    why: Option<String>,
+}
+
+#[derive(Debug)]
+struct Context {
+    /// CUPTI's number of it: a destroyed context's address can be that of a later one.
+    id: Option<u32>,
+    held: Held,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    context: usize,
+    thread: u32,
+}
+
+/// Why a range was not begun, or has no values.
+#[derive(Debug)]
+enum Failure {
+    /// The device must not be waited for now.
+    Capture,
+    /// The context is not counted from now on.
+    Refused(String),
+}
+
+impl From<NotWaited> for Failure {
+    fn from(error: NotWaited) -> Self {
+        match error {
+            NotWaited::Capturing => Self::Capture,
+            NotWaited::Failed(why) => Self::Refused(why),
+        }
+    }
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Self {
+        Self::Refused(why)
+    }
+}
+
+impl OpRanges {
+    /// Counts these counters; on all devices, if no device is named.
+    pub fn new(cupti: &'static Cupti, names: &[String], device: Option<u32>) -> Self {
+        Self { cupti, names: names.to_vec(), device, inner: Mutex::default() }
+    }
+
+    /// Begins a range on the thread's context, and waits for the device before. Returns its device, if it is counted
+    /// and is to be ended with [`Self::end`] on the same thread; `None` if the op has nothing to count: it is on
+    /// another device, on none, or in an op that is counted.
+    ///
+    /// # Errors
+    /// The op is not counted, although it should be.
+    pub fn begin(&self) -> Result<Option<u32>, Uncounted> {
+        let Some(context) = driver::context() else { return Ok(None) };
+        let Some(device) = self.cupti.device_of(context) else { return Ok(None) };
+        if self.device.is_some_and(|own| own != device) {
+            return Ok(None);
+        }
+        let Some(mut taken) = self.reserve(context)? else { return Ok(None) };
+        let failure = self.start(&mut taken, context, device).err();
+        match self.give_back(taken, failure, true) {
+            true => Ok(Some(device)),
+            false => Err(Uncounted),
+        }
+    }
+
+    /// Makes this thread's op the one that is counted, and takes the ranges out.
+    fn reserve(&self, context: *mut c_void) -> Result<Option<Taken>, Uncounted> {
+        let (address, id) = (context as usize, self.cupti.context_id(context));
+        let thread = collect::own_thread();
+        let mut inner = match self.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+            Err(TryLockError::WouldBlock) => return Err(Uncounted),
+        };
+        if let Some(open) = inner.open {
+            return if open.thread == thread { Ok(None) } else { Err(Uncounted) };
+        }
+        let own = inner.contexts.entry(address);
+        let own = own.or_insert_with(|| Context { id, held: Held::Unmade });
+        let mut old = None;
+        if own.id != id {
+            old = own.held.discard(true);
+            *own = Context { id, held: Held::Unmade };
+        }
+        let taken = own.held.take();
+        if taken.is_some() {
+            inner.open = Some(Open { context: address, thread });
+        }
+        drop(inner);
+        if let Some(old) = &mut old {
+            // The context of its object is gone.
+            old.abandon();
+        }
+        taken.map(Some).ok_or(Uncounted)
+    }
+
+    /// Begins the range.
+    fn start(&self, taken: &mut Taken, context: *mut c_void, device: u32) -> Result<(), Failure> {
+        if captures::are_open(None) {
+            return Err(Failure::Capture);
+        }
+        let ranges = match &mut taken.0 {
+            Some(ranges) => ranges,
+            none => {
+                let (names, kind) = (&self.names, RangeKind::Pushed);
+                let made = Ranges::new(self.cupti, context, device, names, kind)?;
+                none.insert(Box::new(made))
+            }
+        };
+        driver::wait()?;
+        ranges.start()?;
+        Ok(ranges.push(c"op")?)
+    }
+
+    /// Puts back what was taken out. The op stays open if it is to (`goes_on`) and nothing failed; returns whether it
+    /// does.
+    fn give_back(&self, taken: Taken, failure: Option<Failure>, goes_on: bool) -> bool {
+        let mut inner = lock(&self.inner);
+        let Inner { contexts, open, why } = &mut *inner;
+        let address = open.as_ref().map_or(0, |open| open.context);
+        let Some(context) = contexts.get_mut(&address) else { return false };
+        let (is_doomed, stays) = (context.held.is_doomed(), goes_on && failure.is_none());
+        let rest = match failure {
+            Some(Failure::Refused(new)) => {
+                if !is_doomed {
+                    why.get_or_insert(new);
+                }
+                context.held.refuse(taken)
+            }
+            Some(Failure::Capture) | None => context.held.put(taken),
+        };
+        if is_doomed {
+            contexts.remove(&address);
+        }
+        if is_doomed || !stays {
+            *open = None;
+        }
+        drop(inner);
+        drop(rest);
+        stays && !is_doomed
+    }
+
+    /// Ends the range that this thread has begun, and waits for the device before. Returns its values in the order of
+    /// the names; `None` if the op has launched nothing, or the recording ended or the context was destroyed meanwhile.
+    ///
+    /// # Errors
+    /// The op has no values, although it should have.
+    pub fn end(&self) -> Result<Option<Vec<f64>>, Uncounted> {
+        let thread = collect::own_thread();
+        let taken = {
+            let mut inner = lock(&self.inner);
+            let Some(open) = inner.open.filter(|open| open.thread == thread) else {
+                return Ok(None);
+            };
+            let context = inner.contexts.get_mut(&open.context);
+            let taken = context.and_then(|context| context.held.take()?.0);
+            if taken.is_none() {
+                // The context was destroyed, or is not counted any more.
+                inner.open = None;
+            }
+            taken
+        };
+        let mut ranges = taken.ok_or(Uncounted)?;
+        let (counted, failure) = match stop(&mut ranges) {
+            Ok(counted) => (Some(counted), None),
+            Err(failure) => (None, Some(failure)),
+        };
+        self.give_back(Taken(Some(ranges)), failure, false);
+        let Some(mut counted) = counted else { return Err(Uncounted) };
+        match counted.ranges.len() {
+            // An op that has launched nothing may have no range, and was not complete for that reason.
+            0 => Ok(None),
+            1 if counted.is_complete => Ok(counted.ranges.pop()),
+            _ => Err(Uncounted),
+        }
+    }
+
+    /// Why something was not counted.
+    pub fn why(&self) -> Option<String> {
+        lock(&self.inner).why.clone()
+    }
+
+    /// Gives back what was made for a context, which is about to be destroyed.
+    pub fn forget(&self, context: *mut c_void) {
+        let rest = {
+            let mut inner = lock(&self.inner);
+            let address = context as usize;
+            let Some(known) = inner.contexts.get_mut(&address) else { return };
+            let rest = known.held.discard(true);
+            if !known.held.is_doomed() {
+                inner.contexts.remove(&address);
+                inner.open.take_if(|open| open.context == address);
+            }
+            rest
+        };
+        drop(rest);
+    }
+
+    /// Gives back all that was made, and returns why something was not counted. The next range begins anew. What a
+    /// thread uses right now, it gives back itself.
+    pub fn finish(&self) -> Option<String> {
+        let mut rest = Vec::new();
+        let why = {
+            let mut inner = lock(&self.inner);
+            for context in inner.contexts.values_mut() {
+                rest.extend(context.held.discard(false));
+            }
+            inner.contexts.retain(|_, context| context.held.is_doomed());
+            let Inner { contexts, open, why } = &mut *inner;
+            open.take_if(|open| !contexts.contains_key(&open.context));
+            why.take()
+        };
+        drop(rest);
+        why
+    }
+}
+
+/// Ends a range.
+fn stop(ranges: &mut Ranges) -> Result<Counted, Failure> {
+    // Ranges that were not stopped are stopped before they are started again.
+    if captures::are_open(None) {
+        return Err(Failure::Capture);
+    }
+    driver::wait()?;
+    ranges.pop()?;
+    Ok(ranges.stop()?)
+}
