@@ -33,12 +33,12 @@ const LOOK: Duration = Duration::from_secs(1);
 const FIRST_RATIO: f64 = 0.25;
 
 /// A thread that starts the exports.
-pub struct Growing {
+pub struct PeriodicExports {
     is_over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Growing {
+impl PeriodicExports {
     /// Begins to add the profile in `directory`. `None` without `--dataset`.
     pub fn begin(args: &DatasetArgs, directory: &Path, rank: Option<u32>) -> Option<Self> {
         let dir = args.dir.as_ref()?;
@@ -77,7 +77,7 @@ impl Growing {
     }
 }
 
-impl Drop for Growing {
+impl Drop for PeriodicExports {
     /// Waits for the export that has begun: the last one goes on from it.
     fn drop(&mut self) {
         self.end();
