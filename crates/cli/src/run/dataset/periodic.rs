@@ -45,6 +45,7 @@ impl PeriodicExports {
         let mut adding = args.adding(dir, directory, rank, true);
         // Signals of the terminal are for the program. What fails now fails at the end, too, and is said then.
         adding.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
+        ends_with_its_parent(&mut adding);
         let exports = Exports {
             adding,
             recording: directory.join(PARTS_NAME),
@@ -140,6 +141,27 @@ impl Exports {
         let done = self.adding.spawn().ok()?.wait_with_output().ok()?;
         String::from_utf8(done.stdout).ok()?.lines().last()?.parse().ok()
     }
+}
+
+/// Has the kernel kill the process that `command` starts when the thread that starts it is gone. If `run` is killed,
+/// nobody waits for the export any more, and somebody else may complete the dataset: an export that goes on would
+/// keep them waiting for nothing.
+fn ends_with_its_parent(command: &mut Command) {
+    let parent = std::process::id().cast_signed();
+    let tie = move || {
+        // SAFETY: two system calls without pointers, as are allowed between `fork` and `exec`. The variable is
+        // copied into the closure.
+        let (failed, present) =
+            unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
+        match failed {
+            // The parent was killed before the kernel knew.
+            0 if present != parent => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes two system calls and does not allocate: its errors are numbers.
+    unsafe { command.pre_exec(tie) };
 }
 
 /// The bytes of all pages that were appended to files.
