@@ -77,5 +77,6 @@ pub use gaps::Gap;
 pub use layout::{Member, Part};
 #[cfg(feature = "write")]
 pub use merge::{Merged, merge};
+pub use model::buckets;
 pub use open::Dataset;
 pub use schema::Table;
