@@ -132,7 +132,7 @@ impl Job {
         let run = self.run.id().cast_signed();
         let dir = self.dataset();
         if matches!(victim, Victim::Run | Victim::RunBesideAnExport) {
-            let own = || exports_to(&dir).into_iter().filter(|pid| parent(*pid) == Some(run));
+            let own = || exports_to(&dir).into_iter().filter(move |pid| parent(*pid) == Some(run));
             self.wait_for("an export", || {
                 own().for_each(|pid| signal(pid, libc::SIGSTOP));
                 own().any(|pid| state(pid) == Some('T'))

@@ -12,7 +12,8 @@
 //! The program's threads do nothing for it. The exports are processes with a low priority, and each of them
 //! reads the profile as any view does. Statistics are computed from the whole recording each time, because
 //! quantiles and self times of a part of it cannot be added up. So an export takes longer and longer, and pauses
-//! become longer with it: all of them together take a twentieth of a processor at most.
+//! become longer with it: all of them together take a twentieth of a processor at most. The last export, when the
+//! program has ended, is not one of them: it has the priority of `run`, which waits for it.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -151,8 +152,9 @@ fn ends_with_its_parent(command: &mut Command) {
     let tie = move || {
         // SAFETY: two system calls without pointers, as are allowed between `fork` and `exec`. The variable is
         // copied into the closure.
-        let (failed, present) =
-            unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
+        let (failed, present) = unsafe {
+            (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong), libc::getppid())
+        };
         match failed {
             // The parent was killed before the kernel knew.
             0 if present != parent => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
