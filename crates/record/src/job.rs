@@ -60,8 +60,8 @@ pub fn fits(name: &str) -> bool {
 
 /// Returns a function that finds variables in the environment of a process, in the form of `/proc/PID/environ`:
 /// `NAME=VALUE`, each followed by a zero.
-pub fn variables_in(bytes: &[u8]) -> impl Fn(&str) -> Option<&[u8]> {
-    |name| {
+pub fn variables_in<'a>(bytes: &'a [u8]) -> impl Fn(&str) -> Option<&'a [u8]> {
+    move |name| {
         let mut variables = bytes.split(|b| *b == 0);
         variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
     }

@@ -173,7 +173,7 @@ fn a_rank_is_known_or_asked_for() {
     let said = added(&[], &["--rank", "2", "--run", "r"]);
     assert!(said.ends_with("rank 2 of run r added\n"), "{said}");
     // A sample of calls has no rows of calls.
-    let refused = add(&profile, &dataset, &["--rank", "3", "--calls"]);
+    let refused = add(&profile, &dataset, &["--rank", "2", "--calls"]);
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("its calls are a sample (run --budget)"), "{said}");
 }
