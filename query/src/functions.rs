@@ -7,6 +7,7 @@ use datafusion::arrow::datatypes::{DataType, Decimal128Type, Int64Type, i256};
 use datafusion::common::Result;
 use datafusion::execution::FunctionRegistry;
 use datafusion::logical_expr::{ColumnarValue, ScalarUDF, Volatility, create_udf};
+use dataset::buckets;
 
 use crate::sum;
 
@@ -91,22 +92,12 @@ fn bucket_of() -> ScalarUDF {
 }
 
 fn bucket(ns: i64) -> Option<i64> {
-    // The first 7 binary digits stay.
-    let shift = 57 - (ns | 64).leading_zeros().min(57);
-    (ns >= 0).then(|| 64 * i64::from(shift) + (ns >> shift))
+    Some(buckets::bucket_of(u64::try_from(ns).ok()?).into())
 }
 
-/// 64 buckets per power of two, and one for each value below 128.
+/// Buckets whose middle does not fit into 63 bits have no duration.
 fn middle(bucket: i64) -> Option<i64> {
-    match bucket {
-        0..128 => Some(bucket),
-        // Durations have 63 bits, so 3,711 is the last bucket.
-        128..3712 => {
-            let shift = bucket / 64 - 1;
-            Some((bucket % 64 + 64) << shift | 1 << (shift - 1))
-        }
-        _ => None,
-    }
+    i64::try_from(buckets::middle_of(u16::try_from(bucket).ok()?)?).ok()
 }
 
 #[cfg(test)]
@@ -118,6 +109,8 @@ mod tests {
         let of = [(0, Some(0)), (127, Some(127)), (128, Some(129)), (192, Some(258)), (-1, None)];
         of.iter().for_each(|(bucket, ns)| assert_eq!(middle(*bucket), *ns));
         assert!(middle(3711).is_some_and(|ns| ns > 0), "the last one below 2⁶³");
+        let beyond = [3712, 3775, 3776, 65_536, 65_536 + 129, i64::MAX, i64::MIN];
+        assert!(beyond.iter().all(|bucket| middle(*bucket).is_none()));
     }
 
     #[test]

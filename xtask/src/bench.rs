@@ -13,6 +13,7 @@
 mod budget;
 mod budget_intervals;
 mod child;
+mod datasets;
 mod diff;
 mod dispatch;
 mod guest_reads;
@@ -100,6 +101,9 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "page", about: "the page of one and of ten million calls: size, time, memory, and in a browser", prepare: page::prepare },
     Benchmark { name: "roofs", about: "what `counterpoint roofline` measures, compared with likwid-bench", prepare: roofs::prepare },
     Benchmark { name: "stats-10m", about: "distributions of ten million calls with four counters, compared with numpy and scipy", prepare: stats_10m::prepare },
+    Benchmark { name: "dataset-export", about: "adding recordings of one and ten million calls to a dataset: time and memory", prepare: datasets::export },
+    Benchmark { name: "dataset-merge", about: "merging a thousand ranks, and reading them for a report", prepare: datasets::merge },
+    Benchmark { name: "dataset-query", about: "a thousand ranks asked in SQL; builds DataFusion with optimisation first", prepare: datasets::query },
     Benchmark { name: "plugin", about: "events of a plugin through the trace builder, and a million of them into a profile", prepare: plugin::prepare },
     Benchmark { name: "trace-export", about: "exporting a million events, compared with torch's export_chrome_trace", prepare: traces::export },
     Benchmark { name: "trace-import", about: "reading a million events that torch wrote, compared with Python's json.load", prepare: traces::import },

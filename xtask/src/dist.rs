@@ -156,6 +156,19 @@ pub fn query_ballista(layout: &Layout) -> Result<PathBuf> {
     query_with(layout, "query-ballista", &["--features", "ballista"])
 }
 
+/// Builds `counterpoint-query` as it is built for users, with optimisation. The first time takes longer than
+/// everything else of a release.
+pub fn query_release(layout: &Layout) -> Result<PathBuf> {
+    let target = layout.target.join("query");
+    let _lock = Lock::take(&layout.target, "query")?;
+    let mut build = cargo();
+    build.args(["build", "--quiet", "--release", "--locked"]);
+    build.args(["--manifest-path", "query/Cargo.toml", "--target-dir"]).arg(&target);
+    let what = "build counterpoint-query for a release";
+    timed(what, || loud(&mut build, what))?;
+    Ok(target.join("release/counterpoint-query"))
+}
+
 fn query_with(layout: &Layout, folder: &str, flags: &[&str]) -> Result<PathBuf> {
     let target = layout.target.join(folder);
     let _lock = Lock::take(&layout.target, folder)?;

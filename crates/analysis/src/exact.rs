@@ -25,7 +25,7 @@ mod wide;
 use std::collections::BTreeMap;
 
 pub use collect::exact;
-pub use histogram::{Histogram, bucket_of, middle_of};
+pub use histogram::Histogram;
 pub use moments::Moments;
 pub use wide::{BEYOND, Sum};
 

@@ -40,7 +40,7 @@ use crate::whole::{Written, written};
 use crate::whole_program;
 
 use begin::{Program, Trouble};
-use dataset::Growing;
+use dataset::PeriodicExports;
 use sampler::{Sampler, Wanted};
 use wait::wait_and_drain;
 
@@ -167,12 +167,15 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
             }
         }
     });
-    let growing = match WHOLE {
-        true => Growing::begin(&args.dataset, &running.prepared.directory, args.recording.rank),
+    let periodic = match WHOLE {
+        true => {
+            let directory = &running.prepared.directory;
+            PeriodicExports::begin(&args.dataset, directory, args.recording.rank)
+        }
         false => None,
     };
     let status = running.wait(&program);
-    growing.iter().for_each(Growing::end);
+    periodic.iter().for_each(PeriodicExports::end);
     view.into_iter().for_each(live::Running::end);
     let status = status?;
     let is_sampled = sampler.is_some();
@@ -185,7 +188,7 @@ pub fn main<const WHOLE: bool>(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let closed = close(directory, manifest, status, trouble);
     prepared.tidy();
-    drop(growing);
+    drop(periodic);
     say::<WHOLE>(closed, directory, &args);
     Ok(end_as(status))
 }

@@ -1,14 +1,14 @@
 //! Makes a dataset of many ranks, merges it, and prints how long each step took, for benchmarks:
 //!
 //! ```text
-//! cargo run --release -p counterpoint-dataset --example scale -- DIR RANKS CALLS OPS [WITH_CALLS]
+//! cargo run --release -p counterpoint-dataset --example scale -- [--make] DIR RANKS CALLS OPS [WITH_CALLS]
 //! ```
 //!
 //! One rank is recorded (200 ops, durations with a heavy tail, two counters) and exported with its
 //! calls to `DIR/one`. All ranks are copies of it with numbers of their own, in `DIR/many`: the
 //! first WITH_CALLS of them with their calls, which take 13 bytes each, and the others without.
-//! `DIR/merged` is the result, without calls. `DIR` must be empty or absent. Each step prints its
-//! time and the largest memory that it needed, in a process of its own.
+//! `DIR/merged` is the result, without calls. `DIR` must be absent. Each step prints its time and the
+//! largest memory that it needed, in a process of its own. With `--make`, nothing is merged or read.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -29,13 +29,15 @@ const PATTERN_RANK: u32 = 0x51a7_c3d9;
 const PATTERN_PART: &str = "c0ffee5ca1ab1e0ddba11f005ba11adb";
 
 fn main() {
-    let args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).collect();
     let number = |text: &String| text.parse::<u64>().expect("a number");
     match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--merge", from, to] => return measure_merge(Path::new(from), Path::new(to)),
         ["--across", from] => return measure_across(Path::new(from)),
         _ => {}
     }
+    let only_makes = args.first().is_some_and(|first| first == "--make");
+    args.drain(..usize::from(only_makes));
     let (dir, ranks, calls, ops, with_calls) = match &args[..] {
         [dir, ranks, calls, ops] => (dir, ranks, calls, ops, 0),
         [dir, ranks, calls, ops, with_calls] => (dir, ranks, calls, ops, number(with_calls)),
@@ -81,10 +83,11 @@ fn main() {
     }
     fs::write(many.join(DATASET_NAME), dataset_json()).expect("written");
     let own = std::env::current_exe().expect("this program");
-    for words in [
+    let steps = [
         vec!["--merge".as_ref(), many.as_os_str(), merged.as_os_str()],
         vec!["--across".as_ref(), many.as_os_str()],
-    ] {
+    ];
+    for words in steps.into_iter().filter(|_| !only_makes) {
         let done = Command::new(&own).args(words).status().expect("started");
         assert!(done.success(), "{done}");
     }

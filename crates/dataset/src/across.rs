@@ -10,6 +10,7 @@ use analysis::exact::Histogram;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, Int32Array, Int64Array, RecordBatch, StringArray};
+use model::buckets::BUCKETS;
 use model::{Loss, Severity};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
@@ -113,7 +114,7 @@ pub fn across(dataset: &Dataset, only: &Only) -> Result<Vec<RunAcross>> {
     each(dataset, Table::Hist, &["op_key", "bucket", "calls"], only, |rows, run, _, at| {
         let bucket = rows.small("bucket")?.value(at);
         let calls = u64::try_from(rows.whole("calls")?.value(at));
-        let (Ok(bucket @ 0..3776), Ok(calls)) = (u16::try_from(bucket), calls) else {
+        let (Ok(bucket @ 0..BUCKETS), Ok(calls)) = (u16::try_from(bucket), calls) else {
             return Err(rows.wrong(format!("there is no bucket {bucket} with such a number")));
         };
         let key = rows.text("op_key")?.value(at);

@@ -8,9 +8,10 @@ use profile::Profile;
 
 use crate::calls;
 use crate::error::{Error, Result};
-use crate::file::{TableWriter, replace};
+use crate::file::{HASH_DIGITS, TableWriter, replace};
 use crate::keys::names;
 use crate::layout::{self, DATASET_NAME, Member, PARTS_NAME, Part};
+use crate::lock::RankLock;
 use crate::open;
 use crate::own;
 use crate::pages;
@@ -47,30 +48,16 @@ pub enum Exported {
 /// if it does not exist. Several processes may add to the same dataset at the same time.
 ///
 /// While a recording goes on, each export replaces its part. Files of single calls stay: each export adds one,
-/// with the pages that were completed since the last one.
+/// with the pages that were completed since the last one. A part never goes back: an export of a recording as it
+/// was earlier, for example by a process that took long, changes nothing.
+///
+/// Exports to one rank wait for each other, except on file systems that cannot lock directories (NFS).
 ///
 /// # Errors
 /// `dir` is not a dataset of this version, a file cannot be written, or the profile has several
 /// passes.
 pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Exported> {
-    if profile.passes() > 0 {
-        let why = "it has several passes (run --passes), whose calls are not the same calls";
-        return Err(Error::Profile(why.to_owned()));
-    }
-    if options.calls && profile.is_sampled() {
-        let why = "its calls are a sample (run --budget), and rows of calls would count each once";
-        return Err(Error::Profile(why.to_owned()));
-    }
-    match dir.join(DATASET_NAME).exists() {
-        true => open::check_version(dir)?,
-        false => {
-            fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?;
-            // Another process may have begun to add to the dataset.
-            if let Some(found) = own::foreign(dir)? {
-                return Err(Error::Foreign { dir: dir.to_owned(), found });
-            }
-        }
-    }
+    check(profile, dir, options)?;
     let member = Member {
         run: options.run.clone(),
         rank: options.rank,
@@ -80,95 +67,192 @@ pub fn export(profile: &Profile, dir: &Path, options: &Options) -> Result<Export
         sampled: profile.is_sampled(),
         redacted: options.redacted,
         unfinished: options.unfinished,
+        recorded_calls: profile.calls(),
         program_version: env!("CARGO_PKG_VERSION").to_owned(),
     };
     let counters = profile.manifest.counters.iter().map(|counter| counter.name.clone());
     let counters: Vec<String> = counters.filter(|_| options.calls).collect();
-    let mut part = Part { counters, ..Part::default() };
-    part.members.push(member.clone());
+    let part = Part { members: vec![member.clone()], counters, ..Part::default() };
     if let Some(why) = part.problem() {
         return Err(Error::Profile(why));
     }
     let below = layout::rank_directory(&member.run, member.rank);
     let name = format!("part-{}", layout::escaped(&member.part));
-    let place = dir.join(PARTS_NAME).join(&below).join(format!("{name}.json"));
+    let parts = dir.join(PARTS_NAME).join(&below);
+    let place = parts.join(format!("{name}.json"));
+    step();
+    let lock = RankLock::wait(&parts)?;
     let old = open::read_part(&place).ok();
-    let is_whole = |part: &Part| {
-        !member.unfinished
-            && part.members == [member.clone()]
-            && part.all_files().all(|(table, f)| open::is_there(dir, table, f))
-    };
-    if old.as_ref().is_some_and(is_whole) && dir.join(DATASET_NAME).exists() {
+    if old.as_ref().is_some_and(|old| stays(old, &member, dir)) && dir.join(DATASET_NAME).exists() {
         return Ok(Exported::AlreadyThere);
     }
-    let summary =
-        summarize(profile, &analysis::Options { by: By::OpInProcess, ..Default::default() });
-    let exact = analysis::exact::exact(profile, summary.raw);
-    let names = names(profile, summary.rows.iter().map(|row| row.key), options.redacted);
-    let labels = &profile.manifest.labels;
-    let labels = (!labels.is_empty()).then(|| serde_json::to_string(labels).unwrap_or_default());
-    let made =
-        Made { profile, member: &member, summary: &summary, exact: &exact, names: &names, labels };
-    for table in Table::ALL {
-        if table == Table::Calls && !options.calls {
-            continue;
-        }
-        let within = format!("{table}/{below}");
-        let directory = dir.join(&within);
-        let mut out = TableWriter::create(&directory, table, table.schema(&part.counters))?;
-        let mut rows = Rows::new(table, &part.counters);
-        match table {
-            Table::Stats => made.stats(&mut rows),
-            Table::Counters => made.counters(&mut rows)?,
-            Table::Hist => made.hist(&mut rows),
-            Table::Ops => made.ops(&mut rows),
-            Table::Processes => made.processes(&mut rows),
-            Table::Losses => made.losses(&mut rows),
-            Table::Calls => {
-                let before = old.as_ref().filter(|old| is_begun(old, &member, &part, dir));
-                let written = before.and_then(|old| old.written.as_ref());
-                let next = pages::next(profile, &names, written, options.unfinished);
-                let kept = before.filter(|_| next.continues);
-                for file in kept.iter().flat_map(|old| old.files_of(table.name())) {
-                    part.add(table, file.clone());
-                }
-                part.written = next.written;
-                let of = calls::Of { profile, member: &member, names: &names, pages: next.pages };
-                calls::write(&of, &part.counters, &directory, &mut out)?;
-            }
-        }
-        if rows.len() > 0 {
-            out.write(&rows.take(&directory)?)?;
-        }
-        if let Some(file) = out.finish(&within, |hash| format!("{name}-{hash}.parquet"))? {
-            part.add(table, file);
-        }
-    }
+    let wanted = Wanted { profile, dir, member: &member, below: &below, name: &name };
+    let mut part = wanted.tables(part, old.as_ref())?;
     step();
+    let now = open::read_part(&place).ok();
+    if let Some(now) = now.filter(|now| stays(now, &member, dir)) {
+        // Without a lock, another process may have written the end of the recording meanwhile.
+        remove_unlisted(dir, &part, &now);
+        return Ok(Exported::AlreadyThere);
+    }
     write_part(&place, &mut part)?;
     if !dir.join(DATASET_NAME).exists() {
         replace(&dir.join(DATASET_NAME), &layout::dataset_json())?;
     }
-    // No part lists these files any more.
-    for (table, file) in old.iter().flat_map(Part::all_files) {
-        if !part.all_files().any(|(_, new)| new.path == file.path)
-            && let Some(path) = open::place(dir, table, file)
-        {
-            let _ = fs::remove_file(path);
-        }
+    if let Some(old) = &old {
+        remove_unlisted(dir, old, &part);
+    }
+    if lock.is_held() {
+        wanted.remove_what_killed_writers_left(&part);
     }
     let bytes_of_calls = part.files_of(Table::Calls.name()).map(|file| file.bytes).sum();
     Ok(Exported::New { bytes_of_calls })
+}
+
+/// Checks that the profile can be added to a dataset, and that `dir` is one or can become one.
+fn check(profile: &Profile, dir: &Path, options: &Options) -> Result<()> {
+    if profile.passes() > 0 {
+        let why = "it has several passes (run --passes), whose calls are not the same calls";
+        return Err(Error::Profile(why.to_owned()));
+    }
+    if options.calls && profile.is_sampled() {
+        let why = "its calls are a sample (run --budget), and rows of calls would count each once";
+        return Err(Error::Profile(why.to_owned()));
+    }
+    if dir.join(DATASET_NAME).exists() {
+        return open::check_version(dir);
+    }
+    fs::create_dir_all(dir).map_err(Error::io("make directory", dir))?;
+    // Another process may have begun to add to the dataset.
+    match own::foreign(dir)? {
+        Some(found) => Err(Error::Foreign { dir: dir.to_owned(), found }),
+        None => Ok(()),
+    }
+}
+
+/// Whether the part that is there is the one that `member` would be, or one of a later moment.
+fn stays(there: &Part, member: &Member, dir: &Path) -> bool {
+    let [known] = &there.members[..] else { return false };
+    let is_same = !member.unfinished && known == member;
+    (is_same || known.is_later_than(member))
+        && there.all_files().all(|(table, file)| open::is_there(dir, table, file))
 }
 
 /// Whether an older part has the beginning of the calls that `part` is to have, so that only the others have to
 /// be written.
 fn is_begun(old: &Part, member: &Member, part: &Part, dir: &Path) -> bool {
     let [known] = &old.members[..] else { return false };
-    let alike = Member { unfinished: known.unfinished, ..member.clone() };
+    let alike = Member {
+        unfinished: known.unfinished,
+        recorded_calls: known.recorded_calls,
+        ..member.clone()
+    };
     *known == alike
         && old.counters == part.counters
         && old.files_of(Table::Calls.name()).all(|f| open::is_there(dir, Table::Calls.name(), f))
+}
+
+/// What is to be written, and where.
+struct Wanted<'a> {
+    profile: &'a Profile,
+    dir: &'a Path,
+    member: &'a Member,
+    /// The directory of the rank, below those of the tables.
+    below: &'a str,
+    /// The beginning of the names of all files.
+    name: &'a str,
+}
+
+impl Wanted<'_> {
+    /// Writes the files of all tables. Returns the part with them, and with those of `old` that stay.
+    fn tables(&self, mut part: Part, old: Option<&Part>) -> Result<Part> {
+        let (profile, member, dir) = (self.profile, self.member, self.dir);
+        let by = analysis::Options { by: By::OpInProcess, ..Default::default() };
+        let summary = summarize(profile, &by);
+        let exact = analysis::exact::exact(profile, summary.raw);
+        let names = names(profile, summary.rows.iter().map(|row| row.key), member.redacted);
+        let labels = &profile.manifest.labels;
+        let labels =
+            (!labels.is_empty()).then(|| serde_json::to_string(labels).unwrap_or_default());
+        let made =
+            Made { profile, member, summary: &summary, exact: &exact, names: &names, labels };
+        for table in Table::ALL {
+            if table == Table::Calls && !member.calls {
+                continue;
+            }
+            let within = format!("{table}/{}", self.below);
+            let directory = dir.join(&within);
+            let mut out = TableWriter::create(&directory, table, table.schema(&part.counters))?;
+            let mut rows = Rows::new(table, &part.counters);
+            match table {
+                Table::Stats => made.stats(&mut rows),
+                Table::Counters => made.counters(&mut rows)?,
+                Table::Hist => made.hist(&mut rows),
+                Table::Ops => made.ops(&mut rows),
+                Table::Processes => made.processes(&mut rows),
+                Table::Losses => made.losses(&mut rows),
+                Table::Calls => {
+                    let before = old.filter(|old| is_begun(old, member, &part, dir));
+                    let written = before.and_then(|old| old.written.as_ref());
+                    let next = pages::next(profile, &names, written, member.unfinished);
+                    let kept = before.filter(|_| next.continues);
+                    for file in kept.iter().flat_map(|old| old.files_of(table.name())) {
+                        part.add(table, file.clone());
+                    }
+                    part.written = next.written;
+                    let of = calls::Of { profile, member, names: &names, pages: next.pages };
+                    calls::write(&of, &part.counters, &directory, &mut out)?;
+                }
+            }
+            if rows.len() > 0 {
+                out.write(&rows.take(&directory)?)?;
+            }
+            let name = |hash: &str| format!("{}-{hash}.parquet", self.name);
+            if let Some(file) = out.finish(&within, name)? {
+                part.add(table, file);
+            }
+        }
+        Ok(part)
+    }
+
+    /// Removes files of this recording that its part does not list, and files without a final name. Nobody else
+    /// writes them while the lock is held.
+    fn remove_what_killed_writers_left(&self, part: &Part) {
+        let within = Table::ALL
+            .map(|table| format!("{table}/{}", self.below))
+            .into_iter()
+            .chain([format!("{PARTS_NAME}/{}", self.below)]);
+        for within in within {
+            for entry in fs::read_dir(self.dir.join(&within)).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                let Some(name) = name.to_str() else { continue };
+                let path = format!("{within}/{name}");
+                let is_listed = || part.all_files().any(|(_, file)| file.path == path);
+                if own::is_unfinished(name) || self.is_own(name) && !is_listed() {
+                    let _ = fs::remove_file(entry.path());
+                }
+            }
+        }
+    }
+
+    /// Whether this is the name of a table's file of the recording: the one of another recording may begin with
+    /// the same letters.
+    fn is_own(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(self.name).and_then(|rest| rest.strip_prefix('-'));
+        let hash = rest.and_then(|rest| rest.strip_suffix(".parquet")).unwrap_or_default();
+        hash.len() == HASH_DIGITS && hash.bytes().all(|digit| digit.is_ascii_hexdigit())
+    }
+}
+
+/// Removes the files of a part that another one does not list.
+fn remove_unlisted(dir: &Path, part: &Part, other: &Part) {
+    for (table, file) in part.all_files() {
+        if !other.all_files().any(|(_, listed)| listed.path == file.path)
+            && let Some(path) = open::place(dir, table, file)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 /// Writes the JSON file of a part as a whole.

@@ -1,8 +1,11 @@
 //! Writes files that either are whole or do not exist.
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -24,9 +27,21 @@ const GROUP_ROWS: usize = 65_536;
 /// The number of rows that are compressed and indexed together in tables with few rows per rank.
 const GROUP_ROWS_OF_MANY: usize = 1 << 20;
 
-/// Returns the first 16 hexadecimal digits of a hash.
+/// The number of hexadecimal digits of a hash in the name of a file.
+pub(crate) const HASH_DIGITS: usize = 16;
+
+/// Returns the first [`HASH_DIGITS`] hexadecimal digits of a hash.
 pub(crate) fn in_digits(hash: &[u8]) -> String {
-    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hash.iter().take(HASH_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns a name that no other writer uses. Ranks in containers often have equal process ids, and write to one
+/// directory at the same moment, so the name has a random number, too.
+fn unfinished_name() -> String {
+    static OF_PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0));
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!(".part-{}-{:016x}-{number}.tmp", std::process::id(), *OF_PROCESS)
 }
 
 /// A file that has no final name yet. Dropping it removes the file, unless it got one.
@@ -41,11 +56,7 @@ impl Fresh {
     /// Makes a file in this directory, which is created if necessary.
     pub fn create(directory: &Path) -> Result<Self> {
         fs::create_dir_all(directory).map_err(Error::io("make directory", directory))?;
-        static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = directory.join(format!(".part-{}-{number}.tmp", std::process::id()));
-        // A file that another process with the same number has left there is replaced.
-        let _ = fs::remove_file(&path);
+        let path = directory.join(unfinished_name());
         let file = File::options().write(true).create_new(true).open(&path);
         let file = file.map_err(Error::io("create", &path))?;
         step();

@@ -156,6 +156,8 @@ pub struct Member {
     /// Whether the recording had not ended, so that the rows are those of its beginning.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub unfinished: bool,
+    /// How many calls the recording had then. It only grows, so it says which of two versions is the later one.
+    pub recorded_calls: u64,
     /// The version of the program that made the rows.
     pub program_version: String,
 }
@@ -164,6 +166,16 @@ impl Member {
     /// Returns the run, the rank and the part, which identify the member.
     pub fn id(&self) -> (&str, u32, &str) {
         (&self.run, self.rank, &self.part)
+    }
+
+    /// Returns whether this version of a recording must stay, because `new` is an earlier moment of the same
+    /// recording: it had not ended, and did not have more calls. A version with names does not stay if the other
+    /// one has none: somebody wants them to be gone.
+    pub(crate) fn is_later_than(&self, new: &Self) -> bool {
+        let ahead = self.recorded_calls.cmp(&new.recorded_calls);
+        let is_later = ahead.is_gt() || ahead.is_eq() && !self.unfinished;
+        let is_as_private = self.redacted || !new.redacted;
+        self.id() == new.id() && new.unfinished && is_later && is_as_private
     }
 
     /// Returns a reason why no dataset can have this recording, if there is one.

@@ -17,12 +17,13 @@
 //! | `rows`, `calls` | what the tables have of a profile |
 //! | `pages` | which pages of a recording that goes on are in `calls` |
 //! | `keys` | what is the same op in all ranks |
+//! | `lock` | lets only one process at a time write the parts of a rank |
 //! | [`merge`](mod@merge) | unites datasets, each part once |
 //! | `file` | writes files that are whole or not there |
 //! | `footer` | checks what a Parquet file says about itself |
 //! | [`gaps`] | what is incomplete, in words |
 //! | [`own`] | which files are a dataset's own |
-//! | [`steps`] | places at which tests kill a writer |
+//! | [`steps`] | places at which tests kill or stop a writer |
 //! | [`error`] | the error type |
 //!
 //! Without the feature `write`, the crate contains only what a reader needs, because
@@ -30,9 +31,8 @@
 //!
 //! Invariants: a part exists if its JSON file exists. That file is written after the Parquet files
 //! that it lists, and replaced as a whole. So a writer that is killed leaves the old or the new
-//! part, and files that no part lists. The part of a recording that goes on says so, and is replaced again and again. Nothing
-//! outside of a dataset is read, whatever its files
-//! say.
+//! part, and files that no part lists. The part of a recording that goes on says so, and is replaced again and
+//! again, but never by one of an earlier moment. Nothing outside of a dataset is read, whatever its files say.
 #![forbid(unsafe_code)]
 
 // Another program includes `footer` as well, and for that program, `dataset` is another crate.
@@ -55,6 +55,8 @@ pub mod gaps;
 mod keys;
 pub mod layout;
 #[cfg(feature = "write")]
+mod lock;
+#[cfg(feature = "write")]
 pub mod merge;
 pub mod open;
 pub mod own;
@@ -75,5 +77,6 @@ pub use gaps::Gap;
 pub use layout::{Member, Part};
 #[cfg(feature = "write")]
 pub use merge::{Merged, merge};
+pub use model::buckets;
 pub use open::Dataset;
 pub use schema::Table;

@@ -55,8 +55,13 @@ fn is_directory(above: &[String], name: &str) -> bool {
     }
 }
 
+/// Returns whether a file has no final name yet.
+pub(crate) fn is_unfinished(name: &str) -> bool {
+    name.starts_with(".part-") && name.ends_with(".tmp")
+}
+
 fn is_file(above: &[String], name: &str) -> bool {
-    let is_unfinished = name.starts_with(".part-") && name.ends_with(".tmp");
+    let is_unfinished = is_unfinished(name);
     let ending =
         if above.first().is_some_and(|first| first == PARTS_NAME) { ".json" } else { ".parquet" };
     match above.len() {

@@ -1,19 +1,27 @@
-//! Places at which tests kill a writer, to see which files it leaves.
+//! Places at which tests kill a writer, to see which files it leaves, or stop it, to see what others do meanwhile.
 //!
 //! The steps of a process are numbered. Only a build for tests looks at the number; in a release, a
 //! step does nothing.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// The number of steps until the process kills itself; 0 if it does not.
+/// The number of steps until the process signals itself; 0 if it does not.
 static LEFT: AtomicU32 = AtomicU32::new(0);
+/// Whether the process then only stops, until somebody continues it.
+static ONLY_STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Makes this process kill itself at this step, counted from 1.
 pub fn die_at(step: u32) {
     LEFT.store(step, Ordering::Relaxed);
 }
 
-/// Marks a place at which a writer may be killed.
+/// Makes this process stop at this step, counted from 1, as SIGSTOP does.
+pub fn stop_at(step: u32) {
+    ONLY_STOPS.store(true, Ordering::Relaxed);
+    LEFT.store(step, Ordering::Relaxed);
+}
+
+/// Marks a place at which a writer may be killed or stopped.
 pub(crate) fn step() {
     if !cfg!(debug_assertions) {
         return;
@@ -21,8 +29,12 @@ pub(crate) fn step() {
     let before =
         LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
     if before == Ok(1) {
-        // A killed process removes nothing that it has left.
         let own = rustix::process::getpid();
+        if ONLY_STOPS.load(Ordering::Relaxed) {
+            let _ = rustix::process::kill_process(own, rustix::process::Signal::STOP);
+            return;
+        }
+        // A killed process removes nothing that it has left.
         let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
         std::process::abort();
     }

@@ -5,6 +5,7 @@
 //! | module | content |
 //! |---|---|
 //! | [`activity`] | kinds of activities, their published names, devices, flows, metadata values |
+//! | [`buckets`] | the buckets of the histograms of durations in datasets |
 //! | [`counter`] | [`Counter`], [`Source`], [`PerfAttr`], [`SimScript`], [`Unit`], [`Scale`], [`Scope`]: a counter after name resolution |
 //! | [`errno`] | error numbers that only the kernel has |
 //! | [`glob`] | patterns for names |
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub mod activity;
+pub mod buckets;
 pub mod columns;
 pub mod counter;
 pub mod errno;

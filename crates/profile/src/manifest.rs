@@ -111,6 +111,10 @@ pub struct Manifest {
     /// The number of ranks of that job; absent if it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub world_size: Option<u32>,
+    /// What the launcher of `run` itself calls the job. If a process's own launcher gives a name, the process has
+    /// that name instead. Absent if the job has no name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_name: Option<String>,
     /// The labels that the user gave the run (`run --label`), by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,

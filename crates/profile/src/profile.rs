@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use model::Loss;
 use record::counts::CountsFrames;
 use record::host::Host;
-use record::job::Job;
+use record::job::{Job, fits};
 use record::loops::LOOPS_NAME;
 use record::meta::{
     self, Calibration, Frame, Frames, Leaving, Library, META_NAME, OpExport, PAGES_NAME,
@@ -147,6 +147,8 @@ pub struct Process {
     /// The process's place in a distributed job; `None` if neither its launcher nor `--rank` gave
     /// it.
     pub job: Option<Job>,
+    /// What its launcher, or that of the recording command, calls the job; `None` if it has no name.
+    pub job_name: Option<String>,
     /// The process's losses: those that it counted, and missing or damaged data in its files. Damage inside
     /// pages is only found when they are visited.
     pub losses: Vec<LossCount>,
@@ -293,7 +295,7 @@ impl Profile {
         if !alive.is_empty() {
             losses.push(LossCount::new(Loss::WrittenWhileRead, 1));
         }
-        ranks::complete(&mut processes, manifest.job());
+        ranks::complete(&mut processes, &manifest);
         let timeline = fit(manifest.clock.into(), &snapshots, &processes);
         let (tracks, damaged) = Tracks::open_in(root)?;
         let in_ticks = |tracks: &Tracks| tracks.series.values().any(|s| s.times == Times::Ticks);
@@ -429,6 +431,7 @@ impl Process {
             member: 0,
             clock: None,
             job: None,
+            job_name: None,
             losses: Vec::new(),
             parts,
         }
@@ -559,6 +562,7 @@ impl Process {
                 Frame::Announced(times) => self.announced.push(times),
                 Frame::Cost(cost) => self.cost = Some(cost),
                 Frame::Job(job) => self.job = Some(job),
+                Frame::JobName(name) => self.job_name = Some(name).filter(|name| fits(name)),
                 Frame::Threads(threads) => self.thread_times = Some(threads),
             }
         }

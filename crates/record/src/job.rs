@@ -1,5 +1,5 @@
-//! Reads the place of a process in a distributed job from the environment variables of its
-//! launcher.
+//! Reads the place of a process in a distributed job, and the name of the job, from the environment variables of
+//! its launcher.
 
 use crate::wire::{Decoder, Encoder, Truncated, Wire};
 
@@ -33,6 +33,40 @@ const LAUNCHERS: [(&str, &str, bool); 6] = [
     ("SLURM_PROCID", "SLURM_NTASKS", false),
 ];
 
+/// The variables in which launchers give their jobs a name or a number: our own, torchrun's, srun's, and that of
+/// Open MPI's runtime. The first one that is set is used.
+const NAMES: [&str; 4] =
+    ["COUNTERPOINT_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE"];
+/// The name that torchrun gives a job if the user gave none. All such jobs would be one.
+const UNNAMED: &str = "none";
+/// The length of the longest name of a job, in bytes. Longer ones are treated as not set.
+pub const LONGEST_JOB_NAME: usize = 400;
+
+/// Reads what the launcher calls the job from an environment: `variable` returns the value of a variable. All ranks
+/// of a job get the same name. Bytes that are not UTF-8 are replaced.
+pub fn job_name<B: AsRef<[u8]>>(variable: impl Fn(&str) -> Option<B>) -> Option<String> {
+    let named = |name: &&str| {
+        let value = variable(name)?;
+        Some(String::from_utf8_lossy(value.as_ref()).into_owned())
+    };
+    let is_name = |name: &String| !name.is_empty() && name != UNNAMED && fits(name);
+    NAMES.iter().filter_map(named).find(is_name)
+}
+
+/// Returns whether a name of a job is short enough to be used.
+pub fn fits(name: &str) -> bool {
+    name.len() <= LONGEST_JOB_NAME
+}
+
+/// Returns a function that finds variables in the environment of a process, in the form of `/proc/PID/environ`:
+/// `NAME=VALUE`, each followed by a zero.
+pub fn variables_in<'a>(bytes: &'a [u8]) -> impl Fn(&str) -> Option<&'a [u8]> {
+    move |name| {
+        let mut variables = bytes.split(|b| *b == 0);
+        variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    }
+}
+
 impl Job {
     /// Reads the place from an environment: `variable` returns the value of a variable. A value that
     /// is not a number, and a rank that is not below the number of ranks, are treated as not set.
@@ -44,15 +78,6 @@ impl Job {
             let (rank, size) = (number(rank)?, number(size));
             let is_possible = size.map_or(!together, |size| rank < size);
             is_possible.then_some(Self { rank, size })
-        })
-    }
-
-    /// Reads the place from the environment of a process, in the form of `/proc/PID/environ`:
-    /// `NAME=VALUE`, each followed by a zero.
-    pub fn of_environment(bytes: &[u8]) -> Option<Self> {
-        Self::of(|name| {
-            let mut variables = bytes.split(|b| *b == 0);
-            variables.find_map(|one| one.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
         })
     }
 }
@@ -74,7 +99,25 @@ mod tests {
     use super::*;
 
     fn job(environment: &str) -> Option<(u32, Option<u32>)> {
-        Job::of_environment(environment.replace(' ', "\0").as_bytes()).map(|j| (j.rank, j.size))
+        let environment = environment.replace(' ', "\0");
+        Job::of(variables_in(environment.as_bytes())).map(|j| (j.rank, j.size))
+    }
+
+    fn name(environment: &str) -> Option<String> {
+        job_name(variables_in(environment.replace(' ', "\0").as_bytes()))
+    }
+
+    #[test]
+    fn names_of_jobs() {
+        assert_eq!(name("A=b SLURM_JOB_ID=77").as_deref(), Some("77"));
+        assert_eq!(name("PMIX_NAMESPACE=p SLURM_JOB_ID=77").as_deref(), Some("77"));
+        let all = "PMIX_NAMESPACE=p SLURM_JOB_ID=77 TORCHELASTIC_RUN_ID=t";
+        assert_eq!(name(all).as_deref(), Some("t"));
+        assert_eq!(name(&format!("{all} COUNTERPOINT_RUN=mine")).as_deref(), Some("mine"));
+        assert_eq!(name("TORCHELASTIC_RUN_ID=none SLURM_JOB_ID=77").as_deref(), Some("77"));
+        assert_eq!(name("TORCHELASTIC_RUN_ID=none"), None);
+        assert_eq!(name("SLURM_JOB_ID="), None);
+        assert_eq!(name(&format!("SLURM_JOB_ID={}", "7".repeat(401))), None);
     }
 
     #[test]

@@ -80,6 +80,8 @@ pub enum Frame {
     Cost(ProcessCost),
     /// The place of the process in a distributed job.
     Job(Job),
+    /// What the launcher calls the job: see [`crate::job::job_name`].
+    JobName(String),
     /// The processor time of all threads that the process had when it, or the session, ended.
     Threads(Vec<ThreadCpu>),
 }
@@ -139,6 +141,7 @@ frames!(Frame {
     Threads(threads) = 15,
     Announced(times) = 16,
     Host(number, host) = 17,
+    JobName(name) = 18,
 });
 
 /// Returns a frame of this kind, ready to append.

@@ -314,6 +314,7 @@ impl ProcessScript {
         frames.extend(self.announced.iter().cloned().map(Frame::Announced));
         frames.extend(self.cost.map(Frame::Cost));
         frames.extend(self.job.map(Frame::Job));
+        frames.extend(self.job_name.clone().map(Frame::JobName));
         frames.extend(self.thread_times.clone().map(Frame::Threads));
         frames
     }

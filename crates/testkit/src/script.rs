@@ -64,6 +64,8 @@ pub struct ProcessScript {
     pub cost: Option<ProcessCost>,
     /// The process's place in a distributed job.
     pub job: Option<Job>,
+    /// What the launcher calls the job.
+    pub job_name: Option<String>,
     /// The threads that the process had at its end.
     pub thread_times: Option<Vec<ThreadCpu>>,
     /// The cost of the last pages of the process's threads.

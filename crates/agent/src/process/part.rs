@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use model::Loss;
 use record::Snapshot;
-use record::job::Job;
+use record::job::{Job, job_name, variables_in};
 use record::loops::LOOPS_NAME;
 use record::meta::{
     Frame, Leaving, META_NAME, PAGES_NAME, PARTS_NAME, Process as ProcessFrame, part_name,
@@ -95,8 +95,11 @@ impl Process {
         // This is the environment with which the process was started. Reading the present one would
         // race with threads of the program that change it.
         let environment = sys::read_file(c"/proc/self/environ").unwrap_or_default();
-        if let Some(job) = Job::of_environment(&environment) {
+        if let Some(job) = Job::of(variables_in(&environment)) {
             self.append(&Frame::Job(job));
+        }
+        if let Some(name) = job_name(variables_in(&environment)) {
+            self.append(&Frame::JobName(name));
         }
         self.append(&Frame::Snapshot(Snapshot::take(self.run.clock)));
         static LAST: AtomicU32 = AtomicU32::new(0);

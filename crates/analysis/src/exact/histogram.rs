@@ -1,37 +1,7 @@
-//! Counts values in log-linear histograms, which merge exactly.
-//!
-//! Values below 128 have a bucket each. Above that, each power of two is divided into 64 buckets of
-//! equal width:
-//!
-//! ```text
-//!  value v, shift e = max(0, ⌊log₂ v⌋ − 6)        bucket = 64·e + ⌊v / 2ᵉ⌋
-//!
-//!   0 … 127   128, 130, … 254    256, 260, … 508    …  2⁶³ … 2⁶⁴−1
-//!   width 1   width 2            width 4               width 2⁵⁷
-//!   0 … 127   128 … 191          192 … 255          …  3712 … 3775
-//! ```
-//!
-//! A bucket stands for its middle, which is at most 1/128 away from each value in the bucket: half
-//! of the width 2ᵉ, relative to values of at least 64·2ᵉ. 64-bit values need at most 3,776 buckets.
+//! Counts values in log-linear histograms, which merge exactly. [`model::buckets`] says which values
+//! each bucket has, and which value it stands for.
 
-#[inline]
-pub fn bucket_of(value: u64) -> u16 {
-    // The shift is at most 57, and the bucket at most 3,775.
-    let shift = 64 - 7 - (value | 64).leading_zeros();
-    (64 * u64::from(shift) + (value >> shift)) as u16
-}
-
-/// Returns the value that a bucket stands for; `None` if there is no such bucket.
-pub fn middle_of(bucket: u16) -> Option<u64> {
-    match bucket {
-        0..128 => Some(bucket.into()),
-        128..3776 => {
-            let shift = u32::from(bucket) / 64 - 1;
-            Some((u64::from(bucket) % 64 + 64) << shift | 1 << (shift - 1))
-        }
-        _ => None,
-    }
-}
+use model::buckets::{bucket_of, middle_of};
 
 /// Numbers of values in each bucket.
 #[derive(Clone, Debug, Default)]

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use ::dataset::{Exported, Options, export};
 use profile::merged::MERGED_NAME;
 use profile::{Manifest, Origin, Profile, is_over};
-use record::job::Job;
 
 use super::Args;
 use crate::failure::Failure;
@@ -25,8 +24,8 @@ pub struct DatasetArgs {
     /// made if it does not exist. docs/datasets.md describes it.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["format", "what", "output", "filter", "clock", "metric", "metrics_file"])]
     pub dataset: Option<PathBuf>,
-    /// With --dataset: the name of the run that the ranks are of. The default is the label `run`, what the
-    /// launcher calls its job, or else the id of the recording.
+    /// With --dataset: the name of the run that the ranks are of. The default is the label `run` of the recording,
+    /// what its launcher called the job, or else the id of the recording.
     #[arg(long, value_name = "NAME", requires = "dataset")]
     pub run: Option<String>,
     /// With --dataset: also write each call as a row.
@@ -41,13 +40,6 @@ pub struct DatasetArgs {
     #[arg(long, hide = true, requires = "dataset")]
     pub goes_on: bool,
 }
-
-/// The variables in which launchers give the job's id: our own, torchrun's, srun's, and that of
-/// Open MPI's runtime.
-const RUN_VARIABLES: [&str; 4] =
-    ["COUNTERPOINT_RUN", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "PMIX_NAMESPACE"];
-/// The job's id that torchrun gives if the user gave none.
-const UNNAMED: &str = "none";
 
 /// Adds the profile to the dataset in `dir`.
 pub fn main(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
@@ -78,7 +70,6 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         _ if of_nothing.is_some() => of_nothing.map(|rank| (rank, None)).into_iter().collect(),
         true => {
             let rank = given.or_else(|| label(&first, "rank")?.parse().ok());
-            let rank = rank.or_else(|| Some(Job::of(variable)?.rank));
             let rank = rank.ok_or_else(|| {
                 let path = args.profile.display();
                 Failure::new(format!("{path}: it is not known which rank it is of"))
@@ -111,7 +102,7 @@ fn add(args: &Args, dir: &Path) -> Result<ExitCode, Failure> {
         let one = of_rank.as_ref().unwrap_or(&first);
         let unfinished = args.dataset.goes_on || goes_on(one);
         let part = part_of(one);
-        let run = args.dataset.run.clone().or_else(|| label(one, "run")).or_else(run_of_launcher);
+        let run = args.dataset.run.clone().or_else(|| label(one, "run")).or_else(|| job_name(one));
         let size = one.processes.iter().filter_map(|process| process.job?.size).max();
         let options = Options {
             run: run.unwrap_or_else(|| part.clone()),
@@ -149,12 +140,11 @@ fn goes_on(profile: &Profile) -> bool {
     is_alive || (is_watched && !is_over(&profile.manifest))
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-fn run_of_launcher() -> Option<String> {
-    RUN_VARIABLES.iter().find_map(|name| variable(name).filter(|run| run != UNNAMED))
+/// Returns what the launcher called the job when it was recorded. The environment of this command does not count:
+/// the same recording would be in a dataset under two names if it were added from two places.
+fn job_name(profile: &Profile) -> Option<String> {
+    let mut of_processes = profile.processes.iter().filter_map(|process| process.job_name.clone());
+    of_processes.next().or_else(|| profile.manifest.job_name.clone())
 }
 
 fn label(profile: &Profile, name: &str) -> Option<String> {

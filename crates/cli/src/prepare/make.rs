@@ -282,6 +282,7 @@ pub fn manifest(
         exact_counts: exact_counts(recording, origin),
         rank: job.map(|job| job.rank),
         world_size: job.and_then(|job| job.size),
+        job_name: recording.job_name(),
         watch: ProcessId::current().into_iter().collect(),
         snapshots: snapshots.iter().map(|s| (*s).into()).collect(),
         ..Manifest::new()

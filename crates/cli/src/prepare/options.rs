@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use record::job::{Job, RANK_VARIABLE, WORLD_SIZE_VARIABLE};
+use record::job::{Job, RANK_VARIABLE, WORLD_SIZE_VARIABLE, job_name};
 use record::pool::Layout;
 use record::run_file::LoopOptions;
 
@@ -135,12 +135,13 @@ impl Recording {
     pub fn job(&self) -> Option<Job> {
         match self.rank {
             Some(rank) => Some(Job { rank, size: self.world_size }),
-            None => {
-                let variable =
-                    |name: &str| std::env::var_os(name).map(OsString::into_encoded_bytes);
-                Job::of(variable)
-            }
+            None => Job::of(variable),
         }
+    }
+
+    /// Returns what the launcher of this command calls the job.
+    pub fn job_name(&self) -> Option<String> {
+        job_name(variable)
     }
 
     /// Returns the environment variables that tell the program the rank and the number of ranks of
@@ -219,6 +220,11 @@ fn budget(text: &str) -> Result<f64, String> {
         return Err("ambiguous: write 1% for one percent, or 100% for all of the time".to_owned());
     }
     Ok(number / whole)
+}
+
+/// Returns the value of a variable of this command's environment.
+fn variable(name: &str) -> Option<Vec<u8>> {
+    std::env::var_os(name).map(OsString::into_encoded_bytes)
 }
 
 /// Parses a label.

@@ -4,7 +4,7 @@
 //! So whatever happens to `run`, the dataset is in the old or the new state, and the profile can be
 //! added later.
 
-mod growing;
+mod periodic;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::prepare::{Recording, interval};
 use crate::terminal::{is_quiet, say};
 
-pub use growing::Growing;
+pub use periodic::PeriodicExports;
 
 #[derive(clap::Args)]
 pub struct DatasetArgs {

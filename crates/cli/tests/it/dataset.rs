@@ -133,18 +133,47 @@ fn a_rank_is_known_or_asked_for() {
     assert!(said.contains("it is not known which rank it is of"), "{said}");
     assert!(said.contains("say it with --rank N"), "{said}");
     assert!(!dataset.exists(), "nothing is left of it");
-    // The environment is the one that torchrun gives a script.
-    let launched = Command::new(PROGRAM)
-        .args(["export", profile.to_str().unwrap(), "--dataset", dataset.to_str().unwrap()])
-        .env_clear()
-        .envs([("RANK", "3"), ("WORLD_SIZE", "8"), ("TORCHELASTIC_RUN_ID", "job/5")])
-        .output()
-        .unwrap();
-    let said = String::from_utf8(launched.stdout).unwrap();
+    // The recording says which rank of which run it is of, and not the environment in which it is added.
+    let mut script = sampled::paper();
+    script.manifest.rank = Some(3);
+    script.manifest.job_name = Some("job/5".to_owned());
+    script.write(&profile);
+    let added = |of_command: &[(&str, &str)], options: &[&str]| {
+        let done = Command::new(PROGRAM)
+            .args(["export", profile.to_str().unwrap(), "--dataset", dataset.to_str().unwrap()])
+            .args(options)
+            .env_clear()
+            .envs(of_command.iter().copied())
+            .output()
+            .unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let said = added(&[], &[]);
     assert!(said.ends_with("rank 3 of run job/5 added\n"), "{said}");
     assert!(dataset.join("stats/run=job%2F5/rank=3").is_dir());
+    let others: [&[(&str, &str)]; 3] = [
+        &[("RANK", "4"), ("WORLD_SIZE", "8"), ("TORCHELASTIC_RUN_ID", "other")],
+        &[("SLURM_PROCID", "5"), ("SLURM_JOB_ID", "77")],
+        &[("COUNTERPOINT_RANK", "6"), ("COUNTERPOINT_RUN", "mine")],
+    ];
+    for other in others {
+        let said = added(other, &[]);
+        assert!(said.ends_with("rank 3 of run job/5 is already there\n"), "{said}");
+    }
+    // A process's own launcher comes before that of the recording command, then a label, then an option.
+    script.processes[0].job = Some(profile::Job { rank: 2, size: Some(8) });
+    script.processes[0].job_name = Some("inner".to_owned());
+    script.write(&profile);
+    let said = added(&[], &["--rank", "2"]);
+    assert!(said.ends_with("rank 2 of run inner added\n"), "{said}");
+    script.manifest.labels.insert("run".to_owned(), "named".to_owned());
+    script.write(&profile);
+    let said = added(&[], &["--rank", "2"]);
+    assert!(said.ends_with("rank 2 of run named added\n"), "{said}");
+    let said = added(&[], &["--rank", "2", "--run", "r"]);
+    assert!(said.ends_with("rank 2 of run r added\n"), "{said}");
     // A sample of calls has no rows of calls.
-    let refused = add(&profile, &dataset, &["--rank", "3", "--calls"]);
+    let refused = add(&profile, &dataset, &["--rank", "2", "--calls"]);
     let said = String::from_utf8(refused.stderr).unwrap();
     assert!(said.contains("its calls are a sample (run --budget)"), "{said}");
 }

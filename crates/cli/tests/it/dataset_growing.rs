@@ -108,11 +108,78 @@ impl Job {
         Command::new(&self.program).args(words).output().unwrap()
     }
 
+    /// The command that adds the profile to a dataset.
+    fn exporting(&self, dir: &Path) -> Command {
+        let mut export = Command::new(&self.program);
+        export
+            .arg("export")
+            .arg(self.scratch.join("p.cpt"))
+            .arg("--dataset")
+            .arg(dir)
+            .arg("--calls");
+        export
+    }
+
     /// Adds the whole profile to a dataset.
     fn export(&self, dir: &Path) {
-        let (profile, dir) = (self.scratch.join("p.cpt"), dir.to_str().unwrap());
-        let done = self.ask(&["export", profile.to_str().unwrap(), "--dataset", dir, "--calls"]);
+        let done = self.exporting(dir).output().unwrap();
         assert!(done.status.success(), "{done:?}");
+    }
+
+    /// Kills what is to be killed. If it is `run` alone, its export is stopped first: it would end by itself, and
+    /// nobody would see whether it ended because of `run`.
+    fn kill(&self, victim: Victim) {
+        let run = self.run.id().cast_signed();
+        let dir = self.dataset();
+        if matches!(victim, Victim::Run | Victim::RunBesideAnExport) {
+            let own = || exports_to(&dir).into_iter().filter(move |pid| parent(*pid) == Some(run));
+            self.wait_for("an export", || {
+                own().for_each(|pid| signal(pid, libc::SIGSTOP));
+                own().any(|pid| state(pid) == Some('T'))
+            });
+            signal(run, libc::SIGKILL);
+            let late = |pid: &i32| parent(*pid) == Some(std::process::id().cast_signed());
+            self.wait_for("the end of the exports", || exports_to(&dir).iter().all(late));
+            return;
+        }
+        let exports = exports_to(&dir);
+        if victim == Victim::Everything {
+            signal(-run, libc::SIGKILL);
+        }
+        // `run` alone waits for its exports: at worst, one has just ended.
+        exports.into_iter().for_each(|pid| signal(pid, libc::SIGKILL));
+    }
+
+    /// Begins an export of the recording as it is now, and stops it at some moment.
+    fn late_export(&self, random: &mut Random) -> Child {
+        let mut export = self.exporting(&self.dataset());
+        let late = export.arg("--goes-on").stdout(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_micros(random.below(400_000)));
+        signal(late.id().cast_signed(), libc::SIGSTOP);
+        late
+    }
+
+    /// Adds the whole profile while an earlier export is stopped, which then goes on.
+    fn export_beside(&self, mut late: Child) {
+        let mut last = self.exporting(&self.dataset()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = last.id().cast_signed();
+        self.wait_for("an export that has ended or waits for the other one", || {
+            last.try_wait().unwrap().is_some() || is_waiting(pid)
+        });
+        signal(late.id().cast_signed(), libc::SIGCONT);
+        assert!(last.wait().unwrap().success());
+        // It may fail: what it was reading in memory is in the profile now.
+        late.wait().unwrap();
+    }
+
+    /// Collects what a recording without `run` has left, when its program has ended.
+    fn recover(&self) {
+        let profile = self.scratch.join("p.cpt");
+        self.wait_for("the end of the program", || {
+            let done = self.ask(&["recover", profile.to_str().unwrap()]);
+            let opened = || profile::Profile::open(&profile).unwrap();
+            done.status.success() && !opened().processes.iter().any(|process| process.alive)
+        });
     }
 
     /// The dataset has all that one export of the whole recording has, and nothing else.
@@ -150,9 +217,8 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         if let Ok(None) = self.run.try_wait() {
-            // SAFETY: a system call. The group is that of our child, which was not waited for yet,
-            // so its number belongs to nobody else.
-            unsafe { libc::killpg(self.run.id().cast_signed(), libc::SIGKILL) };
+            // The group is that of our child, which was not waited for yet, so its number belongs to nobody else.
+            signal(-self.run.id().cast_signed(), libc::SIGKILL);
             let _ = self.run.wait();
         }
     }
@@ -271,15 +337,30 @@ fn a_short_program_has_one_part() {
     );
 }
 
-/// SIGKILL of everything, or of `run` alone, or of the export that runs, at any moment: readers see whole parts.
-/// What is missing is added later, and then each call is there once.
+/// What is killed with SIGKILL.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Victim {
+    /// `run`, the program and the export that runs, as a batch system does it.
+    Everything,
+    /// `run` alone, while an export runs, which ends with it.
+    Run,
+    /// `run` alone, while an export runs that is not its child and ends after the whole recording was added.
+    RunBesideAnExport,
+    /// The export that runs.
+    Export,
+}
+
+/// SIGKILL at any moment: readers see whole parts. What is missing is added later, and then each call is there
+/// once.
 #[test]
 fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
-    const KILLS: u32 = 12;
+    const KILLS: usize = 12;
     let Some(program) = counterpoint("run --dataset") else { return };
     let mut random = Random(0x6b11);
     let mut begun = 0;
-    for number in 0..KILLS {
+    let victims =
+        [Victim::Everything, Victim::Run, Victim::RunBesideAnExport, Victim::Export].into_iter();
+    for (number, victim) in victims.cycle().take(KILLS).enumerate() {
         let mut job = Job::begin(&program, &OFTEN);
         job.wait_for("calls", || job.scratch.join("counted").metadata().is_ok_and(|f| f.len() > 0));
         // Some before the first part is there, and most after it.
@@ -287,49 +368,31 @@ fn whatever_is_killed_the_parts_are_whole_and_can_be_completed() {
             job.wait_for_files(1);
         }
         std::thread::sleep(Duration::from_micros(random.below(1_500_000)));
-        let of_export = exports_to(&job.dataset());
-        // SAFETY: system calls. The child has not been waited for, and the exports are its children, which it
-        // alone waits for: at worst, the number of one that has just ended is not found.
-        unsafe {
-            match number % 3 {
-                0 => libc::killpg(job.run.id().cast_signed(), libc::SIGKILL),
-                1 => libc::kill(job.run.id().cast_signed(), libc::SIGKILL),
-                _ => 0,
-            };
-            for pid in &of_export {
-                libc::kill(*pid, libc::SIGKILL);
-            }
-        }
+        let late = (victim == Victim::RunBesideAnExport).then(|| job.late_export(&mut random));
+        job.kill(victim);
         let part = job.part();
         begun += u32::from(part.is_some());
         numbered(&job.rows());
-        if number % 3 == 2 {
+        if victim == Victim::Export {
             // `run` is alive, and completes it.
             assert!(job.stop().status.success());
-            assert!(!job.part().unwrap().members[0].unfinished);
         } else {
-            if number % 3 == 1 {
+            if victim != Victim::Everything {
                 // The program goes on without `run`.
                 job.stop();
             }
             let _ = job.run.wait();
-            let profile = job.scratch.join("p.cpt");
-            let profile = profile.to_str().unwrap();
-            job.wait_for("the end of the program", || {
-                let done = job.ask(&["recover", profile]);
-                done.status.success()
-                    && !profile::Profile::open(Path::new(profile))
-                        .unwrap()
-                        .processes
-                        .iter()
-                        .any(|p| p.alive)
-            });
-            assert!(part.is_none_or(|part| part.members[0].unfinished), "{number}");
-            job.export(&job.dataset());
+            job.recover();
+            assert!(part.is_none_or(|part| part.members[0].unfinished), "{victim:?}");
+            match late {
+                Some(late) => job.export_beside(late),
+                None => job.export(&job.dataset()),
+            }
         }
+        assert!(!job.part().unwrap().members[0].unfinished, "{victim:?}");
         job.check_whole();
     }
-    assert!(begun >= KILLS - KILLS / 4, "{begun}");
+    assert!(begun >= (KILLS - KILLS / 4) as u32, "{begun}");
 }
 
 /// The processes that export to this dataset, which nobody else has.
@@ -343,4 +406,34 @@ fn exports_to(dir: &Path) -> Vec<i32> {
     let all = Path::new("/proc").read_dir().unwrap();
     let numbers = all.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers.filter(is_one).collect()
+}
+
+/// Sends a signal to a process, or to a group if the number is negative.
+fn signal(pid: i32, signal: i32) {
+    // SAFETY: a system call that takes numbers.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// The fields of a process after its name, as the kernel shows them: its state, its parent, and so on.
+fn fields(pid: i32) -> Vec<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(") ").map_or("", |(_, fields)| fields);
+    fields.split(' ').map(str::to_owned).collect()
+}
+
+fn state(pid: i32) -> Option<char> {
+    fields(pid)[0].chars().next()
+}
+
+fn parent(pid: i32) -> Option<i32> {
+    fields(pid).get(1)?.parse().ok()
+}
+
+/// Whether a process waits for a lock of `flock`.
+fn is_waiting(pid: i32) -> bool {
+    let (locks, pid) = (std::fs::read_to_string("/proc/locks").unwrap(), pid.to_string());
+    locks.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(1..3) == Some(&["->", "FLOCK"]) && words.get(5) == Some(&&*pid)
+    })
 }

@@ -357,6 +357,15 @@ fn a_run_adds_itself() {
     let expected: Vec<_> = (0..4).map(|rank| ("x".to_owned(), rank, Some(5))).collect();
     assert_eq!(members, expected);
     assert!(scratch.join("counterpoint.rank2.cpt").is_dir());
+    // The profile has what its launcher said, so it is added under the same name from anywhere.
+    for rank in 0..3 {
+        let mut export = Command::new(&program);
+        export.arg("export").arg(format!("counterpoint.rank{rank}.cpt"));
+        export.arg("--dataset").arg(&dir).current_dir(scratch.path());
+        export.env_clear().envs([("RANK", "4"), ("WORLD_SIZE", "5"), ("SLURM_JOB_ID", "y")]);
+        let said = String::from_utf8(export.output().unwrap().stdout).unwrap();
+        assert!(said.ends_with(&format!("rank {rank} of run x is already there\n")), "{said}");
+    }
     // `run` passes on the program's status, and says why nothing was added.
     let unknown = record(&program, &dir, &scratch.join("b.cpt"), &[]).output().unwrap();
     let said = String::from_utf8(unknown.stderr).unwrap();

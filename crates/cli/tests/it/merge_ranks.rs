@@ -97,6 +97,31 @@ fn eight_ranks_with_two_plugins_are_one_timeline() {
     assert_eq!(times(&flows), u64::from(RANKS) * times(&of_one));
 }
 
+/// Each process has the name of the job from its own launcher, which may have been started by `run`, and the
+/// recording has the one from the launcher of `run`.
+#[test]
+fn the_name_of_a_job_is_recorded() {
+    let Some(program) = counterpoint("variables of launchers") else { return };
+    let Some(host) = crate::torch_ops::host("variables of launchers") else { return };
+    let scratch = Scratch::new();
+    let named = |outer: &[(&str, &str)], inner: &[&str]| -> [Option<String>; 2] {
+        let dir = scratch.join("p.cpt");
+        let mut run = Command::new(&program);
+        run.args(["run", "-e", "none", "-o"]).arg(&dir).args(["--", "env"]).args(inner);
+        run.arg(host.get_program()).args(host.get_args()).envs(outer.iter().copied());
+        let done = run.output().unwrap();
+        assert!(done.status.success(), "{done:?}");
+        let profile = profile::Profile::open(&dir).unwrap();
+        [profile.manifest.job_name.clone(), profile.processes.last().unwrap().job_name.clone()]
+    };
+    let some = |name: &str| Some(name.to_owned());
+    assert_eq!(named(&[], &[]), [None, None]);
+    assert_eq!(named(&[("SLURM_JOB_ID", "77")], &[]), [some("77"), some("77")]);
+    assert_eq!(named(&[], &["TORCHELASTIC_RUN_ID=t"]), [None, some("t")]);
+    let both = named(&[("SLURM_JOB_ID", "77")], &["TORCHELASTIC_RUN_ID=t"]);
+    assert_eq!(both, [some("77"), some("t")]);
+}
+
 /// The number of the rank comes from the launcher's variables. If a person gives another one, that
 /// one is used.
 #[test]

@@ -151,6 +151,60 @@ fn a_recording_that_has_ended_is_preferred_to_its_beginning() {
     assert!(is_unfinished(&out) && part(&out).schema.ends_with("/2"));
 }
 
+/// An export that took long, or that was begun before another one, has an earlier moment of the recording.
+#[test]
+fn an_earlier_moment_replaces_nothing() {
+    let scratch = Scratch::new();
+    for ended in [true, false] {
+        let dir = scratch.join(&format!("{ended}"));
+        add(&dir, &script(PAGES, false), &growing(!ended));
+        let before = files(&dir);
+        for pages in 1..PAGES {
+            for calls in [true, false] {
+                let late = Options { calls, ..growing(true) };
+                assert_eq!(add(&dir, &script(pages, false), &late), Exported::AlreadyThere);
+                assert!(files(&dir) == before, "{ended} {pages} {calls}");
+            }
+        }
+        // The same moment, before it was known that it was the last one.
+        if ended {
+            let last = add(&dir, &script(PAGES, false), &growing(true));
+            assert_eq!(last, Exported::AlreadyThere);
+            assert!(files(&dir) == before);
+        }
+        // A part whose files are gone is worth nothing, and names have to go if somebody says so.
+        let redacted = Options { redacted: true, ..growing(true) };
+        assert!(matches!(add(&dir, &script(2, false), &redacted), Exported::New { .. }));
+        assert!(part(&dir).members[0].redacted);
+        fs::remove_file(dir.join(&part(&dir).files["stats"].path)).unwrap();
+        assert!(matches!(add(&dir, &script(1, false), &redacted), Exported::New { .. }));
+    }
+}
+
+#[test]
+fn of_two_beginnings_the_longer_one_is_merged() {
+    let scratch = Scratch::new();
+    let begun: Vec<PathBuf> = (1..=PAGES)
+        .map(|pages| {
+            let dir = scratch.join(&format!("{pages}"));
+            add(&dir, &script(pages, false), &growing(true));
+            dir
+        })
+        .collect();
+    let (longest, shorter) = begun.split_last().unwrap();
+    let expected = rows(longest, &part(longest), Table::Calls);
+    for (number, short) in shorter.iter().enumerate() {
+        for order in [[short, longest], [longest, short]] {
+            let out = scratch.join(&format!("merged-{number}-{}", order[0] == short));
+            fs::create_dir(&out).unwrap();
+            let opened: Vec<Dataset> =
+                order.iter().map(|dir| Dataset::open(dir).unwrap()).collect();
+            merge(&opened, &out).unwrap();
+            assert_eq!(rows(&out, &part(&out), Table::Calls), expected, "{} pages", number + 1);
+        }
+    }
+}
+
 #[test]
 fn what_was_numbered_otherwise_is_written_anew() {
     let scratch = Scratch::new();

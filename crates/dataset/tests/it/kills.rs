@@ -2,10 +2,11 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use dataset::merge::move_into_place;
 use dataset::{Dataset, Gap, Table, merge, steps};
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::Scratch;
 
 use super::common::{add, files, write};
@@ -34,6 +35,17 @@ fn child() {
             steps::die_at(step);
             dataset::export(&profile, dir, &growing::growing(step % 2 == 0)).unwrap();
         }
+        "last" => drop(growing::add(
+            dir,
+            &growing::script(growing::PAGES, false),
+            &growing::growing(false),
+        )),
+        "late" => {
+            let (_scratch, path) = growing::script(2, false).written();
+            let profile = profile::Profile::open(&path).unwrap();
+            steps::stop_at(step);
+            dataset::export(&profile, dir, &growing::growing(true)).unwrap();
+        }
         "merge" => {
             let opened = [Dataset::open(dir).unwrap()];
             let stage = dir.with_extension("stage");
@@ -46,13 +58,16 @@ fn child() {
     }
 }
 
+fn to_run(what: &str, dir: &Path, step: u32) -> Command {
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "kills::child", "--test-threads=1"]);
+    child.env(VARIABLE, format!("{what}:{}:{step}", dir.display()));
+    child
+}
+
 /// Runs the child, and returns whether it was killed.
 fn is_killed(what: &str, dir: &Path, step: u32) -> bool {
-    let child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "kills::child", "--test-threads=1"])
-        .env(VARIABLE, format!("{what}:{}:{step}", dir.display()))
-        .output()
-        .unwrap();
+    let child = to_run(what, dir, step).output().unwrap();
     match child.status.signal() {
         Some(9) => true,
         _ => {
@@ -84,7 +99,11 @@ fn an_export_that_is_killed_adds_all_or_nothing() {
         assert!(before.iter().all(|(path, bytes)| after.get(path) == Some(bytes)), "step {step}");
         // The next writer completes the dataset, whatever the killed one has left.
         assert!(!is_killed("export", &dir, 0));
-        assert_eq!(Dataset::open(&dir).unwrap().members().len(), 2, "step {step}");
+        let found = Dataset::open(&dir).unwrap();
+        assert_eq!(found.members().len(), 2, "step {step}");
+        // What the killed one has left is gone, unless the part was there already.
+        let listed: usize = found.parts.iter().map(|part| part.all_files().count() + 1).sum();
+        assert!(ranks == [0, 1] || files(&dir).len() == listed + 1, "step {step}");
         if !killed {
             assert_eq!(ranks, [0, 1]);
             break;
@@ -155,4 +174,69 @@ fn a_growing_part_is_the_old_or_the_new_one() {
         step += 1;
     }
     assert!(seen[0] > 3 * 6 && seen[1] >= 2, "{seen:?}");
+}
+
+/// An export of the beginning of a recording is stopped at some step. Meanwhile, somebody adds the whole recording.
+/// Then the first export goes on, and the dataset still has the whole recording.
+#[test]
+fn an_export_that_ends_late_replaces_no_later_part() {
+    let scratch = Scratch::new();
+    let whole = scratch.join("whole");
+    growing::add(&whole, &growing::script(growing::PAGES, false), &growing::growing(false));
+    let expected = growing::rows(&whole, &growing::part(&whole), Table::Calls);
+    let mut step = 1;
+    loop {
+        let dir = scratch.join(&format!("{step}"));
+        growing::add(&dir, &growing::script(1, false), &growing::growing(true));
+        let quiet = || Stdio::null();
+        let mut late = to_run("late", &dir, step).stdout(quiet()).spawn().unwrap();
+        let is_stopped = wait_for(|| match late.try_wait().unwrap() {
+            Some(_) => Some(false),
+            None => (state(late.id()) == Some('T')).then_some(true),
+        });
+        let mut last = to_run("last", &dir, 0).stdout(quiet()).spawn().unwrap();
+        // It has ended, or it waits for the first export.
+        wait_for(|| (last.try_wait().unwrap().is_some() || is_waiting(last.id())).then_some(()));
+        if is_stopped {
+            kill_process(Pid::from_child(&late), Signal::CONT).unwrap();
+        }
+        assert!(late.wait().unwrap().success() && last.wait().unwrap().success(), "step {step}");
+        let part = growing::part(&dir);
+        assert!(!part.members[0].unfinished, "step {step}");
+        assert_eq!(growing::rows(&dir, &part, Table::Calls), expected, "step {step}");
+        // No file of either export is left over.
+        assert_eq!(files(&dir).len(), part.all_files().count() + 2, "step {step}");
+        if !is_stopped {
+            break;
+        }
+        step += 1;
+    }
+    assert!(step > 3 * 7, "only {step} steps");
+}
+
+/// Waits for something, for a minute at most.
+fn wait_for<T>(mut found: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..60_000 {
+        if let Some(found) = found() {
+            return found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("not after a minute");
+}
+
+/// The state of a process, as the kernel shows it.
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Whether a process waits for a lock of `flock`.
+fn is_waiting(pid: u32) -> bool {
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let pid = pid.to_string();
+    locks.lines().any(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words.get(1..3) == Some(&["->", "FLOCK"]) && words.get(5) == Some(&&*pid)
+    })
 }

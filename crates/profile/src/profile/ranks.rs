@@ -6,16 +6,23 @@ use record::job::Job;
 
 use super::{Process, Profile};
 use crate::leftovers::PartId;
+use crate::manifest::Manifest;
 use crate::ops::Ops;
 
-/// Gives each process without a rank of its own the rank of the recording. The events of plugins in
-/// a process get the rank of that process.
-pub(super) fn complete(processes: &mut [Process], of_recording: Option<Job>) {
-    let own: HashMap<PartId, Job> =
-        processes.iter().filter_map(|process| Some((process.id, process.job?))).collect();
+/// Gives each process without a rank of its own the rank of the recording, and likewise the name of the job. The
+/// events of plugins in a process get both from that process.
+pub(super) fn complete(processes: &mut [Process], of_recording: &Manifest) {
+    let own: HashMap<PartId, (Option<Job>, Option<String>)> = processes
+        .iter()
+        .map(|process| (process.id, (process.job, process.job_name.clone())))
+        .collect();
     for process in processes {
-        let of_owner = || own.get(&process.id.owner()?).copied();
-        process.job = process.job.or_else(of_owner).or(of_recording);
+        let of_owner = process.id.owner().and_then(|owner| own.get(&owner));
+        let rank_of_owner = || of_owner?.0;
+        let name_of_owner = || of_owner?.1.clone();
+        process.job = process.job.or_else(rank_of_owner).or(of_recording.job());
+        let name = process.job_name.take().or_else(name_of_owner);
+        process.job_name = name.or_else(|| of_recording.job_name.clone());
     }
 }
 

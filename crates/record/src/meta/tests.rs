@@ -112,6 +112,7 @@ fn example() -> Vec<Frame> {
         }),
         Frame::Job(Job { rank: 3, size: Some(8) }),
         Frame::Job(Job { rank: 3, size: None }),
+        Frame::JobName("train-7".into()),
         Frame::Threads(vec![ThreadCpu { tid: 9, name: "pool-1".into(), cpu_ns: 1 << 40 }]),
     ]
 }

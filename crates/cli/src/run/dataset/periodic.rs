@@ -12,7 +12,8 @@
 //! The program's threads do nothing for it. The exports are processes with a low priority, and each of them
 //! reads the profile as any view does. Statistics are computed from the whole recording each time, because
 //! quantiles and self times of a part of it cannot be added up. So an export takes longer and longer, and pauses
-//! become longer with it: all of them together take a twentieth of a processor at most.
+//! become longer with it: all of them together take a twentieth of a processor at most. The last export, when the
+//! program has ended, is not one of them: it has the priority of `run`, which waits for it.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -33,18 +34,19 @@ const LOOK: Duration = Duration::from_secs(1);
 const FIRST_RATIO: f64 = 0.25;
 
 /// A thread that starts the exports.
-pub struct Growing {
+pub struct PeriodicExports {
     is_over: Arc<(Mutex<bool>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Growing {
+impl PeriodicExports {
     /// Begins to add the profile in `directory`. `None` without `--dataset`.
     pub fn begin(args: &DatasetArgs, directory: &Path, rank: Option<u32>) -> Option<Self> {
         let dir = args.dir.as_ref()?;
         let mut adding = args.adding(dir, directory, rank, true);
         // Signals of the terminal are for the program. What fails now fails at the end, too, and is said then.
         adding.process_group(0).stdout(Stdio::piped()).stderr(Stdio::null());
+        ends_with_its_parent(&mut adding);
         let exports = Exports {
             adding,
             recording: directory.join(PARTS_NAME),
@@ -77,7 +79,7 @@ impl Growing {
     }
 }
 
-impl Drop for Growing {
+impl Drop for PeriodicExports {
     /// Waits for the export that has begun: the last one goes on from it.
     fn drop(&mut self) {
         self.end();
@@ -140,6 +142,28 @@ impl Exports {
         let done = self.adding.spawn().ok()?.wait_with_output().ok()?;
         String::from_utf8(done.stdout).ok()?.lines().last()?.parse().ok()
     }
+}
+
+/// Has the kernel kill the process that `command` starts when the thread that starts it is gone. If `run` is killed,
+/// nobody waits for the export any more, and somebody else may complete the dataset: an export that goes on would
+/// keep them waiting for nothing.
+fn ends_with_its_parent(command: &mut Command) {
+    let parent = std::process::id().cast_signed();
+    let tie = move || {
+        // SAFETY: two system calls without pointers, as are allowed between `fork` and `exec`. The variable is
+        // copied into the closure.
+        let (failed, present) = unsafe {
+            (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong), libc::getppid())
+        };
+        match failed {
+            // The parent was killed before the kernel knew.
+            0 if present != parent => Err(std::io::Error::from_raw_os_error(libc::ESRCH)),
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure makes two system calls and does not allocate: its errors are numbers.
+    unsafe { command.pre_exec(tie) };
 }
 
 /// The bytes of all pages that were appended to files.

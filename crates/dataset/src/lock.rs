@@ -1,0 +1,51 @@
+//! Lets only one process at a time write the parts of a rank.
+//!
+//! An export reads the part that is there, computes for a while, and replaces it. Two of them at the same time
+//! could each continue the same old part, and the one that ends last would win, although the other one may have
+//! the end of the recording. So an export holds the lock from before it reads the part until it has replaced it.
+//!
+//! The lock is one of `flock` on the directory of the rank's parts: it needs no file of its own, and it is gone
+//! with the process that holds it. NFS has no locks on directories. There, nobody waits, and only the second look
+//! at the part, right before it is replaced, keeps an export of an earlier moment from winning.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::path::Path;
+
+use crate::error::{Error, Result};
+
+/// The right to write the parts of a rank, until it is dropped.
+pub(crate) struct RankLock {
+    directory: File,
+    is_held: bool,
+}
+
+impl RankLock {
+    /// Waits until no other process writes parts to this directory, which is created if necessary.
+    ///
+    /// # Errors
+    /// The directory cannot be created or opened. A file system without such locks is not an error.
+    pub fn wait(directory: &Path) -> Result<Self> {
+        fs::create_dir_all(directory).map_err(Error::io("make directory", directory))?;
+        let opened = File::open(directory).map_err(Error::io("open", directory))?;
+        let is_held = loop {
+            match opened.lock() {
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                done => break done.is_ok(),
+            }
+        };
+        Ok(Self { directory: opened, is_held })
+    }
+
+    /// Whether other processes really wait, so that files that nobody lists have been left by killed ones.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+}
+
+impl Drop for RankLock {
+    fn drop(&mut self) {
+        // Closing the file would do it as well, unless a child process had inherited it at this moment.
+        let _ = self.directory.unlock();
+    }
+}
