@@ -322,10 +322,8 @@ fn counters_of_kernels_are_in_the_profile() {
     let track = track.unwrap_or_else(|| panic!("{name}: {text}"));
     assert!(track.contains("1010"), "{track}");
     // The launch with two ranges has no counters.
-    let losses = plain.split("\"losses\":").nth(1).unwrap_or_default();
-    let losses = losses.split(']').next().unwrap_or_default();
-    assert!(losses.contains("\"name\":\"counter_read_failed\""), "{losses}");
-    assert!(!losses.contains("plugin_failed"), "{losses}");
+    assert!(text.contains("\"counter_read_failed\""), "{text}");
+    assert!(!text.contains("\"plugin_failed\""), "{text}");
     let (trace, mut export) = (scratch.join("t.json"), counterpoint());
     let exported = export.args(["trace", "export"]).arg(&profile).arg("-o").arg(&trace).output();
     assert!(exported.expect("starts").status.success());
