@@ -32,7 +32,7 @@ pub use crate::recorder::budget::sampling::How;
 use crate::recorder::budget::steps;
 use crate::recorder::collectors::{self, Room};
 use crate::recorder::short::fetch;
-use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Started, Thread};
+use crate::recorder::thread::{self, AFTER, BEFORE, DEEPEST, Slot, Started, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
@@ -559,11 +559,7 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
     let last = thread.innermost_slot(owner());
     let (subject, how) = match (thread.counted_op(last, frame), last) {
         (Some(subject), _) => (subject, How::Never),
-        (None, Some(last)) => {
-            // SAFETY: `innermost_slot` returns indexes of calls that are open.
-            let slot = unsafe { thread.calls.get_unchecked(last) }.slot;
-            (slot.subject, thread.like_call(last))
-        }
+        (None, Some(last)) => (thread.calls[last % DEEPEST].slot.subject, thread.like_call(last)),
         (None, None) => return None,
     };
     // SAFETY: the subject of a slot of this adapter is null or an entry, which is never freed.
@@ -581,7 +577,7 @@ pub fn add_workspace(bytes: u64) {
         return;
     }
     if let Some(last) = last {
-        let total = &mut thread.calls[last].slot.numbers[WORKSPACE];
+        let total = &mut thread.calls[last % DEEPEST].slot.numbers[WORKSPACE];
         *total = total.saturating_add(bytes);
     }
 }
