@@ -119,6 +119,20 @@ fn the_price_contains_what_the_host_takes_to_announce_ops() {
     }
 }
 
+/// A bracket that is not recorded is timed in the next one's stead: here, the brackets of all regions, whose op is
+/// filtered out. 48 times are taken soon after one another, and there are 250 calls of the op that is recorded.
+#[test]
+fn brackets_are_timed_where_regions_are_not_recorded() {
+    let Some(program) = counterpoint("regions of torch that are not recorded") else { return };
+    let Some(mut host) = host("regions of torch that are not recorded") else { return };
+    let options = &["--filter", "aten::touch"];
+    let recorded = Recorded::run_with(&program, "none", options, host.arg("250"));
+    let profile = recorded.profile();
+    let real = profile.processes.iter().flat_map(|of| &of.brackets).filter(|of| !of.rehearsed);
+    let most = real.map(|of| of.before.count().min(of.after.count())).max();
+    assert!(most.is_some_and(|most| most >= 48), "{most:?}");
+}
+
 /// PyTorch may remove an op, and the next op may get the address of its schema. The host also calls
 /// more ops than the recorder has places for.
 #[test]

@@ -454,13 +454,22 @@ pub struct What {
 /// The result of [`enter_inside`] where brackets are not timed.
 pub const NOT_TIMED: u64 = u64::MAX;
 
-/// The first thing that is done before a region or a task of a host whose brackets are timed, so that its time can
-/// be taken. The result is for [`begin_inside`].
+/// Begins the bracket of a region or a task, so that its time can be taken, if the host's brackets are timed.
+/// This must be the first thing that is done before the region or task. The result is for [`begin_inside`] or
+/// [`lose_inside`].
 #[inline(always)]
 pub fn enter_inside(thread: *mut Thread) -> u64 {
     // SAFETY: null, or this thread's own state, and it is attached.
     let Some(thread) = (unsafe { thread.as_mut() }) else { return NOT_TIMED };
     if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
+}
+
+/// Notes that no bracket follows [`enter_inside`], which returned `entered`.
+#[inline(always)]
+pub fn lose_inside(thread: &mut Thread, entered: u64) {
+    if entered != NOT_TIMED {
+        thread.lose_inside(entered);
+    }
 }
 
 /// Begins a bracket that will end in the same function, at `frame`. `entered` is what [`enter_inside`] returned;
@@ -484,6 +493,7 @@ pub fn begin_inside(
         subject: std::ptr::null(),
     };
     if !state.begin(&call) {
+        lose_inside(state, entered);
         return None;
     }
     state.set_slot(slot(what.entry, [0; 3]));
@@ -523,7 +533,10 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     if let Some((number, count)) = what.task {
         (call.count, call.workgroup) = ([count, 1, 1], [number, 0, 0]);
     }
-    let Some(at) = thread.call_at(bracket.frame) else { return false };
+    let Some(at) = thread.call_at(bracket.frame) else {
+        lose_inside(thread, bracket.entered);
+        return false;
+    };
     let mut values = Values::<OWN>::new();
     if let Some(number) = what.correlation {
         values.push(KEY_CORRELATION, number);

@@ -162,12 +162,11 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         let thread = bracket::thread(&ADAPTER);
         let entered = bracket::enter_inside(thread);
         // SAFETY: `bracket::thread` returns null or the calling thread's own state.
-        let state = unsafe { thread.as_ref() }?;
-        let outside = || outside().map(|entry| (entry, How::Always));
-        let (entry, how) = bracket::current_op(state, frame).or_else(outside)?;
-        if !entry.is_recorded(state) || !entry.tell_regions(state) {
+        let state = unsafe { thread.as_mut() }?;
+        let Some((entry, how)) = op_of_region(state, frame) else {
+            bracket::lose_inside(state, entered);
             return None;
-        }
+        };
         // Numbers of TVM's regions are counted from 1 as well.
         let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
         let mut what = What {
@@ -178,15 +177,15 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
             counted: false,
             how,
         };
+        let has_counters = has_counters(state.run);
         let bracket = bracket::begin_region(thread, &mut what, frame, entered)?;
         let how = what.how;
         // The launch is written part by part: the whole struct would be on the stack first.
         // SAFETY: `launch` is memory that the caller has taken and nobody else uses. The numbers in
         // it may be zeros.
         unsafe {
-            let counts = has_counters(state.run);
-            (&raw mut (*launch).has_counters).write(counts);
-            if counts {
+            (&raw mut (*launch).has_counters).write(has_counters);
+            if has_counters {
                 (&raw mut (*launch).workers).write_bytes(0, 1);
                 (&raw mut (*launch).added).write_bytes(0, 1);
             }
@@ -198,6 +197,15 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         Some(())
     };
     guarded(begin).flatten().is_some()
+}
+
+/// Returns the op of a region, and how the region is chosen by sampling. `None` if its regions are not
+/// recorded.
+#[inline(always)]
+fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
+    let outside = || outside().map(|entry| (entry, How::Always));
+    let (entry, how) = bracket::current_op(thread, frame).or_else(outside)?;
+    (entry.is_recorded(thread) && entry.tell_regions(thread)).then_some((entry, how))
 }
 
 #[inline(never)]
