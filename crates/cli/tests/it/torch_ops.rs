@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use record::brackets::{bucket_of, middle_of};
+use record::meta::Role;
 use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
@@ -131,6 +132,28 @@ fn brackets_are_timed_where_regions_are_not_recorded() {
     let real = profile.processes.iter().flat_map(|of| &of.brackets).filter(|of| !of.rehearsed);
     let most = real.map(|of| of.before.count().min(of.after.count())).max();
     assert!(most.is_some_and(|most| most >= 48), "{most:?}");
+}
+
+/// A region inside of a task belongs to the task's op, on each thread and whether the task is timed or only counted.
+/// Each of 100 calls has a region with two tasks, which have a region with one task each.
+#[test]
+fn regions_in_tasks_that_are_only_counted_belong_to_the_op() {
+    let Some(program) = counterpoint("nested regions of torch") else { return };
+    for budget in ["0", "2%"] {
+        let Some(mut host) = host("nested regions of torch") else { return };
+        let options = &["--budget", budget];
+        let recorded = Recorded::run_with(&program, "none", options, host.arg("nested"));
+        let profile = recorded.profile();
+        let mut counted: BTreeMap<(&str, Role), u64> = BTreeMap::new();
+        for of in profile.counted() {
+            let op = profile.ops.of(of.process, of.export).and_then(|op| profile.ops.get(op));
+            let op = op.unwrap();
+            *counted.entry((op.name.as_str(), op.role)).or_default() += of.calls;
+        }
+        let of = |role: Role| counted.get(&("aten::nested", role)).copied();
+        let found = [Role::Op, Role::Region, Role::Task].map(of);
+        assert_eq!(found, [Some(100), Some(300), Some(400)], "{budget}: {counted:?}");
+    }
 }
 
 /// PyTorch may remove an op, and the next op may get the address of its schema. The host also calls

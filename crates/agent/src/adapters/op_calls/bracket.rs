@@ -459,7 +459,7 @@ pub const NOT_TIMED: u64 = u64::MAX;
 /// [`lose_inside`].
 #[inline(always)]
 pub fn enter_inside(thread: *mut Thread) -> u64 {
-    // SAFETY: null, or this thread's own state, and it is attached.
+    // SAFETY: `thread` is null or the calling thread's own state.
     let Some(thread) = (unsafe { thread.as_mut() }) else { return NOT_TIMED };
     if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
 }
@@ -517,6 +517,11 @@ pub fn begin_region(
         what.how = How::Never;
     }
     Some(bracket)
+}
+
+/// Begins a task of `entry`'s op that is only counted. Regions inside of it belong to the op.
+pub fn begin_counted_task(thread: &mut Thread, entry: &'static Entry, frame: usize) {
+    thread.begin_counted_task(frame, std::ptr::from_ref(entry).cast());
 }
 
 /// Ends the bracket. Returns whether its counters were read.
