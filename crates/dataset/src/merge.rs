@@ -135,9 +135,9 @@ pub fn move_into_place(stage: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether a member has more than another one of the same recording: the end of the recording, then
-/// calls count most, then
-/// names, then a later version of the program. The rest makes the choice independent of the order.
+/// Returns whether a member has more than another one of the same recording: the end of the
+/// recording, then calls count most, then names, then a later version of the program. The rest
+/// makes the choice independent of the order.
 fn has_more(new: &(&Member, &Dataset, &Part), old: &(&Member, &Dataset, &Part)) -> bool {
     let rank = |(member, _, part): &(&Member, &Dataset, &Part)| {
         let hashes: Vec<String> = part.all_files().map(|(_, file)| file.path.clone()).collect();

@@ -1,7 +1,7 @@
-//! A profiler plugin that records CUDA programs with CUPTI's activity interface: kernels, copies, fills
-//! and waits of devices, counters that devices sample, counters of single kernels, ranges of NVTX, and the calls of CUDA's runtime
-//! and driver, with arrows from each launch to what it launched. It is for programs without a profiler of
-//! their own. CUDA's driver loads the same
+//! A profiler plugin that records CUDA programs with CUPTI's activity interface: kernels, copies,
+//! fills and waits of devices, counters that devices sample, counters of single kernels, ranges of
+//! NVTX, and the calls of CUDA's runtime and driver, with arrows from each launch to what it
+//! launched. It is for programs without a profiler of their own. CUDA's driver loads the same
 //! shared object, named by `CUDA_INJECTION64_PATH`, when the program initialises CUDA.
 //!
 //! ```text
