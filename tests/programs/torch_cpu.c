@@ -7,3 +7,14 @@ void touch_in_parallel(volatile char* from, size_t pages) {
 #pragma omp parallel for num_threads(2) schedule(static)
   for (size_t i = 0; i < pages; ++i) from[i * 4096] = 1;
 }
+
+static __attribute__((noinline)) void touch_alone(volatile char* from, size_t pages) {
+#pragma omp parallel for num_threads(1) schedule(static)
+  for (size_t i = 0; i < pages; ++i) from[i * 4096] = 1;
+}
+
+/* The same, with a region inside of each of the two tasks, as if they called another library. */
+void touch_in_nested(volatile char* from, size_t pages) {
+#pragma omp parallel for num_threads(2) schedule(static)
+  for (size_t half = 0; half < 2; ++half) touch_alone(from + half * (pages / 2) * 4096, pages / 2);
+}

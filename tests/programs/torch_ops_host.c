@@ -1,7 +1,7 @@
 /* Plays PyTorch and the shim: makes the calls of counterpoint/torch_ops.h that PyTorch's ops would
  * cause. Without Counterpoint, it does the same work and prints the same.
  *
- *     torch_ops_host LIBTORCH_CPU [TIMES | fork | positions | stacks | removed]
+ *     torch_ops_host LIBTORCH_CPU [TIMES | fork | positions | stacks | removed | nested]
  *
  * It does everything twice, or TIMES times. Pages written to each time, by op:
  *
@@ -16,6 +16,8 @@
  * Ops other than those of autograd have an identity, like those of PyTorch that have a schema.
  *
  * With `removed`, ops are removed, and others get their identities (`removed`).
+ *
+ * With `nested`, it calls aten::nested 100 times: a region with two tasks, each of which has a region of its own.
  *
  * With `stacks`, it does ops on small stacks (small_stacks.h). With `fork`, it calls ops around forks instead
  * (`forks`), and prints its process ids. With `positions`, it calls an op after each of many forks (`positions`).
@@ -258,6 +260,17 @@ static void removed(void) {
   puts("done");
 }
 
+static void nested(void (*touch_in_nested)(volatile char*, size_t)) {
+  const counterpoint_torch_call_t what = call(COUNTERPOINT_TORCH_OP, "aten::nested", -1);
+  char* memory = fresh(2);
+  for (int i = 0; i < 100; ++i) {
+    begin(&what, &what);
+    touch_in_nested(memory, 2);
+    end(&what);
+  }
+  puts("done");
+}
+
 static void on_a_stack(void) {
   outer();
   op(COUNTERPOINT_TORCH_OP, "aten::mul", 5, 3);
@@ -287,6 +300,11 @@ int main(int count, char** arguments) {
   if (count == 3 && strcmp(arguments[2], "fork") == 0) return forks();
   if (count == 3 && strcmp(arguments[2], "positions") == 0) return positions(), 0;
   if (count == 3 && strcmp(arguments[2], "removed") == 0) return removed(), 0;
+  if (count == 3 && strcmp(arguments[2], "nested") == 0) {
+    void (*touch_in_nested)(volatile char*, size_t);
+    *(void**)&touch_in_nested = dlsym(library, "touch_in_nested");
+    return nested(touch_in_nested), 0;
+  }
   if (count == 3 && strcmp(arguments[2], "stacks") == 0) return on_small_stacks(on_a_stack), 0;
 
   /* An op that is new to the recorder makes it allocate, which counts for the op around it. */

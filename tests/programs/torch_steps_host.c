@@ -5,7 +5,7 @@
  *
  * Each step begins with the range "a step" and has 5 calls of aten::same, and of aten::other
  *
- *   same, fork, kill,
+ *   same, fork, kill, alone,
  *   threads, worker             3 calls
  *   varying                     from 1 to 9 calls
  *   none                        3 calls, and no range
@@ -14,7 +14,8 @@
  *                               50,000 more
  *
  * It prints how often it called aten::other. With `threads`, another thread makes 2 calls of aten::worker in each
- * step; with `worker`, it makes 72. With `fork`, a child that is forked in the middle of each hundredth step makes 7
+ * step; with `worker`, it makes 72. With `alone` and `worker`, the process's processor time is a simulated one
+ * (`clock_gettime`). With `fork`, a child that is forked in the middle of each hundredth step makes 7
  * calls of aten::child. With `inside`, that child is forked inside of aten::around, and leaves aten::around after its
  * calls. With `kill`, it kills itself after the last step. With `none` and the others, aten::first is called 4 times
  * before the first step.
@@ -27,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,6 +41,26 @@ static volatile int wanted = 1;
 /* What PyTorch's sampling does. */
 static unsigned canary;
 
+/* The simulated processor time of the process in ns, and whether it is the one that programs get. */
+static uint64_t simulated_ns;
+static int is_simulated;
+
+/* What an op takes, and what announcing it takes in addition, in simulated time. */
+enum { OP_NS = 100, ANNOUNCING_NS = 1000 };
+
+static void pass(uint64_t ns) { __atomic_fetch_add(&simulated_ns, ns, __ATOMIC_RELAXED); }
+
+/* Takes the place of the C library's function, also for Counterpoint: a program's functions come first. */
+int clock_gettime(clockid_t clock, struct timespec* time) {
+  if (!is_simulated || clock != CLOCK_PROCESS_CPUTIME_ID) {
+    return (int)syscall(SYS_clock_gettime, clock, time);
+  }
+  const uint64_t ns = __atomic_load_n(&simulated_ns, __ATOMIC_RELAXED);
+  time->tv_sec = (time_t)(ns / 1000000000);
+  time->tv_nsec = (long)(ns % 1000000000);
+  return 0;
+}
+
 /* Returns whether the op is announced, so that its end must be, too. */
 static int begin(counterpoint_torch_call_t* what, const char* name) {
   memset(what, 0, sizeof(*what));
@@ -47,10 +69,12 @@ static int begin(counterpoint_torch_call_t* what, const char* name) {
   what->sequence = -1;
   what->thread = 1;
   if (table && !wanted && ++canary % 256 == 0 && table->is_overdue()) wanted = 1;
+  pass(OP_NS);
   if (!table || !wanted) return 0;
   /* What announcing an op costs. Far above what the processor time of a step varies by. */
   for (volatile int spin = 0; spin < 2000; ++spin) {
   }
+  pass(ANNOUNCING_NS);
   if (!table->begin_known(what, what)) table->begin(what, what);
   return 1;
 }
@@ -109,6 +133,7 @@ int main(int argc, char** argv) {
   const int varies = !strcmp(mode, "varying"), works = !strcmp(mode, "worker");
   const int threads = works || !strcmp(mode, "threads");
   if (works) calls_of_worker = 72;
+  is_simulated = works || !strcmp(mode, "alone");
   const int inside = !strcmp(mode, "inside");
   table = dlsym(RTLD_DEFAULT, "counterpoint_torch_ops");
   if (table) {

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `brackets` | the cost of one bracket |
 //! | `in_place` | facts about the cost of probes that the recorded calls themselves show |
+//! | `kinds` | which threads launch parallel regions, which work on those of others, and the time in tasks |
 //! | `steps` | compares steps of a program in which ops were announced with those in which they were not |
 //! | `announced` | the time in which PyTorch calls an observer, and the time of threads that wait meanwhile |
 //!
@@ -38,6 +39,7 @@ mod announced;
 mod brackets;
 mod hits;
 mod in_place;
+mod kinds;
 mod price;
 mod steps;
 
@@ -99,15 +101,15 @@ pub struct ProbeCost {
     /// host, or if too few times are known.
     pub way: Option<Estimate>,
     /// Whether `way` was computed from steps of the program: those in which ops were announced took
-    /// longer. It
-    /// then contains what threads took that waited meanwhile.
+    /// longer. It then contains what threads took that waited meanwhile.
     pub way_by_steps: bool,
     /// The processor time that threads of parallel regions used while they waited for a thread that
-    /// was in the recorder. `None` if there are no such threads, if `way` contains it, or if their processor time is not
-    /// known. If some of their
-    /// tasks were only counted, the interval begins at 0.
+    /// was in the recorder. `None` if there are no such threads, if `way` contains it, or if their
+    /// processor time is not known. In a run with a budget, the time in tasks is an estimate; the
+    /// interval begins at 0 if some tasks were only counted and others have calls inside.
     pub waiting: Option<Estimate>,
-    /// Whether there are such threads, as far as the recorded and the counted calls show.
+    /// Whether there are threads that wait in this way, as far as the recorded and the counted calls
+    /// show. False if `way` contains their time.
     pub waits: bool,
     /// The hits of instrumented loops and their cost.
     pub hits: Hits,
@@ -336,9 +338,9 @@ fn cost(
         uncounted_call_ns: timing.map(|t| t.ticks.value * line.ns_per_tick()),
         way,
         way_by_steps,
-        waiting: Some(lengthened).filter(|_| !way_by_steps).and_then(|longer| {
-            announced::waiting(process, in_place, threads, line.ns_per_tick(), longer)
-        }),
+        waiting: Some(lengthened)
+            .filter(|_| !way_by_steps)
+            .and_then(|longer| announced::waiting(profile, process, in_place, threads, longer)),
         waits: !way_by_steps && announced::waits(profile, process, in_place),
         hits,
         switched,

@@ -131,6 +131,7 @@ pub(crate) fn walk_several<A: Adder>(
             overlapping += found.overlapping;
         }
     }
+    let in_place = in_place.joined(profile);
     Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses }
 }
 

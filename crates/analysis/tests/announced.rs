@@ -247,3 +247,85 @@ fn a_budget_of_0_has_a_price() {
     assert_eq!(waiting.low, 0.0);
     assert!(waiting.value > 0.0 && waiting.high < found.total().high, "{waiting:?} of {found:?}");
 }
+
+/// In a run with a budget, a timed task stands for all tasks of its draw: the launching thread was in its
+/// own tasks for ten times as long as in the timed one. Outside of them it used 45,000, as did the worker.
+#[test]
+fn a_timed_task_stands_for_those_that_are_only_counted() {
+    let mut script = ops();
+    script.budget(0.02);
+    let process = &mut script.processes[0];
+    process.announced = vec![announced(0, 20, 10, 40)];
+    let [op, region, task] = [0, 1, 2].map(|at| process.op_exports[at].id);
+    let drawn = |op, start, ticks| CallScript::op(op, start, ticks).drawn(10, 1, 9);
+    let main = &mut process.threads[0];
+    main.call(drawn(task, 99_100, 4_500)).call(drawn(region, 99_050, 4_600));
+    main.counted(op, 100, 100, 0).counted(region, 10, 1, 0).counted(task, 10, 1, 0);
+    let worker = process.thread("worker");
+    worker.usages = vec![(Some(used(0, 0)), Some(used(104_000, 55_000)))];
+    worker.call(drawn(task, 99_200, 1_000));
+    worker.counted(task, 10, 1, 0);
+    let found = cost(&script);
+    let waiting = found.waiting.unwrap();
+    // 120 of 130 calls are on the launching thread.
+    let longer = (found.probes.value + found.counting.value + 3_300.0) * 120.0 / 130.0;
+    assert!((waiting.value / longer - 1.0).abs() < 1e-6, "{waiting:?}, {longer}");
+    // A single task says little about the other nine.
+    assert!(waiting.low < 0.5 * waiting.value, "{waiting:?}, {longer}");
+}
+
+/// A worker's task launches regions for so long that they fill more than a page. Only the task is outside
+/// of others, and the time in tasks is its time.
+#[test]
+fn a_task_that_ends_on_a_later_page_has_the_regions_of_earlier_ones() {
+    let mut script = ops();
+    script.processes[0].announced = vec![announced(0, 20, 10, 40)];
+    with_worker(&mut script, 10_000 + 45_000);
+    let [region, task] = [1, 2].map(|at| script.processes[0].op_exports[at].id);
+    let call = |op, start, ticks| Item::Call(CallScript::op(op, start, ticks));
+    let inside = |i: u64| [call(task, 1_000 * i + 100, 100), call(region, 1_000 * i, 300)];
+    let mut earlier: Vec<Item> = (1..9).flat_map(inside).collect();
+    for at in [4, 9] {
+        earlier.insert(at, Item::NextPage(1_000 * at as u64, 0, 0));
+    }
+    let threads = &mut script.processes[0].threads;
+    threads[1].items.splice(0..0, earlier);
+    threads[1].usages = vec![
+        (Some(used(0, 0)), Some(used(4_000, 4_000))),
+        (Some(used(4_000, 4_000)), Some(used(9_000, 9_000))),
+        (Some(used(9_000, 9_000)), Some(used(100_000, 55_000))),
+    ];
+    let waiting = cost(&script).waiting.expect("a thread works for others");
+    // 101 of 118 brackets are on the launching thread, which used 90,000 while the worker used 45,000
+    // outside of its task.
+    let longer = (118.0 * 50.0 + 3_300.0) * 101.0 / 118.0;
+    assert!((waiting.value / longer - 0.5).abs() < 1e-2, "{waiting:?}, {longer}");
+}
+
+/// The launching thread's own task goes on over two pages. Its time is the time in tasks, and that of the
+/// tasks inside of it is not added.
+#[test]
+fn time_in_tasks_is_not_counted_twice_where_a_page_ends() {
+    let mut script = ops();
+    script.processes[0].announced = vec![announced(0, 20, 10, 40)];
+    with_worker(&mut script, 10_000 + 45_000);
+    let [region, task] = [1, 2].map(|at| script.processes[0].op_exports[at].id);
+    let call = |op, start, ticks| Item::Call(CallScript::op(op, start, ticks));
+    let main = &mut script.processes[0].threads[0];
+    main.items.pop();
+    main.items.extend([
+        call(task, 81_000, 9_000),
+        call(region, 80_500, 9_600),
+        Item::NextPage(91_000, 0, 0),
+        call(task, 80_000, 18_000),
+        call(region, 79_900, 18_200),
+    ]);
+    main.usages = vec![
+        (Some(used(0, 0)), Some(used(91_000, 81_000))),
+        (Some(used(91_000, 81_000)), Some(used(100_000, 90_000))),
+    ];
+    let waiting = cost(&script).waiting.unwrap();
+    // 104 of 105 brackets are on the launching thread, which used 90,000 − 18,000 outside of its tasks.
+    let longer = (105.0 * 50.0 + 3_300.0) * 104.0 / 105.0;
+    assert!((waiting.value / longer - 45.0 / 72.0).abs() < 1e-2, "{waiting:?}, {longer}");
+}

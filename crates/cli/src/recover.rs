@@ -20,9 +20,8 @@ use crate::view::units::plural;
 /// Until a program ends, the last calls that it recorded are in shared memory. If the program and
 /// `counterpoint run` were both killed, this command moves these calls into the profile, which is
 /// then complete and can be moved. `report` and the other views show these calls before that, too,
-/// and leave them where they are. The command can be
-/// interrupted and repeated. The exit code is 1 if part of the recording is still running, or if
-/// its memory is gone.
+/// and leave them where they are. The command can be interrupted and repeated. The exit code is 1
+/// if part of the recording is still running, or if its memory is gone.
 #[derive(clap::Args)]
 pub struct Args {
     /// Profile directory.

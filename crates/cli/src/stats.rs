@@ -36,15 +36,14 @@ use crate::view::units::plural;
 
 /// Show how the values of an op's calls are distributed, and how they correlate.
 ///
-/// The statistics are shown for all threads together and for each thread: the calls per CPU;
-/// the mean, standard deviation, minimum, maximum and bucket means of the duration and of
-/// each counter; and for each pair of these, the correlations and the probability of each
-/// bucket of one, given each bucket of the other. Calls of different ops are never mixed.
-/// Of loops, there are the mean and the standard deviation of the hits that were timed.
-/// What the recorder added is subtracted from means, smallest, largest and bucket means; --raw
-/// shows them as they were recorded. A call inside of another call of the same op is not
-/// described. A call has no value of a counter that was not read,
-/// or that was counting for only part of the call. If the run asked for estimates
+/// The statistics are shown for all threads together and for each thread: the calls per CPU; the
+/// mean, standard deviation, minimum, maximum and bucket means of the duration and of each counter;
+/// and for each pair of these, the correlations and the probability of each bucket of one, given
+/// each bucket of the other. Calls of different ops are never mixed. Of loops, there are the mean
+/// and the standard deviation of the hits that were timed. What the recorder added is subtracted
+/// from means, smallest, largest and bucket means; --raw shows them as they were recorded. A call
+/// inside of another call of the same op is not described. A call has no value of a counter that
+/// was not read, or that was counting for only part of the call. If the run asked for estimates
 /// (`--multiplex`), such values are scaled and included, and the counter's name is marked with ≈.
 #[derive(clap::Args)]
 pub struct Args {

@@ -164,8 +164,6 @@ pub struct Region {
     pub counts: Counts,
     /// The addresses of the instructions that belong to hooks.
     pub hooks: BTreeSet<u64>,
-    /// Which functions the region's calls reach: first addresses, by the address of the call.
-    pub callees: BTreeMap<u64, u64>,
     /// Jumps in its functions that could not be followed: code after them may be missing.
     pub unknown_jumps: usize,
 }
@@ -179,6 +177,11 @@ pub struct Regions {
     pub missing: BTreeMap<u32, Missing>,
     /// Functions that were too large or too complicated to be read: first address and reason.
     pub failed: Vec<(u64, CodeError)>,
+    /// Which functions the calls of the regions' functions reach: first addresses, by the address of the
+    /// call.
+    pub callees: BTreeMap<u64, u64>,
+    /// The number of bits of the widest vectors in the regions; 0 if there are no vectors.
+    pub widest: u32,
 }
 
 /// Finds the code of all ids of a module.
@@ -221,10 +224,11 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
             all.failed.push((start, CodeError::TooLarge { what: "nest of loops", bytes }));
             continue;
         }
-        let callees = callees::find(&code, &world, image);
+        if !hooks.gates.is_empty() {
+            all.callees.extend(callees::find(&code, &world, image));
+        }
         for (id, gates) in &hooks.gates {
-            let found = region(&code, &hooks, *id, gates, start, image);
-            match found.map(|region| with_callees(region, &callees)) {
+            match region(&code, &hooks, *id, gates, start, image) {
                 Some(part) => parts.entry(*id).or_default().push(part),
                 None => drop(unended.insert(*id)),
             }
@@ -233,6 +237,7 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
     for (id, parts) in parts {
         all.found.extend(joined(parts).map(|region| (id, region)));
     }
+    all.widest = widest(all.found.values());
     for id in (0..wanted.ids.min(MOST_IDS)).filter(|id| !all.found.contains_key(id)) {
         let why = if unended.contains(&id) { Missing::NoEnd } else { Missing::NoBegin };
         all.missing.insert(id, why);
@@ -241,6 +246,15 @@ pub fn regions(image: &Image, wanted: &Wanted) -> Result<Regions, CodeError> {
         return Err(CodeError::NoFunction);
     }
     Ok(all)
+}
+
+/// Returns the number of bits of the widest vectors in these regions; 0 without vectors.
+fn widest<'a>(regions: impl Iterator<Item = &'a Region>) -> u32 {
+    let all = regions
+        .map(|region| region.counts.vectors)
+        .fold([0; 4], |all, own| std::array::from_fn(|i| all[i] | own[i]));
+    let widths = [64, 128, 256, 512].into_iter().zip(all);
+    widths.filter(|(_, count)| *count > 0).map(|(bits, _)| bits).max().unwrap_or(0)
 }
 
 /// Returns the starts of functions that refer to the descriptor.
@@ -353,28 +367,8 @@ fn region(
     };
     let begins = gates.begins.iter().map(|block| code.of(*block)[0].at).collect();
     let loops = machine_loops(code, hooks, gates, &inside);
-    let unknown_jumps = code.unknown_jumps;
-    let (hooks, callees) = (hook_insns, BTreeMap::new());
-    Some(Region {
-        id,
-        ranges,
-        begins,
-        function,
-        name,
-        loops,
-        counts,
-        hooks,
-        callees,
-        unknown_jumps,
-    })
-}
-
-fn with_callees(mut region: Region, all: &BTreeMap<u64, u64>) -> Region {
-    // At the end of all addresses, a range may end before it begins.
-    let ranges = region.ranges.iter().filter(|range| range.start <= range.end);
-    let inside = ranges.flat_map(|range| all.range(range.start..range.end));
-    region.callees = inside.map(|(call, callee)| (*call, *callee)).collect();
-    region
+    let (hooks, unknown_jumps) = (hook_insns, code.unknown_jumps);
+    Some(Region { id, ranges, begins, function, name, loops, counts, hooks, unknown_jumps })
 }
 
 /// Adds a range, or extends the last range if the new one follows it.
@@ -464,7 +458,6 @@ fn joined(parts: Vec<Region>) -> Option<Region> {
         first.begins.extend(part.begins);
         first.loops.extend(part.loops);
         first.hooks.extend(part.hooks);
-        first.callees.extend(part.callees);
         first.counts.plus(&part.counts);
         first.unknown_jumps += part.unknown_jumps;
     }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use crate::graph::Reader;
 use crate::image::{Function, Image, Machine};
 use crate::insn::{Class, Flow, Insn, Op, Register};
-use crate::region::{MachineLoop, Region};
+use crate::region::{MachineLoop, Region, Regions};
 use crate::x86::{self, Arithmetic, Detail};
 
 /// The stack pointer of x86-64.
@@ -19,13 +19,14 @@ const MOST: usize = 4096;
 /// Longer names of functions are left out.
 const LONGEST_NAME: usize = 60;
 
-/// Describes the code of an id in one line. `None` if the machine is not x86-64, or if the machine
-/// code has no loop. `widest` is the number of bits of the widest vectors in the code of the whole
-/// module.
-pub fn words(image: &Image, region: &Region, widest: u32) -> Option<String> {
+/// Describes the code of an id in one line. `None` if the machine is not x86-64, or if the code of the id
+/// was not found or has no loop. `widest` is the number of bits of the vectors with which those of the loop
+/// are compared: usually [`Regions::widest`].
+pub fn words(image: &Image, regions: &Regions, id: u32, widest: u32) -> Option<String> {
     if image.machine != Machine::X86 {
         return None;
     }
+    let region = regions.found.get(&id)?;
     let innermost: Vec<&MachineLoop> = region.loops.iter().filter(|l| l.innermost).collect();
     let width = |l: &&&MachineLoop| (l.counts.vectors, l.counts.instructions);
     let main = innermost.iter().max_by_key(width)?;
@@ -34,7 +35,7 @@ pub fn words(image: &Image, region: &Region, widest: u32) -> Option<String> {
         let _ =
             write!(said, "of {} innermost loops, that at {:#x}: ", innermost.len(), main.header);
     }
-    said.push_str(&Facts::of(image, region, main).say(widest));
+    said.push_str(&Facts::of(image, regions, region, main).say(widest));
     Some(said)
 }
 
@@ -100,13 +101,13 @@ struct Facts {
 type Place = (Option<Register>, Option<(Register, u8)>);
 
 impl Facts {
-    fn of(image: &Image, region: &Region, l: &MachineLoop) -> Self {
+    fn of(image: &Image, regions: &Regions, region: &Region, l: &MachineLoop) -> Self {
         let mut facts = Self { straight: l.straight, ..Self::default() };
         let insns = instructions(image, region, l);
         let steps = steps(&insns);
         for (insn, detail) in &insns {
             facts.add(insn, detail, &steps);
-            facts.add_call(image, region, insn);
+            facts.add_call(image, regions.callees.get(&insn.at).copied(), insn);
         }
         if l.straight {
             facts.chains = chains(&insns, &steps);
@@ -146,13 +147,14 @@ impl Facts {
         }
     }
 
-    fn add_call(&mut self, image: &Image, region: &Region, insn: &Insn) {
-        let callee = region.callees.get(&insn.at);
+    /// Adds an instruction if it is a call. `callee` is the first address of the called function, if it is
+    /// known.
+    fn add_call(&mut self, image: &Image, callee: Option<u64>, insn: &Insn) {
         match (insn.flow, callee) {
             (Flow::CallTo(_), None) => self.indirect += 1,
             (Flow::Call(_) | Flow::CallTo(_), _) => {
-                let is_start = |function: &&Function| Some(&function.start) == callee;
-                let found = callee.and_then(|callee| image.function_at(*callee)).filter(is_start);
+                let is_start = |function: &&Function| Some(function.start) == callee;
+                let found = callee.and_then(|callee| image.function_at(callee)).filter(is_start);
                 let name = found.map_or("", |function| function.name.as_str());
                 let is_plain = |c: char| c.is_ascii_graphic();
                 let known = name.len() <= LONGEST_NAME && name.chars().all(is_plain);

@@ -31,8 +31,8 @@ fn said(
     let mut all = BTreeMap::new();
     for (id, function) in ids {
         let region = &found.found[id];
-        let said =
-            words(&image, region, 512).unwrap_or_else(|| panic!("{}: {function}", compiler.name()));
+        let said = words(&image, &found, *id, 512)
+            .unwrap_or_else(|| panic!("{}: {function}", compiler.name()));
         assert_eq!(region.loops.len(), 1, "{function}");
         all.entry(function.clone()).or_insert((said, region.loops[0].clone()));
     }

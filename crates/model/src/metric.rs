@@ -78,13 +78,13 @@ impl Metric {
     /// # Errors
     /// Returns an error with the byte offset in `text`.
     pub fn parse(text: &str) -> Result<Self, MetricError> {
-        let Some((name, behind)) = text.split_once('=') else {
+        let Some((name, expression)) = text.split_once('=') else {
             return Err(MetricError::expected("NAME=EXPRESSION", text, text.len()));
         };
-        let offset = text.len() - behind.len();
+        let offset = text.len() - expression.len();
         let at = name.len() - name.trim_start().len();
         parse::name(name.trim(), at)?;
-        Self::at(name.trim(), behind, offset)
+        Self::at(name.trim(), expression, offset)
     }
 
     /// Creates a metric from its two parts, in the form of [`Metric::name`] and

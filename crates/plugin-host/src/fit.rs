@@ -25,7 +25,8 @@ impl std::fmt::Display for Exposed {
 
 /// Checks that a path, through links, is a plain file.
 ///
-/// # Errors The path cannot be examined, or does not lead to a plain file; then the error names
+/// # Errors
+/// The path cannot be examined, or does not lead to a plain file; then the error names
 /// what it leads to.
 pub fn plain(path: &Path) -> io::Result<()> {
     let kind = path.metadata()?.file_type();

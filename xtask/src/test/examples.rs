@@ -56,7 +56,7 @@ fn has_example(source: &str) -> bool {
     false
 }
 
-/// What may be behind the fence of a block that rustdoc compiles.
+/// What may follow the fence of a block that rustdoc compiles.
 const RUST: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
 
 fn name(manifest: &Path) -> Result<String> {

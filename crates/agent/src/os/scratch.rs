@@ -1,6 +1,8 @@
 //! Pages of memory for data that would take too much of the program's stack, on paths that are too
-//! hot for a stack of our own ([`super::own_stack`]). One page is kept for the next user; taking
-//! and giving it back is one atomic operation each.
+//! hot for a stack of our own ([`super::own_stack`]). Pages that were given back are kept for the next
+//! users. They are in a fixed number of places, of which each thread looks at a few: usually, taking a page
+//! and giving it back is one atomic operation each. A page for which none of these places is free is
+//! unmapped.
 //!
 //! A page is given back by hand, because functions through which the program's exceptions pass must
 //! have nothing to clean up (`adapters/iree/probe.rs` says why). If an exception does pass, its
@@ -13,8 +15,9 @@ use crate::os::sys;
 /// The size of a page in bytes.
 pub const BYTES: usize = 4096;
 
-/// Number of places, and how many of them one thread looks at: a thread has seldom more pages at a time.
+/// Number of places.
 const PLACES: usize = 64;
+/// Number of places that one thread looks at. A thread seldom has more pages at a time.
 const OF_THREAD: usize = 4;
 
 /// A page that is free; null if there is none. Threads use different cache lines.
@@ -53,7 +56,8 @@ fn map() -> Option<*mut u8> {
 
 /// Gives memory back.
 ///
-/// # Safety The memory must be from [`take`], and must not be used any more.
+/// # Safety
+/// The memory must be from [`take`], and must not be used any more.
 #[inline(always)]
 pub unsafe fn give_back<T>(page: *mut T) {
     let page = page.cast::<u8>();
@@ -96,9 +100,37 @@ mod tests {
         first.sort();
         again.sort();
         assert_eq!(first, again);
-        // A page more than there are places is unmapped.
-        again.push(take());
-        // SAFETY: taken above.
+        // SAFETY: the pages were taken above, and nobody uses them any more.
         again.iter().for_each(|page| unsafe { give_back(*page) });
+    }
+
+    /// Returns whether there is memory at this address.
+    fn is_mapped(page: *mut u64) -> bool {
+        let mut present = 0u8;
+        // SAFETY: `mincore` reads no memory of the page, and writes one byte for it.
+        unsafe { libc::mincore(page.cast(), BYTES, &mut present) == 0 }
+    }
+
+    /// Gives the pages back in a forked child, where no other thread maps memory at the same address.
+    #[test]
+    fn a_page_for_which_no_place_is_free_is_unmapped() {
+        let pages: [_; OF_THREAD + 1] = std::array::from_fn(|_| take::<u64>().expect("memory"));
+        // SAFETY: the child only makes system calls, and ends without returning.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // Another test may have given pages back before the fork.
+            places().for_each(|place| place.store(std::ptr::null_mut(), Ordering::Relaxed));
+            let before = pages.iter().all(|page| is_mapped(*page));
+            // SAFETY: the pages were taken above, and nobody uses them any more in the child.
+            pages.iter().for_each(|page| unsafe { give_back(*page) });
+            let left = pages.iter().filter(|page| is_mapped(**page)).count();
+            let fails = !before || left != OF_THREAD;
+            // SAFETY: `_exit` has no preconditions.
+            unsafe { libc::_exit(i32::from(fails)) };
+        }
+        let mut status = 0;
+        // SAFETY: `status` outlives the call.
+        let ended = unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!((ended, status), (child, 0));
     }
 }

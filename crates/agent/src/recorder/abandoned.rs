@@ -80,7 +80,7 @@ impl Thread {
         let at = self.depth as usize;
         collectors::abandon(self, at);
         self.abandon_draw(at);
-        self.calls[at].state = State::PLAIN;
+        self.calls[at % DEEPEST].state = State::PLAIN;
         self.process().lose(Loss::CallAbandoned, 1, 0);
     }
 }

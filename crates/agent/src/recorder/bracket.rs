@@ -35,10 +35,9 @@
 //! The most frequent cases have short ways of their own through the same states
 //! ([`crate::recorder::short`]).
 //!
-//! The bracket does not allocate, lock or panic. It makes system
-//! calls only for counters, and without touching `errno`. The memory written here belongs to the
-//! thread, is present, and is not shared with a forked child, so an empty call counts no page
-//! fault.
+//! The bracket does not allocate, lock or panic. It makes system calls only for counters, and
+//! without touching `errno`. The memory written here belongs to the thread, is present, and is not
+//! shared with a forked child, so an empty call counts no page fault.
 
 use std::ffi::c_void;
 
@@ -172,19 +171,17 @@ impl Thread {
                 state = state.and(State::DRAWN);
                 self.draws.set_open(at, drawn);
             }
-            // SAFETY: `at` is inside of the arrays, because `make_way` refuses a larger depth, and
-            // a page is attached.
-            unsafe {
-                self.writer.set_open(self.depth + 1, call.export);
-                let place = self.calls.get_unchecked_mut(at);
-                (place.frame, place.export) = (call.frame, call.export);
-                place.state = state;
-                let mut works = || !self.counting || !self.draws.is_on() || self.open_for_call(at);
-                if !reads || !works() {
-                    self.calls.get_unchecked_mut(at).state = state.and(State::UNCOUNTED);
-                } else if self.counting {
-                    self.read_before(at);
-                }
+            // SAFETY: callers have found this thread attached, so its writer has a page.
+            unsafe { self.writer.set_open(self.depth + 1, call.export) };
+            // `make_way` refuses a depth beyond the array.
+            let place = &mut self.calls[at % DEEPEST];
+            (place.frame, place.export) = (call.frame, call.export);
+            place.state = state;
+            let mut works = || !self.counting || !self.draws.is_on() || self.open_for_call(at);
+            if !reads || !works() {
+                self.calls[at % DEEPEST].state = state.and(State::UNCOUNTED);
+            } else if self.counting {
+                self.read_before(at);
             }
             self.depth += 1;
             true
@@ -195,18 +192,14 @@ impl Thread {
     /// Reads the counters for call `at`, which begins. Like everything that only runs with
     /// counters, this is a function of its own, so that the code of a call that is only timed is
     /// short: between two calls, the program needs the processor's cache for its own code.
-    ///
-    /// # Safety
-    /// `at` must be below [`DEEPEST`].
     #[inline(never)]
-    unsafe fn read_before(&mut self, at: usize) {
+    fn read_before(&mut self, at: usize) {
         // The call's end needs a little more of the stack than its start does. If that is on a page
         // that was not used before, or not since a fork, the page fault must not be counted for the
         // call.
         own_image::touch_stack::<160>();
         // A failed read leaves its mark in the readings, which `end` checks.
-        // SAFETY: by contract, `at` is below DEEPEST, the length of the array.
-        let _ = self.counters.read(unsafe { self.before.get_unchecked_mut(at) });
+        let _ = self.counters.read(&mut self.before[at % DEEPEST]);
     }
 
     /// Reads the counters for a call that ends.
@@ -218,10 +211,7 @@ impl Thread {
     /// Stores a slot for the call that has just been opened. So far, no other thread has worked for it.
     #[inline(always)]
     pub(crate) fn set_slot(&mut self, slot: Slot) {
-        let at = self.depth as usize - 1;
-        // SAFETY: callers have just opened a call, so `depth` is at least 1, and `open` refuses a
-        // depth beyond the array.
-        let call = unsafe { self.calls.get_unchecked_mut(at) };
+        let call = self.last_opened();
         call.state = call.state.and(State::SLOT);
         call.slot = slot;
     }
@@ -230,11 +220,8 @@ impl Thread {
     /// the time of the start. This is the last thing that a bracket does before the call.
     #[inline(always)]
     pub(crate) fn start(&mut self) -> u64 {
-        let at = self.depth as usize - 1;
         let start = self.run.clock.begin();
-        // SAFETY: callers have just opened a call, so `depth` is at least 1, and `open` refuses a
-        // depth beyond the array.
-        unsafe { self.calls.get_unchecked_mut(at) }.start = start;
+        self.last_opened().start = start;
         start
     }
 
@@ -242,8 +229,7 @@ impl Thread {
     /// do not find it any more.
     #[inline(always)]
     pub(crate) fn finish(&mut self, at: usize) -> Finished {
-        // SAFETY: callers pass the index of an open call, and those are inside of the array.
-        let call = unsafe { self.calls.get_unchecked_mut(at) };
+        let call = &mut self.calls[at % DEEPEST];
         call.state = call.state.without(State::OP.and(State::SLOT));
         let OpenCall { export, start, slot, .. } = *call;
         Finished { export, start, numbers: slot.numbers }
@@ -333,12 +319,12 @@ impl Thread {
             self.flush();
         }
         let at = self.depth as usize;
+        let place = &mut self.calls[at % DEEPEST];
+        let state = place.state;
+        place.state = state.after_end();
+        let drawn = state.has(State::DRAWN).then(|| self.draws.drawn_at(at));
         // SAFETY: `at` is the index that the call had, and a page with room is attached.
         unsafe {
-            let place = self.calls.get_unchecked_mut(at);
-            let state = place.state;
-            place.state = state.after_end();
-            let drawn = state.has(State::DRAWN).then(|| self.draws.drawn_at(at));
             if self.counting {
                 self.record_with_counters(call, drawn.as_ref(), at, state);
             } else {
@@ -374,11 +360,11 @@ impl Thread {
             if state.has(State::UNCOUNTED) {
                 return record_uncounted(&mut self.writer, call, drawn, self.run);
             }
-            let missing = self.before.get_unchecked(at).missing() | self.after.missing();
+            let missing = self.before[at % DEEPEST].missing() | self.after.missing();
             if missing & self.run.counter_mask != 0 {
                 self.count_missing();
             }
-            let before = self.before.get_unchecked(at);
+            let before = &self.before[at % DEEPEST];
             record_counted(&mut self.writer, call, drawn, before, &self.after, self.run);
         }
     }

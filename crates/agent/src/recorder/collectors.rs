@@ -28,7 +28,7 @@ use crate::process::panics::guarded_apart;
 use crate::process::part::Process;
 use crate::process::plugin_ids;
 use crate::recorder::bracket::Ending;
-use crate::recorder::thread::{MOST_COLLECTORS, Started, State, Thread};
+use crate::recorder::thread::{DEEPEST, MOST_COLLECTORS, Started, State, Thread};
 use crate::recorder::values::{self, Values};
 use crate::state::run::{self, Run};
 
@@ -275,14 +275,15 @@ pub fn has_any(thread: &Thread, at: usize) -> bool {
 
 #[inline(always)]
 fn forget(thread: &mut Thread, at: usize) {
-    thread.calls[at].state = thread.calls[at].state.without(State::COLLECTED);
+    let call = &mut thread.calls[at % DEEPEST];
+    call.state = call.state.without(State::COLLECTED);
 }
 
 /// Returns the id of call `at`, if nothing but an id was started for it.
 #[inline(always)]
 pub fn only_id(thread: &Thread, at: usize) -> Option<u64> {
-    let is_only = has_any(thread, at) && thread.collected[at].mask == 0;
-    is_only.then(|| thread.collected[at].plugin_id).filter(|id| *id != 0)
+    let is_only = has_any(thread, at) && thread.collected[at % DEEPEST].mask == 0;
+    is_only.then(|| thread.collected[at % DEEPEST].plugin_id).filter(|id| *id != 0)
 }
 
 /// Takes the id that [`only_id`] returns out of the thread's state. The plugins still have the id:
@@ -319,15 +320,16 @@ fn for_each(started: &Started, mut body: impl FnMut(&'static Registered, *mut c_
 #[inline(always)]
 pub fn keep(thread: &mut Thread, at: usize, started: Option<Started>) {
     if let Some(started) = started {
-        thread.collected[at] = started;
-        thread.calls[at].state = thread.calls[at].state.and(State::COLLECTED);
+        thread.collected[at % DEEPEST] = started;
+        let call = &mut thread.calls[at % DEEPEST];
+        call.state = call.state.and(State::COLLECTED);
     }
 }
 
 fn take(thread: &mut Thread, at: usize) -> Option<Started> {
     has_any(thread, at).then(|| {
         forget(thread, at);
-        thread.collected[at]
+        thread.collected[at % DEEPEST]
     })
 }
 

@@ -6,11 +6,11 @@
 //!  own task          ├ 3 ┤
 //! ```
 //!
-//! At each moment the call that began last is the innermost one, as in [`crate::innermost`].
-//! Steps of regions and tasks belong to the op around the region, and are inside of the ranges that the region
-//! is inside of. At the end of a region with tasks
-//! on other threads, and at the end of a call that waited for a device, there is a *join*: a step
-//! from the end of the last task or activity that was waited for to the end of the region or call.
+//! At each moment the call that began last is the innermost one, as in [`crate::innermost`]. Steps
+//! of regions and tasks belong to the op around the region, and are inside of the ranges that the
+//! region is inside of. At the end of a region with tasks on other threads, and at the end of a
+//! call that waited for a device, there is a *join*: a step from the end of the last task or
+//! activity that was waited for to the end of the region or call.
 
 use profile::{OpId, Role};
 
@@ -106,9 +106,9 @@ fn owner(call: &Call, around: Option<OpId>, region: Option<OpId>) -> OpId {
     }
 }
 
-/// Returns the op around each region, or the region itself, and the ranges around it. A task of a region rarely has
-/// regions
-/// of its own. Those belong to the op that is around them on the thread of the task.
+/// Returns the op around each region, or the region itself, and the ranges around it. A task of a
+/// region rarely has regions of its own. Those belong to the op that is around them on the thread
+/// of the task.
 fn owners(calls: &Calls, ranges: &mut Ranges) -> Vec<(OpId, u32)> {
     let mut owners = vec![(NO, NO); calls.regions.len()];
     let mut open: Vec<(u32, u64, OpId, u32)> = Vec::new();

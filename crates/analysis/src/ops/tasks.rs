@@ -85,9 +85,9 @@ pub(super) fn collect(profile: &Profile, brackets: Brackets) -> OpTrees<'_> {
             first_tick = first_tick.into_iter().chain(begins.iter().copied()).min();
             let mut earliest = u64::MAX;
             for begin in begins.iter_mut().rev() {
-                let behind = earliest;
+                let next = earliest;
                 earliest = earliest.min(*begin);
-                *begin = behind;
+                *begin = next;
             }
             of_process.push(begins);
         }

@@ -13,10 +13,10 @@
 //!
 //! While the launching thread is in the recorder, OpenMP's threads wait for its next region. At
 //! first they do not sleep but use their processors. So each nanosecond of the launching thread
-//! costs another nanosecond for each thread that waits in this way. How many these are, on average, follows from processor times:
-//! those of the workers outside of their tasks, by that of the launching thread outside of its own. Wall time
-//! would not tell: while the launching thread sleeps, for example until its data is there, its workers soon
-//! sleep as well, and it is not in the recorder.
+//! costs another nanosecond for each thread that waits in this way. How many these are, on average,
+//! follows from processor times: those of the workers outside of their tasks, divided by that of the
+//! launching thread outside of its own tasks. Wall time would not tell: while the launching thread sleeps,
+//! for example until its data is there, its workers soon sleep as well, and it is not in the recorder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,28 +81,33 @@ fn ops(profile: &Profile, process: usize, in_place: &InPlace) -> u64 {
 /// Returns the processor time that waiting threads used because the recorder lengthened the
 /// program's calls by `ns`. `None` if no thread runs tasks of other threads' regions, or if the
 /// processor times of those that do are not known, for example because no call was timed.
+///
+/// In a run with a budget, the time in tasks is estimated from the tasks that were timed, and its
+/// interval is part of the result's.
 pub(super) fn waiting(
+    profile: &Profile,
     process: usize,
     in_place: &InPlace,
     threads: &[ThreadTime],
-    ns_per_tick: f64,
     ns: Estimate,
 ) -> Option<Estimate> {
     let (mut launching, mut their_calls, mut calls) = (0u64, 0u64, 0u64);
-    let (mut workers, mut waited, mut busy) = (0u64, None, 0.0);
+    let (mut workers, mut waited, mut busy) = (0u64, None, Estimate::exact(0.0));
     for (thread, kinds) in in_place.threads(process) {
-        calls += kinds.all;
+        let made = calls_of(profile, process, thread).max(kinds.all);
+        calls = calls.saturating_add(made);
         let time = threads.iter().find(|t| t.process == process && t.thread == thread);
+        let tasks = kinds.in_tasks().times(profile.timeline.ns_per_tick());
         if kinds.works_for_others() {
             workers += 1;
-            if let Some(ns) = time.and_then(waited_ns) {
+            if let Some(ns) = time.and_then(|time| waited_ns(time, tasks)) {
                 waited = Some(sum(waited.into_iter().chain([ns])));
             }
         } else if kinds.regions > 0 {
             launching += 1;
-            their_calls += kinds.all;
+            their_calls = their_calls.saturating_add(made);
             let used = time.map_or(0.0, |time| time.cpu_ns.unwrap_or(time.wall_ns));
-            busy += (used - kinds.task_ticks as f64 * ns_per_tick).max(0.0);
+            busy = sum([busy, rest(used, tasks)]);
         }
     }
     if launching == 0 {
@@ -111,15 +116,31 @@ pub(super) fn waiting(
     let waited = waited?;
     let longer = ns.times(their_calls as f64 / calls.max(1) as f64);
     let most = workers as f64 / launching as f64;
-    let part = |waited: f64| if waited > 0.0 { (waited / busy).min(most) } else { 0.0 };
+    let part = |waited: f64, busy: f64| if waited > 0.0 { (waited / busy).min(most) } else { 0.0 };
     Some(Estimate {
-        value: longer.value * part(waited.value),
-        low: longer.low * part(waited.low) * LEAST_WAITING,
-        high: longer.high * part(waited.high),
+        value: longer.value * part(waited.value, busy.value),
+        low: longer.low * part(waited.low, busy.high) * LEAST_WAITING,
+        high: longer.high * part(waited.high, busy.low),
     })
 }
 
-/// Whether some thread runs tasks of other threads' regions, so that it waits for these threads.
+/// Returns the number of calls of a thread that were counted; 0 in a run without a budget.
+fn calls_of(profile: &Profile, process: usize, thread: usize) -> u64 {
+    let threads = profile.processes.get(process).map(|of| &of.threads);
+    let Some(thread) = threads.and_then(|threads| threads.get(thread)) else { return 0 };
+    let all = profile.counted().iter();
+    let own = all.filter(|of| of.process == process && of.thread_uid == thread.uid);
+    own.map(CountedCalls::seen).fold(0, u64::saturating_add)
+}
+
+/// Returns the part of `used` that is not in tasks.
+fn rest(used: f64, tasks: Estimate) -> Estimate {
+    let less = |tasks: f64| (used - tasks).max(0.0);
+    Estimate { value: less(tasks.value), low: less(tasks.high), high: less(tasks.low) }
+}
+
+/// Returns whether some thread runs tasks of other threads' regions, so that it waits for these threads.
+/// Tasks that were only counted count as well: if two threads have tasks, one of them works for the other.
 pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bool {
     let role = |export: u32| {
         let op = profile.ops.of(process, export).and_then(|op| profile.ops.get(op));
@@ -131,13 +152,15 @@ pub(super) fn waits(profile: &Profile, process: usize, in_place: &InPlace) -> bo
     threads.len() > 1 || in_place.threads(process).any(|(_, kinds)| kinds.works_for_others())
 }
 
-/// The processor time that a thread used outside of tasks, in ns. Where the time in tasks is not known, because
-/// some were only counted, that is between nothing and its whole processor time.
-fn waited_ns(time: &ThreadTime) -> Option<Estimate> {
+/// Returns the processor time that a thread used outside of tasks, in ns. `tasks` is the time in the tasks
+/// that were timed, or an estimate for all of them. If the time in calls is not known, because some calls
+/// were only counted and some are nested, the result is between nothing and the whole processor time.
+fn waited_ns(time: &ThreadTime, tasks: Estimate) -> Option<Estimate> {
     let used = time.cpu_ns?;
     if time.dispatch_known {
-        let tasks = time.dispatch_ns + time.recorder_ns;
-        return Some(Estimate::exact((used - tasks).max(0.0)));
+        let known = time.dispatch_ns + time.recorder_ns;
+        let (low, high) = (tasks.low - tasks.value, tasks.high - tasks.value);
+        return Some(rest(used, Estimate { value: known, low: known + low, high: known + high }));
     }
-    Some(Estimate { value: used / 2.0, low: 0.0, high: used })
+    Some(Estimate { low: 0.0, high: used, ..rest(used, tasks) })
 }

@@ -1,12 +1,13 @@
 //! Collects facts about the cost of probes that the recorded calls themselves show: the time that
 //! readings took, the time between the ops of a machine, and the kinds of calls of each thread.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use profile::columns::Columns;
-use profile::{Calibration, Profile, Role, Status};
+use profile::{Calibration, PageKey, Profile, Role, Status};
 
 use super::FEWEST;
+use super::kinds::{self, Kinds, OfPage, Parallel};
 use crate::amounts::Brackets;
 use crate::empty::{EmptyCall, Place, calibration};
 
@@ -19,7 +20,9 @@ pub(crate) struct InPlace {
     uncounted: HashMap<(usize, u32), u64>,
     /// Times in ticks from the end of one op to the start of the next, by process.
     gaps: HashMap<usize, Gaps>,
-    /// The kinds of calls that threads made, by process and thread.
+    /// The kinds of calls of each page, until [`InPlace::joined`].
+    pages: BTreeMap<PageKey, OfPage>,
+    /// The kinds of calls that threads made, by process and thread. Set by [`InPlace::joined`].
     threads: HashMap<(usize, usize), Kinds>,
     /// Whether the profile has ops of machines; `None` until this was found out.
     has_ops: Option<bool>,
@@ -41,56 +44,6 @@ struct Gaps {
     gaps: u64,
     /// Sum of the ticks of these gaps.
     ticks: u64,
-}
-
-/// Numbers of recorded calls of a thread.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Kinds {
-    pub ops: u64,
-    /// Number of ops that their host announces and between which the program runs.
-    pub announced: u64,
-    pub regions: u64,
-    /// Number of the regions that are inside of no task of the same thread.
-    pub outer_regions: u64,
-    /// Number of tasks that are inside of no region or task of the same thread: another thread launched them.
-    pub outer_tasks: u64,
-    /// The time in tasks.
-    pub task_ticks: u64,
-    pub all: u64,
-}
-
-impl Kinds {
-    /// Whether half or more of the thread's tasks are of regions that another thread launched. Such
-    /// a thread may also launch regions itself, inside of its tasks.
-    pub fn works_for_others(&self) -> bool {
-        self.outer_tasks > self.outer_regions
-    }
-
-    /// Adds the regions and tasks of a page of the thread.
-    fn add_nested(&mut self, nested: &[Nested]) {
-        for call in nested {
-            *(if call.is_task { &mut self.outer_tasks } else { &mut self.outer_regions }) += 1;
-            self.task_ticks = self.task_ticks.saturating_add(call.task_ticks);
-        }
-    }
-}
-
-/// A region or a task that has ended, and that no later one contains so far.
-struct Nested {
-    is_task: bool,
-    begin: u64,
-    /// The part of its time that is in tasks.
-    task_ticks: u64,
-}
-
-/// Adds a region or a task to those that have ended before. Regions and tasks must be added in the
-/// order in which they end.
-fn nest(ended: &mut Vec<Nested>, is_task: bool, begin: u64, ticks: u64) {
-    let mut inside = 0u64;
-    while let Some(inner) = ended.pop_if(|inner| inner.begin >= begin) {
-        inside = inside.saturating_add(inner.task_ticks);
-    }
-    ended.push(Nested { is_task, begin, task_ticks: if is_task { ticks } else { inside } });
 }
 
 /// If a reading or a call took longer than these limits, something else happened meanwhile, or the
@@ -137,7 +90,7 @@ impl InPlace {
         self.add_gaps(columns, profile);
     }
 
-    /// Adds the times between consecutive ops in the same function of a machine.
+    /// Adds the times between consecutive ops in the same function of a machine, and the kinds of calls.
     fn add_gaps(&mut self, columns: &Columns, profile: &Profile) {
         let ops = &profile.ops;
         let is_any = || ops.all().iter().any(|op| op.role == Role::Op);
@@ -147,23 +100,18 @@ impl InPlace {
         let op_of =
             |i: usize| ops.of(columns.process, columns.export[i]).and_then(|op| ops.get(op));
         let found = self.gaps.entry(columns.process).or_default();
-        let kinds = self.threads.entry((columns.process, columns.thread)).or_default();
+        let mut kinds = Kinds::of_calls(columns.len());
+        let mut parallel = Vec::new();
         let mut last = None;
-        let mut nested = Vec::new();
         for i in 0..columns.len() {
-            kinds.all += 1;
             let op = op_of(i);
             let role = op.map(|op| op.role);
             if role != Some(Role::Op) {
                 kinds.regions += u64::from(role == Some(Role::Region));
-                if let Some(Role::Region | Role::Task) = role {
-                    let is_task = role == Some(Role::Task);
-                    nest(&mut nested, is_task, columns.start_ticks[i], columns.duration(i));
-                }
+                parallel.extend(Parallel::of(columns, i, role));
                 last = None;
                 continue;
             }
-            kinds.ops += 1;
             let host = op.map(|op| ops.host_of(op));
             kinds.announced += u64::from(host.is_some_and(|host| host.program_between_ops));
             found.ops += 1;
@@ -176,7 +124,8 @@ impl InPlace {
             }
             last = begin.checked_add(columns.duration(i));
         }
-        kinds.add_nested(&nested);
+        let key = PageKey { process: columns.process, thread: columns.thread, page: columns.page };
+        self.pages.insert(key, OfPage::new(kinds, &parallel));
     }
 
     /// Adds the facts that another worker has found.
@@ -190,22 +139,19 @@ impl InPlace {
         for (key, more) in other.uncounted {
             *self.uncounted.entry(key).or_default() += more;
         }
-        for (key, more) in other.threads {
-            let kinds = self.threads.entry(key).or_default();
-            kinds.ops += more.ops;
-            kinds.announced += more.announced;
-            kinds.regions += more.regions;
-            kinds.outer_regions += more.outer_regions;
-            kinds.outer_tasks += more.outer_tasks;
-            kinds.task_ticks = kinds.task_ticks.saturating_add(more.task_ticks);
-            kinds.all += more.all;
-        }
+        self.pages.extend(other.pages);
         for (process, more) in other.gaps {
             let found = self.gaps.entry(process).or_default();
             found.ops += more.ops;
             found.gaps += more.gaps;
             found.ticks += more.ticks;
         }
+    }
+
+    /// Joins the pages of each thread, after the calls of all pages were added.
+    pub fn joined(mut self, profile: &Profile) -> Self {
+        self.threads = kinds::join(profile, std::mem::take(&mut self.pages));
+        self
     }
 
     /// Returns the kinds of calls of each thread of a process, if it has ops of machines.
@@ -273,8 +219,9 @@ impl InPlace {
 pub(crate) fn in_place(profile: &Profile, workers: usize) -> InPlace {
     let add = |found: &mut InPlace, columns: &Columns| found.add(columns, profile);
     let (states, _) = profile.visit(workers, InPlace::default, add);
-    states.into_iter().fold(InPlace::default(), |mut all, state| {
+    let all = states.into_iter().fold(InPlace::default(), |mut all, state| {
         all.merge(state);
         all
-    })
+    });
+    all.joined(profile)
 }

@@ -78,8 +78,8 @@ pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
     let mut rest = arguments.trim();
     let mut found = Vec::new();
     while !rest.is_empty() {
-        let (name, behind) = rest.split_once('[')?;
-        let (dims, behind) = behind.split_once(']')?;
+        let (name, after) = rest.split_once('[')?;
+        let (dims, after) = after.split_once(']')?;
         let name = name.trim();
         if name.contains([',', ' ']) {
             return None;
@@ -90,7 +90,7 @@ pub fn tensors(arguments: &str) -> Option<Vec<Tensor>> {
             dims => dims.split(',').map(dim).collect(),
         };
         found.push(Tensor { number: Number::of_name(name), dims });
-        rest = behind.trim_start();
+        rest = after.trim_start();
         match rest.strip_prefix(',') {
             Some(more) => rest = more.trim_start(),
             None if rest.is_empty() => {}
@@ -133,8 +133,8 @@ pub struct InName {
 /// `i8xi8xi32`). If a dimension is only known when the program runs (`D`), the dimensions are
 /// unknown.
 pub fn in_name(name: &str) -> Option<InName> {
-    let (_, behind) = name.split_once("_dispatch_")?;
-    let mut parts = behind.split('_').skip(1);
+    let (_, after) = name.split_once("_dispatch_")?;
+    let mut parts = after.split('_').skip(1);
     let part = parts.find(|part| part.starts_with(|c: char| c.is_ascii_digit() || c == 'D'))?;
     let mut pieces: Vec<&str> = part.split('x').collect();
     let mut number = pieces.last().and_then(|last| Number::of_name(last));
@@ -171,7 +171,7 @@ impl Pattern {
         let mut rest = text.trim();
         let mut all = Vec::new();
         while !rest.is_empty() {
-            let (dims, behind) =
+            let (dims, after) =
                 rest.strip_prefix('[').and_then(|r| r.split_once(']')).ok_or_else(wrong)?;
             let pieces = dims.split(',').map(str::trim).filter(|piece| !piece.is_empty());
             let pieces: Vec<Piece> =
@@ -180,7 +180,7 @@ impl Pattern {
                 return Err(format!("[{dims}]: only one * in a shape"));
             }
             all.push(Self(pieces));
-            rest = behind.trim_start().trim_start_matches(',').trim_start();
+            rest = after.trim_start().trim_start_matches(',').trim_start();
         }
         Ok(all)
     }

@@ -227,8 +227,8 @@ fn sample(
         }
         trouble = trouble.and(read(writer, flush));
         // The next sample is at the next time in the future. Times before that were missed.
-        let behind = Instant::now().saturating_duration_since(next).as_nanos();
-        let steps = behind / wanted.interval.as_nanos() + 1;
+        let late = Instant::now().saturating_duration_since(next).as_nanos();
+        let steps = late / wanted.interval.as_nanos() + 1;
         next += wanted.interval * u32::try_from(steps).unwrap_or(u32::MAX);
     }
     trouble.and(read(writer, true))

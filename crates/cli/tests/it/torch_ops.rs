@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use record::brackets::{bucket_of, middle_of};
+use record::meta::Role;
 use serde_json::{Value, json};
 
 use crate::support::{Programs, Recorded, counterpoint};
@@ -116,6 +117,42 @@ fn the_price_contains_what_the_host_takes_to_announce_ops() {
         let shown = view(&recorded, &["report", "--verbose", "--width", "400"]);
         assert!(shown.contains("announcing ops to the recorder "), "{shown}");
         assert!(!shown.contains("by its own account"), "{shown}");
+    }
+}
+
+/// A bracket that is not recorded is timed in the next one's stead: here, the brackets of all regions, whose op is
+/// filtered out. 48 times are taken soon after one another, and there are 250 calls of the op that is recorded.
+#[test]
+fn brackets_are_timed_where_regions_are_not_recorded() {
+    let Some(program) = counterpoint("regions of torch that are not recorded") else { return };
+    let Some(mut host) = host("regions of torch that are not recorded") else { return };
+    let options = &["--filter", "aten::touch"];
+    let recorded = Recorded::run_with(&program, "none", options, host.arg("250"));
+    let profile = recorded.profile();
+    let real = profile.processes.iter().flat_map(|of| &of.brackets).filter(|of| !of.rehearsed);
+    let most = real.map(|of| of.before.count().min(of.after.count())).max();
+    assert!(most.is_some_and(|most| most >= 48), "{most:?}");
+}
+
+/// A region inside of a task belongs to the task's op, on each thread and whether the task is timed or only counted.
+/// Each of 100 calls has a region with two tasks, which have a region with one task each.
+#[test]
+fn regions_in_tasks_that_are_only_counted_belong_to_the_op() {
+    let Some(program) = counterpoint("nested regions of torch") else { return };
+    for budget in ["0", "2%"] {
+        let Some(mut host) = host("nested regions of torch") else { return };
+        let options = &["--budget", budget];
+        let recorded = Recorded::run_with(&program, "none", options, host.arg("nested"));
+        let profile = recorded.profile();
+        let mut counted: BTreeMap<(&str, Role), u64> = BTreeMap::new();
+        for of in profile.counted() {
+            let op = profile.ops.of(of.process, of.export).and_then(|op| profile.ops.get(op));
+            let op = op.unwrap();
+            *counted.entry((op.name.as_str(), op.role)).or_default() += of.calls;
+        }
+        let of = |role: Role| counted.get(&("aten::nested", role)).copied();
+        let found = [Role::Op, Role::Region, Role::Task].map(of);
+        assert_eq!(found, [Some(100), Some(300), Some(400)], "{budget}: {counted:?}");
     }
 }
 

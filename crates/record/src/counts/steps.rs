@@ -66,9 +66,9 @@ steps! {
     cut,
     /// Not 0 while the step in progress is away.
     is_away,
-    /// The processor time of seen steps on their thread: the median of the latest ones in ns
-    /// (`seen_ns`), their number (`seen_timed`), and their median distance from that median
-    /// (`seen_spread`).
+    /// The processor time that all threads of the process used in seen steps: the median of the
+    /// latest ones in ns (`seen_ns`), their number (`seen_timed`), and their median distance from
+    /// that median (`seen_spread`).
     seen_ns,
     /// See [`Self::seen_ns`].
     seen_timed,

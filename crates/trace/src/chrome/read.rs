@@ -333,7 +333,7 @@ impl<R: Read> Reader<R> {
             Err(error) => str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
         };
         let scan = Scan::new(text);
-        let behind_comma = |end: usize| {
+        let after_comma = |end: usize| {
             let comma = scan.space(end);
             (scan.bytes().get(comma) == Some(&b',')).then_some(comma + 1)
         };
@@ -345,10 +345,10 @@ impl<R: Read> Reader<R> {
             let at = base + start as u64;
             event.clear();
             let taken = match self.shapes.event(scan, start, &mut event) {
-                Some(end) => behind_comma(end).map(|next| (next, sink.event(at, &event))),
+                Some(end) => after_comma(end).map(|next| (next, sink.event(at, &event))),
                 None => {
                     let each = |event: &Event<'_>, used: usize, mended: bool| {
-                        let next = behind_comma(start + used)?;
+                        let next = after_comma(start + used)?;
                         self.summary.mended += u64::from(mended);
                         self.summary.lost += u64::from(event.lost);
                         Some((next, sink.event(at, event)))

@@ -107,8 +107,8 @@ impl Nest {
         let within = outer.last().is_none_or(|open| end <= open.end);
         let around = inner.first().is_none_or(|open| open.end <= end);
         let first = outer.last().map_or(0, |open| open.at + 1);
-        let behind = inner.first().map_or(self.slices.len(), |open| open.at);
-        let ended = &self.slices[first..behind];
+        let end_of_ended = inner.first().map_or(self.slices.len(), |open| open.at);
+        let ended = &self.slices[first..end_of_ended];
         let before = ended.partition_point(|(_, ended)| *ended <= begin);
         let apart = ended.get(before).is_none_or(|(begun, _)| begin < *begun);
         let fits = within && around && apart;

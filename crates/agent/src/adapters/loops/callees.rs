@@ -1,6 +1,6 @@
 //! The functions of libraries that the code of a JIT compiler calls, by name.
 //!
-//! Such code has no file that would name them. It has their addresses, as numbers or in slots:
+//! Such code has no file that would name them. It has their addresses, as numbers or in slots. On x86-64:
 //!
 //! ```text
 //!  mov slot(%rip),%reg     48 8b 05+8r  distance        call *slot(%rip)   ff 15  distance
@@ -10,7 +10,7 @@
 //! The code is not decoded: any bytes that look like one of these are followed, and count only if they lead to
 //! the first address of a function of a library. A library does not name the implementations among which a
 //! process chooses (of `expf`, for instance). So the functions that compilers call by themselves are looked up by
-//! their names, as the JIT compiler did it.
+//! their names, as the JIT compiler did it. The code of other machines is not searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -19,10 +19,16 @@ use record::loops::Callee;
 
 use crate::os::sys;
 
-/// Bytes of code that are looked at, at most.
-const MOST_BYTES: usize = 16 << 20;
-/// Slots and numbers that are followed, at most.
+/// `e_machine` of ELF files for x86-64.
+pub const X86_64: u16 = 62;
+/// The largest number of bytes of code that are searched.
+const MOST_BYTES: u64 = 16 << 20;
+/// The number of bytes that are copied at once. The copy is in the program's memory, so it is small.
+const CHUNK: usize = 64 << 10;
+/// The largest number of slots and numbers that are followed.
 const MOST_PLACES: usize = 4096;
+/// The number of bytes of the longest instruction that has an address.
+const LONGEST: usize = 10;
 /// Longer names are left out.
 const LONGEST_NAME: usize = 255;
 
@@ -96,12 +102,12 @@ const MATHEMATICS: [&CStr; 64] = [
 /// Functions for memory that LLVM calls by itself.
 const MEMORY: [&CStr; 4] = [c"memcpy", c"memmove", c"memset", c"memcmp"];
 
-/// The functions that the code at `start` may call.
-pub fn of(start: u64, bytes: u64) -> Vec<Callee> {
-    let length = usize::try_from(bytes).unwrap_or(usize::MAX).min(MOST_BYTES);
-    let mut code = vec![0; length];
-    let read = sys::copy_memory(start as usize, &mut code);
-    let places = places(&code[..read.min(length)], start);
+/// Returns the functions that the code at `start` may call; none for a machine other than x86-64.
+pub fn of(machine: u16, start: u64, bytes: u64) -> Vec<Callee> {
+    if machine != X86_64 {
+        return Vec::new();
+    }
+    let places = places_in_memory(start, bytes.min(MOST_BYTES));
     let code = start..start.saturating_add(bytes);
     let libraries = libraries();
     let is_outside = |address: u64| {
@@ -119,39 +125,56 @@ pub fn of(start: u64, bytes: u64) -> Vec<Callee> {
         .collect()
 }
 
-/// Where code has an address.
+/// The place where code has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// The code has it itself.
+    /// The code contains the address itself.
     Number(u64),
-    /// At this address.
+    /// The address is in memory, at this address.
     Slot(u64),
 }
 
-fn places(code: &[u8], start: u64) -> BTreeSet<Place> {
+/// Finds the places in code that is in memory. Bytes that cannot be read are left out.
+fn places_in_memory(start: u64, bytes: u64) -> BTreeSet<Place> {
     let mut found = BTreeSet::new();
-    for (at, window) in code.windows(10).enumerate() {
-        if found.len() == MOST_PLACES {
+    let mut chunk = vec![0; CHUNK.min(bytes as usize)];
+    let mut done = 0;
+    while done < bytes && found.len() < MOST_PLACES {
+        let wanted = chunk.len().min((bytes - done) as usize);
+        let at = start.wrapping_add(done);
+        let read = sys::copy_memory(at as usize, &mut chunk[..wanted]).min(wanted);
+        add_places(&chunk[..read], at, &mut found);
+        // An instruction may begin in one chunk and end in the next.
+        let is_last = done + wanted as u64 == bytes;
+        done += if is_last { wanted } else { wanted + 1 - LONGEST } as u64;
+    }
+    found
+}
+
+/// Adds the places in `code`, whose address is `start`, until there are [`MOST_PLACES`].
+fn add_places(code: &[u8], start: u64, found: &mut BTreeSet<Place>) {
+    for at in 0..code.len() {
+        if found.len() >= MOST_PLACES {
             break;
         }
-        let slot = |from: usize| {
-            let distance = [0, 1, 2, 3].map(|byte| window[from + byte]);
-            let end = start.wrapping_add((at + from + 4) as u64);
+        let slot = |distance: [u8; 4], bytes: usize| {
+            let end = start.wrapping_add((at + bytes) as u64);
             Place::Slot(end.wrapping_add_signed(i32::from_le_bytes(distance).into()))
         };
-        found.extend(match *window {
-            [0x48 | 0x4c, 0x8b, register, ..] if register & 0xc7 == 0x05 => Some(slot(3)),
-            [0xff, 0x15 | 0x25, ..] => Some(slot(2)),
+        found.extend(match code[at..] {
+            [0x48 | 0x4c, 0x8b, register, a, b, c, d, ..] if register & 0xc7 == 0x05 => {
+                Some(slot([a, b, c, d], 7))
+            }
+            [0xff, 0x15 | 0x25, a, b, c, d, ..] => Some(slot([a, b, c, d], 6)),
             [0x48 | 0x49, 0xb8..=0xbf, ref number @ ..] => {
                 number.first_chunk().map(|eight| Place::Number(u64::from_le_bytes(*eight)))
             }
             _ => None,
         });
     }
-    found
 }
 
-/// First addresses of executable mappings of files, and the addresses after them.
+/// Returns the first addresses of executable mappings of files, and the addresses after them.
 fn libraries() -> BTreeMap<u64, u64> {
     let maps = sys::read_file(c"/proc/self/maps").unwrap_or_default();
     let lines = maps.split(|b| *b == b'\n').filter_map(sys::Mapping::parse);
@@ -181,13 +204,13 @@ impl Names {
     }
 }
 
-/// The address that the program gets for a name; 0 if there is no such function.
+/// Returns the address that the program gets for a name; 0 if there is no such function.
 fn address_of(name: &CStr) -> u64 {
     // SAFETY: a C string, and a handle that stands for all libraries.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as u64 }
 }
 
-/// The name of the function that begins at an address, if its library exports it.
+/// Returns the name of the function that begins at an address, if its library exports it.
 fn name_at(function: u64) -> Option<String> {
     // SAFETY: the structure consists of pointers, which may be null.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -206,7 +229,7 @@ mod tests {
     use super::*;
 
     /// Each of the four instructions leads to a function of the C library: one that the library exports, and one
-    /// of which it chooses an implementation.
+    /// of which it chooses an implementation. The last instruction ends with the code.
     #[test]
     fn functions_are_named_however_code_has_their_addresses() {
         let [plain, chosen] = [c"atoi", c"memcpy"].map(address_of);
@@ -225,8 +248,8 @@ mod tests {
         put(&[0x48, 0x8b, 0x05], 2); // not a function
         code.extend([0x49, 0xbf]); // mov $atoi,%r15
         code.extend(plain.to_le_bytes());
-        code.extend([0x90; 10]);
-        let places = places(&code, start);
+        let mut places = BTreeSet::new();
+        add_places(&code, start, &mut places);
         let slot = |n: u64| Place::Slot(slots.as_ptr() as u64 + 8 * n);
         assert_eq!(places, BTreeSet::from([Place::Number(plain), slot(0), slot(1), slot(2)]));
         let mut names = Names::default();
@@ -236,15 +259,41 @@ mod tests {
         assert_eq!(names.of(0x1234), None);
     }
 
-    /// Code in this process: the number in it is found, and what it is not an address of is left out.
+    /// Finds a number in code of this process, and leaves out what is not an address.
     #[test]
     fn code_of_the_process_is_read() {
         let plain = address_of(c"atoi");
         let mut code = vec![0x48, 0xb8];
         code.extend(plain.to_le_bytes());
         code.extend([0x48, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8, 0x90, 0x90]);
-        let found = of(code.as_ptr() as u64, code.len() as u64);
-        assert_eq!(found, [Callee { slot: 0, function: plain, name: "atoi".to_owned() }]);
-        assert_eq!(of(8, 64), []);
+        let of = |machine| of(machine, code.as_ptr() as u64, code.len() as u64);
+        assert_eq!(of(X86_64), [Callee { slot: 0, function: plain, name: "atoi".to_owned() }]);
+        // The same bytes mean something else on AArch64.
+        assert_eq!(of(183), []);
+        assert_eq!(super::of(X86_64, 8, 64), []);
+    }
+
+    /// The last instruction of the code is found however short it is, and so is one that two chunks share.
+    #[test]
+    fn instructions_at_the_ends_of_code_and_chunks_are_found() {
+        let number = |n: u64| [&[0x48, 0xb8], &n.to_le_bytes()[..]].concat();
+        let mut code = vec![0x90; 2 * CHUNK + 50];
+        let mut put = |at: usize, n: u64| code[at..at + LONGEST].copy_from_slice(&number(n));
+        let starts: Vec<usize> = (CHUNK - LONGEST..=CHUNK).step_by(LONGEST).collect();
+        starts.iter().for_each(|at| put(*at, *at as u64));
+        put(2 * CHUNK - 13, 7);
+        let end = code.len() - 6;
+        code[end..].copy_from_slice(&[0xff, 0x25, 0, 0, 0, 0]); // jmp *slot(%rip)
+        let start = code.as_ptr() as u64;
+        let slot = Place::Slot(start + code.len() as u64);
+        let numbers = starts.iter().map(|at| *at as u64).chain([7]).map(Place::Number);
+        let expected: BTreeSet<Place> = numbers.chain([slot]).collect();
+        assert_eq!(places_in_memory(start, code.len() as u64), expected);
+        for begin in CHUNK - LONGEST..=CHUNK {
+            let mut code = vec![0x90; CHUNK + 2 * LONGEST];
+            code[begin..begin + LONGEST].copy_from_slice(&number(5));
+            let found = places_in_memory(code.as_ptr() as u64, code.len() as u64);
+            assert_eq!(found, BTreeSet::from([Place::Number(5)]), "{begin}");
+        }
     }
 }

@@ -41,7 +41,7 @@ const PF_W: u32 = 2;
 const NT_GNU_BUILD_ID: u32 = 3;
 
 /// `e_machine` of ELF files for this machine.
-const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { callees::X86_64 };
 
 /// A part of memory: its address and its length in bytes.
 type Piece = (u64, u64);
@@ -92,7 +92,7 @@ pub fn note(known: &Known, at: &Module, keep: bool, process: &Process) {
             (_, None) => match jit_code(address, at) {
                 Some(piece) => {
                     frame.pieces = vec![piece];
-                    frame.callees = callees::of(piece.0, piece.1);
+                    frame.callees = callees::of(frame.machine, piece.0, piece.1);
                     copy.memory(&[piece])
                 }
                 None => Err(libc::ENOENT),

@@ -32,7 +32,7 @@ pub use crate::recorder::budget::sampling::How;
 use crate::recorder::budget::steps;
 use crate::recorder::collectors::{self, Room};
 use crate::recorder::short::fetch;
-use crate::recorder::thread::{self, AFTER, BEFORE, Slot, Started, Thread};
+use crate::recorder::thread::{self, AFTER, BEFORE, DEEPEST, Slot, Started, Thread};
 use crate::recorder::values::Values;
 use crate::state::epoch;
 
@@ -454,13 +454,22 @@ pub struct What {
 /// The result of [`enter_inside`] where brackets are not timed.
 pub const NOT_TIMED: u64 = u64::MAX;
 
-/// The first thing that is done before a region or a task of a host whose brackets are timed, so that its time can
-/// be taken. The result is for [`begin_inside`].
+/// Begins the bracket of a region or a task, so that its time can be taken, if the host's brackets are timed.
+/// This must be the first thing that is done before the region or task. The result is for [`begin_inside`] or
+/// [`lose_inside`].
 #[inline(always)]
 pub fn enter_inside(thread: *mut Thread) -> u64 {
-    // SAFETY: null, or this thread's own state, and it is attached.
+    // SAFETY: `thread` is null or the calling thread's own state.
     let Some(thread) = (unsafe { thread.as_mut() }) else { return NOT_TIMED };
     if thread.draws.is_on() || thread.busy.is_set() { NOT_TIMED } else { thread.enter_inside() }
+}
+
+/// Notes that no bracket follows [`enter_inside`], which returned `entered`.
+#[inline(always)]
+pub fn lose_inside(thread: &mut Thread, entered: u64) {
+    if entered != NOT_TIMED {
+        thread.lose_inside(entered);
+    }
 }
 
 /// Begins a bracket that will end in the same function, at `frame`. `entered` is what [`enter_inside`] returned;
@@ -484,6 +493,7 @@ pub fn begin_inside(
         subject: std::ptr::null(),
     };
     if !state.begin(&call) {
+        lose_inside(state, entered);
         return None;
     }
     state.set_slot(slot(what.entry, [0; 3]));
@@ -509,6 +519,11 @@ pub fn begin_region(
     Some(bracket)
 }
 
+/// Begins a task of `entry`'s op that is only counted. Regions inside of it belong to the op.
+pub fn begin_counted_task(thread: &mut Thread, entry: &'static Entry, frame: usize) {
+    thread.begin_counted_task(frame, std::ptr::from_ref(entry).cast());
+}
+
 /// Ends the bracket. Returns whether its counters were read.
 pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     // SAFETY: the bracket keeps the state of the thread that began it, which is the calling thread.
@@ -523,7 +538,10 @@ pub fn end(bracket: &Bracket, what: &What, failed: bool) -> bool {
     if let Some((number, count)) = what.task {
         (call.count, call.workgroup) = ([count, 1, 1], [number, 0, 0]);
     }
-    let Some(at) = thread.call_at(bracket.frame) else { return false };
+    let Some(at) = thread.call_at(bracket.frame) else {
+        lose_inside(thread, bracket.entered);
+        return false;
+    };
     let mut values = Values::<OWN>::new();
     if let Some(number) = what.correlation {
         values.push(KEY_CORRELATION, number);
@@ -559,11 +577,7 @@ pub fn current_op(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)
     let last = thread.innermost_slot(owner());
     let (subject, how) = match (thread.counted_op(last, frame), last) {
         (Some(subject), _) => (subject, How::Never),
-        (None, Some(last)) => {
-            // SAFETY: `innermost_slot` returns indexes of calls that are open.
-            let slot = unsafe { thread.calls.get_unchecked(last) }.slot;
-            (slot.subject, thread.like_call(last))
-        }
+        (None, Some(last)) => (thread.calls[last % DEEPEST].slot.subject, thread.like_call(last)),
         (None, None) => return None,
     };
     // SAFETY: the subject of a slot of this adapter is null or an entry, which is never freed.
@@ -581,7 +595,7 @@ pub fn add_workspace(bytes: u64) {
         return;
     }
     if let Some(last) = last {
-        let total = &mut thread.calls[last].slot.numbers[WORKSPACE];
+        let total = &mut thread.calls[last % DEEPEST].slot.numbers[WORKSPACE];
         *total = total.saturating_add(bytes);
     }
 }

@@ -379,13 +379,13 @@ fn describe(mut words: &[u64]) -> (String, Option<Device>) {
             DataType { code: *kind as u8, bits: (kind >> 8) as u8, lanes: (kind >> 16) as u16 };
         let ndim = kind >> 32;
         let known = if ndim == NO_SHAPE { 0 } else { (ndim as usize).min(rest.len()) };
-        let (shape, behind) = rest.split_at(known);
+        let (shape, after) = rest.split_at(known);
         if !arguments.is_empty() {
             arguments.push_str(", ");
         }
         text::tensor(&mut arguments, dtype, (ndim != NO_SHAPE).then_some(shape));
         device = Some(Device { kind: (place >> 32) as i32, id: *place as i32 });
-        words = behind;
+        words = after;
     }
     (arguments, device)
 }

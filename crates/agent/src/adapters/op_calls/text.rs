@@ -131,9 +131,9 @@ pub fn element_bytes(text: &[u8]) -> Option<u64> {
         return Some(1);
     }
     let first = text.iter().position(u8::is_ascii_digit)?;
-    let (bits, behind) = digits(first)?;
-    let lanes = match text.get(behind) {
-        Some(b'x') => digits(behind + 1)?.0,
+    let (bits, after) = digits(first)?;
+    let lanes = match text.get(after) {
+        Some(b'x') => digits(after + 1)?.0,
         _ => 1,
     };
     Some(bits.checked_mul(lanes)?.div_ceil(8))

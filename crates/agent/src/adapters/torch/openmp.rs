@@ -162,12 +162,11 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         let thread = bracket::thread(&ADAPTER);
         let entered = bracket::enter_inside(thread);
         // SAFETY: `bracket::thread` returns null or the calling thread's own state.
-        let state = unsafe { thread.as_ref() }?;
-        let outside = || outside().map(|entry| (entry, How::Always));
-        let (entry, how) = bracket::current_op(state, frame).or_else(outside)?;
-        if !entry.is_recorded(state) || !entry.tell_regions(state) {
+        let state = unsafe { thread.as_mut() }?;
+        let Some((entry, how)) = op_of_region(state, frame) else {
+            bracket::lose_inside(state, entered);
             return None;
-        }
+        };
         // Numbers of TVM's regions are counted from 1 as well.
         let correlation = 1 << 63 | LAST.fetch_add(1, Ordering::Relaxed);
         let mut what = What {
@@ -178,15 +177,15 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
             counted: false,
             how,
         };
+        let has_counters = has_counters(state.run);
         let bracket = bracket::begin_region(thread, &mut what, frame, entered)?;
         let how = what.how;
         // The launch is written part by part: the whole struct would be on the stack first.
         // SAFETY: `launch` is memory that the caller has taken and nobody else uses. The numbers in
         // it may be zeros.
         unsafe {
-            let counts = has_counters(state.run);
-            (&raw mut (*launch).has_counters).write(counts);
-            if counts {
+            (&raw mut (*launch).has_counters).write(has_counters);
+            if has_counters {
                 (&raw mut (*launch).workers).write_bytes(0, 1);
                 (&raw mut (*launch).added).write_bytes(0, 1);
             }
@@ -198,6 +197,15 @@ fn region_begins(body: Body, data: *mut c_void, launch: *mut Launch, frame: usiz
         Some(())
     };
     guarded(begin).flatten().is_some()
+}
+
+/// Returns the op of a region, and how the region is chosen by sampling. `None` if its regions are not
+/// recorded.
+#[inline(always)]
+fn op_of_region(thread: &Thread, frame: usize) -> Option<(&'static Entry, How)> {
+    let outside = || outside().map(|entry| (entry, How::Always));
+    let (entry, how) = bracket::current_op(thread, frame).or_else(outside)?;
+    (entry.is_recorded(thread) && entry.tell_regions(thread)).then_some((entry, how))
 }
 
 #[inline(never)]
@@ -234,35 +242,56 @@ unsafe extern "C-unwind" fn run_task(data: *mut c_void) {
     // SAFETY: `data` is the launch on whose end the launching thread waits, so it outlives the
     // task.
     let launch = unsafe { &*data.cast::<Launch>() };
-    let begun = task_begins(launch, stack_address());
+    let frame = stack_address();
+    let begun = task_begins(launch, frame);
     // SAFETY: the library passed `body` and `data` to `GOMP_parallel` so that `body` is called with
     // `data`.
     unsafe { (launch.shared.body)(launch.shared.data) };
-    if let Some((bracket, what)) = begun {
-        task_ends(&bracket, &what, launch);
+    match begun {
+        Some(Task::Recorded(bracket, what)) => task_ends(&bracket, &what, launch),
+        Some(Task::Counted) => counted_task_ends(frame),
+        None => {}
     }
 }
 
+/// A task in progress.
+enum Task {
+    Recorded(Bracket, What),
+    /// The task is only counted, and its thread knows the op that its regions belong to.
+    Counted,
+}
+
 #[inline(never)]
-fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
+fn task_begins(launch: &Launch, frame: usize) -> Option<Task> {
     let shared = &launch.shared;
     let begin = || {
         point!(TorchTaskBegin);
         let thread = bracket::thread(&ADAPTER);
         let entered = bracket::enter_inside(thread);
         let (number, count) = (number(&THREAD_NUM, 0), number(&NUM_THREADS, 1));
+        let is_elsewhere = !std::ptr::eq(thread, shared.thread);
         let what = What {
             export: shared.entry.task(),
             entry: shared.entry,
             task: Some((number, count.max(1))),
             correlation: Some(shared.correlation),
-            counted: !std::ptr::eq(thread, shared.thread),
+            counted: is_elsewhere,
             how: shared.how,
         };
-        bracket::begin_inside(thread, &what, frame, entered).map(|bracket| (bracket, what))
+        if let Some(bracket) = bracket::begin_inside(thread, &what, frame, entered) {
+            return Some(Task::Recorded(bracket, what));
+        }
+        // The launching thread knows the op: it is in progress.
+        if shared.how == How::Never && is_elsewhere {
+            // SAFETY: `bracket::thread` returns null or the calling thread's own state.
+            let state = unsafe { thread.as_mut() }?;
+            bracket::begin_counted_task(state, shared.entry, frame);
+            return Some(Task::Counted);
+        }
+        None
     };
     let begun = guarded(begin).flatten();
-    if begun.is_none() {
+    if !matches!(begun, Some(Task::Recorded(..))) {
         if run::current().is_some_and(has_counters) {
             add_unknown(&launch.workers);
         }
@@ -271,6 +300,17 @@ fn task_begins(launch: &Launch, frame: usize) -> Option<(Bracket, What)> {
         }
     }
     begun
+}
+
+#[inline(never)]
+fn counted_task_ends(frame: usize) {
+    guarded(|| {
+        let thread = thread::current();
+        // SAFETY: `thread::current` returns null or the calling thread's own state.
+        if let Some(thread) = unsafe { thread.as_mut() } {
+            thread.end_counted_task(frame);
+        }
+    });
 }
 
 #[inline(never)]

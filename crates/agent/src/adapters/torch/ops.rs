@@ -30,7 +30,7 @@ use crate::process::losses;
 use crate::process::panics::guarded;
 use crate::recorder::adapter::Took;
 use crate::recorder::rehearsal;
-use crate::recorder::thread::{self, State, Thread, Workers};
+use crate::recorder::thread::{self, DEEPEST, State, Thread, Workers};
 use crate::state::{epoch, run};
 
 /// The table that `include/counterpoint/torch_ops.h` documents.
@@ -279,8 +279,8 @@ fn fill(counts: &mut Counts, at: usize) {
     let Some(thread) = (unsafe { thread.as_ref() }) else { return };
     let Some(before) = thread.before.get(at) else { return };
     fill_from(counts, thread, before);
-    if thread.calls[at].state.has(State::WORKERS) {
-        let Workers { known, sums } = thread.workers[at];
+    if thread.calls[at % DEEPEST].state.has(State::WORKERS) {
+        let Workers { known, sums } = thread.workers[at % DEEPEST];
         (counts.workers_known, counts.workers) = (known, sums);
     }
 }

@@ -67,7 +67,7 @@ pub fn thread_name() -> [u8; 16] {
 /// starts after the last parenthesis.
 pub fn start_time() -> u64 {
     let Ok(stat) = read_file(c"/proc/self/stat") else { return 0 };
-    let behind_name = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 1);
-    let rest = String::from_utf8_lossy(&stat[behind_name..]).into_owned();
+    let after_name = stat.iter().rposition(|b| *b == b')').map_or(0, |at| at + 1);
+    let rest = String::from_utf8_lossy(&stat[after_name..]).into_owned();
     rest.split_ascii_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
 }

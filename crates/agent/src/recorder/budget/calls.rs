@@ -188,7 +188,7 @@ impl Thread {
     /// Forgets call `depth`, which was abandoned.
     pub(crate) fn abandon_draw(&mut self, depth: usize) {
         if self.is_drawn(depth) {
-            let DrawnCall { export, drawn, .. } = self.draws.open[depth];
+            let DrawnCall { export, drawn, .. } = self.draws.open[depth % DEEPEST];
             self.draws.give_back(export, &drawn);
         }
         self.draws.forget_inside(depth);
@@ -225,7 +225,7 @@ impl Thread {
             return false;
         };
         // The time that the recorder needs for this call is not measured.
-        self.draws.open[self.depth as usize] = DrawnCall { begun: 0, ..open };
+        self.draws.open[self.depth as usize % DEEPEST] = DrawnCall { begun: 0, ..open };
         true
     }
 
@@ -247,9 +247,7 @@ impl Thread {
     /// closed. `start` and `end` are its times, and `depth` was its place.
     #[inline(always)]
     fn bill_call(&mut self, depth: usize, start: u64, end: u64, read: bool) {
-        // SAFETY: callers pass the depth at which the call was in progress, which is below DEEPEST,
-        // the length of the array.
-        let open = *unsafe { self.draws.open.get_unchecked(depth) };
+        let open = self.draws.open[depth % DEEPEST];
         let mut own = None;
         if open.begun != 0 {
             let after = self.run.clock.begin();

@@ -1,4 +1,5 @@
-//! Begins and ends ops of virtual machines and of PyTorch, in a run with a budget.
+//! Begins and ends ops of virtual machines and of PyTorch, in a run with a budget, and tasks that are only
+//! counted.
 //!
 //! Such a host calls us before and after each op, whether the op is recorded or not. Ops that are only
 //! counted are therefore kept on a stack of their own, so that the end of such an op does nothing, and
@@ -91,6 +92,24 @@ impl Thread {
             }
             found
         })
+    }
+
+    /// Notes a task that is only counted, so that regions inside of it belong to its op and are only counted as
+    /// well. It ends with [`Thread::end_counted_task`] with the same frame.
+    #[inline(never)]
+    pub(crate) fn begin_counted_task(&mut self, frame: usize, subject: *const c_void) {
+        if !self.busy.is_set() {
+            let depth = self.depth;
+            while_busy!(self, self.draws.push_counted(CountedOp { frame, subject, depth }));
+        }
+    }
+
+    /// Ends a task that is only counted.
+    #[inline(never)]
+    pub(crate) fn end_counted_task(&mut self, frame: usize) {
+        if !self.busy.is_set() {
+            while_busy!(self, self.draws.take_counted(frame));
+        }
     }
 
     /// Adds to the account the time of one of the host's two calls for an op that is only counted, if that

@@ -109,6 +109,15 @@ impl Thread {
         entered
     }
 
+    /// Notes that a bracket is lost that [`Thread::enter_inside`] has begun with this result: the next one is
+    /// timed instead.
+    #[inline(always)]
+    pub(crate) fn lose_inside(&mut self, entered: u64) {
+        if entered != 0 {
+            self.until_timed[BEFORE] = 1;
+        }
+    }
+
     /// Ends a first half that began with [`Thread::enter`], which returned `entered`.
     #[inline(always)]
     pub(crate) fn first_half_ends(&mut self, entered: u64, start: u64, counted: bool) {

@@ -94,14 +94,19 @@ impl Thread {
         self.calls.get(..self.depth as usize).unwrap_or_default()
     }
 
+    /// Returns the innermost open call, which the caller has just opened.
+    #[inline(always)]
+    pub(crate) fn last_opened(&mut self) -> &mut OpenCall {
+        &mut self.calls[(self.depth as usize).wrapping_sub(1) % DEEPEST]
+    }
+
     /// Returns the index of the innermost open call for which this is true.
     #[inline(always)]
     pub(crate) fn innermost(&self, is_it: impl Fn(&OpenCall) -> bool) -> Option<usize> {
         let mut at = (self.depth as usize).min(DEEPEST);
         while at > 0 {
             at -= 1;
-            // SAFETY: `at` is below DEEPEST, the length of the array.
-            if is_it(unsafe { self.calls.get_unchecked(at) }) {
+            if is_it(&self.calls[at % DEEPEST]) {
                 return Some(at);
             }
         }

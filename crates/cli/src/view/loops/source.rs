@@ -294,13 +294,7 @@ pub fn side_by_side(
 /// Describes in words what the machine code of a node does.
 pub fn in_words(found: &Found, id: u32) -> Option<String> {
     let code = found.as_ref().ok()?;
-    let regions = code.regions.found.values();
-    let widest = regions
-        .map(|region| region.counts.vectors)
-        .fold([0; 4], |all, own| std::array::from_fn(|i| all[i] | own[i]));
-    let widths = [64, 128, 256, 512].into_iter().zip(widest);
-    let widest = widths.filter(|(_, count)| *count > 0).map(|(bits, _)| bits).max().unwrap_or(0);
-    code::words::words(&code.image, code.regions.found.get(&id)?, widest)
+    code::words::words(&code.image, &code.regions, id, code.regions.widest)
 }
 
 /// Whether a line of a compiler's text only describes variables for debuggers.

@@ -174,7 +174,7 @@ impl<'a> Scan<'a> {
     pub(super) fn is_time(self, at: usize, whole: usize) -> Option<i64> {
         let start = Word::of(self.chunk(at));
         let point = Word::of(self.chunk(at + whole));
-        let decimals = point.behind();
+        let decimals = point.after();
         let usual = (whole == 1 || whole > 1 && start.byte(0) != b'0')
             && point.byte(0) == b'.'
             && decimals.digits_are(3)

@@ -87,7 +87,7 @@ impl Word {
 
     /// Returns the bytes without the first one.
     #[inline(always)]
-    pub(super) fn behind(self) -> Self {
+    pub(super) fn after(self) -> Self {
         Self(self.0 >> 8)
     }
 

@@ -159,7 +159,7 @@ fn inputs(arguments: &str) -> (String, String) {
     let (mut dims, mut types) = (Vec::new(), Vec::new());
     let mut rest = arguments;
     while let Some((head, tail)) = rest.split_once('[') {
-        let (inside, behind) = tail.split_once(']').unwrap_or((tail, ""));
+        let (inside, after) = tail.split_once(']').unwrap_or((tail, ""));
         let of = inside.split(',').map(str::trim).filter(|dim| !dim.is_empty());
         let of = of.map(|dim| match dim.parse::<u64>() {
             Ok(number) => serde_json::Value::from(number),
@@ -167,7 +167,7 @@ fn inputs(arguments: &str) -> (String, String) {
         });
         dims.push(of.collect::<Vec<_>>());
         types.push(c_type(head.trim_start_matches([',', ' '])));
-        rest = behind;
+        rest = after;
     }
     (serde_json::json!(dims).to_string(), serde_json::json!(types).to_string())
 }

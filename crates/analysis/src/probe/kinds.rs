@@ -1,0 +1,178 @@
+//! Finds out which kinds of calls each thread made: whether it works on the parallel regions of other
+//! threads, and for how long it was in tasks.
+//!
+//! ```text
+//!  page 1                     page 2
+//!  ├ region ┤ ├ task ┤ ├ region ┤ … ┤      the task around them ends on page 2: only it is outside
+//! ```
+//!
+//! Calls are in the order of their ends, so this module goes through them backwards. A region or a task
+//! that begins after the earliest start seen so far is inside of a later one. Pages are read in any
+//! order and joined afterwards. A page is read again only if a region or a task of a later page contains
+//! some of it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use profile::columns::Columns;
+use profile::{PageDecoder, PageKey, Profile, Role};
+
+use crate::estimate::Estimate;
+
+/// Half the width of a 95 % interval, in standard errors.
+const NORMAL_95: f64 = 1.96;
+
+/// The calls of a thread, by kind. In a run with a budget, regions and tasks stand for as many as their
+/// weights say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Kinds {
+    /// Number of recorded calls.
+    pub all: u64,
+    /// Number of recorded ops that their host announces and between which the program runs.
+    pub announced: u64,
+    /// Number of recorded regions.
+    pub regions: u64,
+    /// Number of the regions that are inside of no other region or task of the same thread.
+    outer_regions: u64,
+    /// Number of tasks that are inside of no region or task of the same thread: another thread launched them.
+    outer_tasks: u64,
+    /// The time in tasks, in ticks.
+    task_ticks: f64,
+    /// The variance of `task_ticks`, which comes from drawing calls; 0 without a budget.
+    variance: f64,
+}
+
+impl Kinds {
+    /// Makes the numbers of this many recorded calls, of which none is known to be an op or a region.
+    pub fn of_calls(calls: usize) -> Self {
+        Self { all: calls as u64, ..Self::default() }
+    }
+
+    /// Whether the thread works on regions that other threads launched, more often than it launches regions.
+    /// Such a thread may also launch regions inside of its tasks, and even more of them than it has tasks.
+    pub fn works_for_others(&self) -> bool {
+        self.outer_tasks > self.outer_regions
+    }
+
+    /// Returns the time in tasks in ticks, with a 95 % interval for drawing calls.
+    pub fn in_tasks(&self) -> Estimate {
+        let around = Estimate::within(self.task_ticks, NORMAL_95 * self.variance.sqrt());
+        Estimate { low: around.low.max(0.0), ..around }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.all += more.all;
+        self.announced += more.announced;
+        self.regions += more.regions;
+        self.outer_regions = self.outer_regions.saturating_add(more.outer_regions);
+        self.outer_tasks = self.outer_tasks.saturating_add(more.outer_tasks);
+        self.task_ticks += more.task_ticks;
+        self.variance += more.variance;
+    }
+}
+
+/// A region or a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parallel {
+    is_task: bool,
+    begin: u64,
+    ticks: u64,
+    weight: u64,
+}
+
+impl Parallel {
+    /// Returns call `i` if it is a region or a task.
+    pub fn of(columns: &Columns, i: usize, role: Option<Role>) -> Option<Self> {
+        let is_task = match role {
+            Some(Role::Task) => true,
+            Some(Role::Region) => false,
+            _ => return None,
+        };
+        let (begin, ticks) = (columns.start_ticks[i], columns.duration(i));
+        Some(Self { is_task, begin, ticks, weight: columns.weight(i) })
+    }
+}
+
+/// The earliest starts of regions and tasks, and of tasks, that end later than the calls of interest.
+#[derive(Clone, Copy, Debug)]
+struct Earliest {
+    any: u64,
+    task: u64,
+}
+
+impl Earliest {
+    /// The value if no region and no task ends later.
+    const NONE: Self = Self { any: u64::MAX, task: u64::MAX };
+}
+
+/// The calls of one page.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OfPage {
+    kinds: Kinds,
+    earliest: Earliest,
+    /// The latest start of a region or task; `None` if there is none.
+    latest: Option<u64>,
+}
+
+impl OfPage {
+    /// Makes the numbers of a page. `kinds` has the numbers that do not depend on nesting, and
+    /// `parallel` are the page's regions and tasks in the order of their ends.
+    pub fn new(kinds: Kinds, parallel: &[Parallel]) -> Self {
+        let latest = parallel.iter().map(|call| call.begin).max();
+        let mut page = Self { kinds, earliest: Earliest::NONE, latest };
+        page.count(parallel, Earliest::NONE);
+        page
+    }
+
+    /// Counts the regions and tasks that are inside of no other, and the time in tasks.
+    fn count(&mut self, parallel: &[Parallel], mut earliest: Earliest) {
+        let Kinds { all, announced, regions, .. } = self.kinds;
+        let mut kinds = Kinds { all, announced, regions, ..Kinds::default() };
+        for call in parallel.iter().rev() {
+            if call.begin < earliest.any {
+                earliest.any = call.begin;
+                let outer =
+                    if call.is_task { &mut kinds.outer_tasks } else { &mut kinds.outer_regions };
+                *outer = outer.saturating_add(call.weight);
+            }
+            if call.is_task && call.begin < earliest.task {
+                earliest.task = call.begin;
+                let (ticks, weight) = (call.ticks as f64, call.weight as f64);
+                kinds.task_ticks += weight * ticks;
+                // Each call is drawn by itself with the probability 1 / weight (Horvitz and Thompson).
+                kinds.variance += weight * (weight - 1.0) * ticks * ticks;
+            }
+        }
+        (self.kinds, self.earliest) = (kinds, earliest);
+    }
+}
+
+/// Joins the pages of each thread.
+pub(super) fn join(
+    profile: &Profile,
+    pages: BTreeMap<PageKey, OfPage>,
+) -> HashMap<(usize, usize), Kinds> {
+    let mut decoder = PageDecoder::new(profile);
+    let mut threads: HashMap<(usize, usize), Kinds> = HashMap::new();
+    let mut later = (None, Earliest::NONE);
+    for (key, mut page) in pages.into_iter().rev() {
+        let thread = Some((key.process, key.thread));
+        let earliest = if later.0 == thread { later.1 } else { Earliest::NONE };
+        if page.latest.is_some_and(|begin| begin >= earliest.any) {
+            page.count(&parallel(decoder.decode(key), profile), earliest);
+        }
+        let Earliest { any, task } = page.earliest;
+        later = (thread, Earliest { any: any.min(earliest.any), task: task.min(earliest.task) });
+        threads.entry((key.process, key.thread)).or_default().add(&page.kinds);
+    }
+    threads
+}
+
+/// Returns the regions and tasks of a page.
+fn parallel(columns: &Columns, profile: &Profile) -> Vec<Parallel> {
+    let role = |export: u32| {
+        let op = profile.ops.of(columns.process, export).and_then(|op| profile.ops.get(op));
+        op.map(|op| op.role)
+    };
+    let calls = columns.export.iter().enumerate();
+    calls.filter_map(|(i, export)| Parallel::of(columns, i, role(*export))).collect()
+}
