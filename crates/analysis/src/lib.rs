@@ -99,7 +99,6 @@ pub mod work;
 pub use answer::{
     Around, Dominant, InPass, Most, Outside, Preempted, SlowFirst, Together, are_means, passes,
 };
-pub use arguments::AllArguments;
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
 pub use critical::{CriticalPath, CriticalRow, NoPath, critical_path};
