@@ -67,7 +67,7 @@
  * @typedef {object} Mark
  * @property {number} at
  * @property {number[] | null} ends The ends of the interval.
- * @property {string} kind `slower`, `faster`, `same`, `unknown`, `not_tested`, …
+ * @property {string} kind `slower`, `faster`, `less`, `more`, `same`, `unknown`, `not_tested`, …
  * @property {string} text The drawing in words; empty if a cell has the same text.
  *
  * @typedef {object} Roofline A chart on two logarithmic axes. Places are parts of its width and of its
