@@ -4,8 +4,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use analysis::tree::{Level, levels};
-use analysis::{By, Gap, Gaps, Key, Options, Side, summarize};
+use analysis::{By, Gap, Gaps, Key, Level, Options, Side, summarize};
 use profile::Profile;
 use serde::Serialize;
 
@@ -17,7 +16,7 @@ use crate::output::Format;
 use crate::terminal::known_width;
 use crate::view::between::{Sides, sentences};
 use crate::view::head::ProfileHead;
-use crate::view::labels::{labels, thread_label};
+use crate::view::labels::thread_label;
 use crate::view::layout::{Names, THREAD_WIDTH};
 use crate::view::losses::{self, losses_out};
 use crate::view::names;
@@ -70,12 +69,11 @@ pub const LEVELS_EXPLAINED: [(&str, &str); 3] = [
 ];
 
 /// The levels of threads with calls inside of calls, as a table. `None` if there are none.
-pub fn of_levels(profile: &Profile, levels: &[Level]) -> Option<Table> {
-    let mut keys: Vec<Key> = levels.iter().map(|level| level.most).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let names = labels(profile, &keys);
-    let name = |key: Key| keys.binary_search(&key).ok().and_then(|at| names.get(at)).cloned();
+pub fn of_levels(profile: &Profile, gaps: &Gaps) -> Option<Table> {
+    levels_of(profile, &gaps.levels, &Sides::new(profile, gaps))
+}
+
+fn levels_of(profile: &Profile, levels: &[Level], sides: &Sides) -> Option<Table> {
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Level) -> Option<Value>| {
         Column::new(rank, name, title, levels.iter().map(cell).collect())
     };
@@ -87,7 +85,9 @@ pub fn of_levels(profile: &Profile, levels: &[Level]) -> Option<Table> {
         column(1, "in_calls_ns", "in calls", &|level| Some(Value::Ns(level.in_calls_ns))),
         column(1, "between_ns", "between", &|level| Some(Value::Ns(level.between_ns))),
         column(3, "share", "share", &|level| level.share().map(Value::Part)),
-        column(4, "most", "most time in", &|level| name(level.most).map(Value::Text)),
+        column(4, "most", "most time in", &|level| {
+            Some(Value::Text(sides.label(Side::Op(level.most)).to_owned()))
+        }),
     ];
     (!levels.is_empty()).then(|| Table {
         names: Names::Shortened(THREAD_WIDTH),
@@ -97,9 +97,9 @@ pub fn of_levels(profile: &Profile, levels: &[Level]) -> Option<Table> {
 
 /// Prints the report.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
-    let options = Options { by: By::Thread, raw: args.raw, gaps: true, ..Options::default() };
+    let options =
+        Options { by: By::Thread, raw: args.raw, gaps: true, levels: true, ..Options::default() };
     let summary = summarize(profile, &options);
-    let levels = levels(profile, &summary);
     let Some(gaps) = summary.gaps else {
         let why = match profile.is_sampled() {
             true => "with a budget, calls that were only counted are in the gaps",
@@ -133,6 +133,15 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     if args.filter.is_none() {
         add_recorder(&mut table, &gaps);
     }
+    // A level is of whole threads, so a filter has none.
+    let mut by_level = match args.filter {
+        Some(_) => None,
+        None => levels_of(profile, &gaps.levels, &sides),
+    };
+    if let Some(levels) = &mut by_level {
+        levels.keep_first(args.top());
+    }
+    let level = |row: &usize| level_out(profile, &gaps.levels[*row], &sides);
     let document = || {
         object! {
             schema: SCHEMA,
@@ -148,23 +157,24 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 .iter()
                 .map(|row| out_of(profile, &gaps, rows[*row], &sides))
                 .collect::<Vec<_>>(),
-            levels: levels.iter().map(|level| level_out(profile, level)).collect::<Vec<_>>(),
+            levels: by_level
+                .iter()
+                .flat_map(|levels| levels.order.iter().map(level))
+                .collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
         }
     };
-    let by_level = of_levels(profile, &levels).filter(|_| args.filter.is_none());
     let text = |out: &mut Out, width: Option<usize>| {
         text(out, width, profile, &gaps, &table)?;
-        if let Some(mut table) = by_level {
-            table.keep_first(args.top());
-            print_levels(out, &table, width)?;
+        if let Some(levels) = &by_level {
+            print_levels(out, levels, width)?;
         }
         losses::print_brief(out, &profile.all_losses(), width.unwrap_or(PROSE_WIDTH))
     };
     output(args, &table, text, document)
 }
 
-fn level_out(profile: &Profile, level: &Level) -> impl Serialize {
+fn level_out(profile: &Profile, level: &Level, sides: &Sides) -> impl Serialize {
     let (process, thread) = level.thread;
     let of = &profile.processes[process];
     object! {
@@ -175,7 +185,11 @@ fn level_out(profile: &Profile, level: &Level) -> impl Serialize {
         calls: level.calls,
         in_calls_ns: level.in_calls_ns,
         between_ns: level.between_ns,
-        most: labels(profile, &[level.most]).concat(),
+        most: sides.label(Side::Op(level.most)).to_owned(),
+        most_op_id: match level.most {
+            Key::Op(id) => Some(id),
+            _ => None,
+        },
     }
 }
 

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use analysis::critical::MOST_CALLS;
-use analysis::tree::levels;
 use analysis::{By, CriticalRow, Key, Options, critical_path, summarize_each};
 use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
@@ -130,7 +129,9 @@ pub fn write(
         let form = Form::new("between", "Between calls", Group::Ops, table);
         forms.push(Form { keys, lead, explained, ..form });
     }
-    if let Some(table) = between::of_levels(profile, &levels(profile, overview.summary)) {
+    if let Some(table) =
+        overview.summary.gaps.as_ref().and_then(|gaps| between::of_levels(profile, gaps))
+    {
         let explained = between::LEVELS_EXPLAINED.iter();
         let explained = explained.map(|(label, text)| format!("{label}{text}")).collect();
         let form = Form::new("level", "Between calls by level", Group::Ops, table);
