@@ -31,15 +31,21 @@ const SCHEMA: &str = "counterpoint.between/1";
 /// within these bounds, because the numbers matter more than whole names.
 const BEFORE: [usize; 2] = [20, 36];
 
-/// The labels and the explanations of columns.
-pub const EXPLAINED: [(&str, &str); 4] = [
-    ("after: ", "the op whose call ended last on the thread; before: the op that began next"),
-    ("(end): ", "the last moment that is known of the thread"),
+/// The columns with their labels and explanations, and a word without a column.
+pub const EXPLAINED: [(&str, &str, &str); 5] = [
+    ("after", "after: ", "the op whose call ended last on the thread"),
+    ("before", "before: ", "the op that began next"),
+    ("", "(end): ", "the last moment that is known of the thread"),
     (
+        "share",
         "share: ",
         "of the time of all threads in no call; what the recorder does between calls is in it",
     ),
-    ("p50: ", "half of the gaps are at most so long; of more than 64 gaps it is known to 0.8 %"),
+    (
+        "p50_ns",
+        "p50: ",
+        "half of the gaps are at most so long; of more than 64 gaps it is known to 0.8 %",
+    ),
 ];
 
 /// Returns the gaps for a page: the table, and for each row the op before the gap. `None` if the
@@ -53,19 +59,21 @@ pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)
     (!rows.is_empty()).then(|| (table, rows.iter().map(key).collect()))
 }
 
-/// Columns of the table of levels, and their meanings.
-pub const LEVELS_EXPLAINED: [(&str, &str); 3] = [
+/// The columns of the table of levels with their labels and explanations.
+pub const LEVELS_EXPLAINED: [(&str, &str, &str); 3] = [
     (
+        "level",
         "level: ",
         "how many calls are around a call. Level 0 is in no other call; between its calls is the time that the table of \
          gaps has",
     ),
     (
+        "between_ns",
         "between: ",
         "on a deeper level, the time in the calls around these that is in none of these: before, between and after \
          them. It is self time of what is around them",
     ),
-    ("share: ", "of the time between and in calls of the level together"),
+    ("share", "share: ", "of the time between and in calls of the level together"),
 ];
 
 /// The levels of threads with calls inside of calls, as a table. `None` if there are none.
@@ -271,7 +279,7 @@ fn text(
     }
     io::Write::write_all(out, b"\n")?;
     table(out, rows, width)?;
-    for (label, text) in EXPLAINED {
+    for (_, label, text) in EXPLAINED {
         wrapped(out, label, text, prose)?;
     }
     Ok(())
@@ -282,5 +290,5 @@ fn print_levels(out: &mut Out, rows: &Table, width: Option<usize>) -> io::Result
     table(out, rows, width)?;
     LEVELS_EXPLAINED
         .iter()
-        .try_for_each(|(label, text)| wrapped(out, label, text, width.unwrap_or(PROSE_WIDTH)))
+        .try_for_each(|(_, label, text)| wrapped(out, label, text, width.unwrap_or(PROSE_WIDTH)))
 }
