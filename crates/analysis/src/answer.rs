@@ -7,8 +7,8 @@ use profile::{OpId, Profile, Role};
 
 use crate::estimate::Estimate;
 use crate::summary::Summary;
-use crate::table::{By, Key, PassTotal, Row, devices};
-use crate::threads::ThreadTime;
+use crate::table::{By, Key, PassTotal, Row};
+use crate::threads::{ThreadTime, threads_of_program};
 
 /// With fewer rows than this, the table says at a glance where the time went.
 const ROWS: usize = 3;
@@ -336,10 +336,10 @@ impl Summary {
     /// `None` in the same cases as [`Summary::outside`].
     pub fn busiest(&self, profile: &Profile) -> Option<(&ThreadTime, Outside)> {
         self.outside(profile)?;
-        let on_device = devices(profile);
-        let threads = self.threads.iter().filter(|t| on_device.get(t.process) == Some(&false));
+        let threads: Vec<&ThreadTime> = threads_of_program(profile, &self.threads).collect();
         // Of equal threads, the first one is returned.
-        let busiest = threads.rev().max_by(|a, b| a.dispatch_ns.total_cmp(&b.dispatch_ns))?;
+        let busiest =
+            threads.into_iter().rev().max_by(|a, b| a.dispatch_ns.total_cmp(&b.dispatch_ns))?;
         let (ns, wall_ns) = (busiest.no_dispatch_ns(), busiest.wall_ns);
         let off = busiest.off_cpu.filter(|off| !off.assumed);
         let off_cpu_ns = off.map(|off| off.ns.min(ns));
@@ -365,9 +365,7 @@ impl Summary {
     /// Returns the time that threads spent outside of calls. `None` if the time in calls is not
     /// known for some thread, or if no thread has any wall time.
     pub fn outside(&self, profile: &Profile) -> Option<Outside> {
-        let on_device = devices(profile);
-        let is_thread = |time: &&ThreadTime| on_device.get(time.process) == Some(&false);
-        let threads: Vec<&ThreadTime> = self.threads.iter().filter(is_thread).collect();
+        let threads: Vec<&ThreadTime> = threads_of_program(profile, &self.threads).collect();
         let all_known = threads.iter().all(|thread| thread.dispatch_known);
         let wall_ns: f64 = threads.iter().map(|thread| thread.wall_ns).sum();
         if !all_known || wall_ns <= 0.0 {

@@ -7,22 +7,15 @@ use profile::{Profile, Role};
 
 use crate::answer::passes;
 use crate::estimate::Estimate;
+use crate::probe::sum;
 use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 
-/// What all rows of one op have together, whatever its arguments were.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct AllArguments {
-    /// How many rows; at least 2.
-    pub rows: usize,
-    /// The sum of their self times, in ticks; of several passes, the mean.
-    pub own: Estimate,
-}
-
 impl Summary {
-    /// For each row of a summary by op whose op has rows with other arguments: the sum over all of them. Empty in
-    /// a run with a budget, where self times are estimates of single rows.
-    pub fn all_arguments(&self, profile: &Profile) -> HashMap<Key, AllArguments> {
+    /// For each row of a summary by op whose op has rows with other arguments: the sum of the self times over all of
+    /// them, in ticks; of several passes, the mean. Empty in a run with a budget, where self times are estimates of
+    /// single rows.
+    pub fn all_arguments(&self, profile: &Profile) -> HashMap<Key, Estimate> {
         if self.sampled.is_some() {
             return HashMap::new();
         }
@@ -42,17 +35,9 @@ impl Summary {
             if rows.iter().all(|row| arguments(row) == arguments(rows[0])) {
                 continue;
             }
-            // What is subtracted from each row is too much or too little in all of them, so that intervals add up.
-            let own = rows.iter().map(|row| row.in_pass(each).own).fold(
-                Estimate::default(),
-                |sum, more| Estimate {
-                    value: sum.value + more.value,
-                    low: sum.low + more.low,
-                    high: sum.high + more.high,
-                },
-            );
-            let all = AllArguments { rows: rows.len(), own };
-            found.extend(rows.into_iter().map(|row| (row.key, all)));
+            // What is subtracted from each row is too much or too little in all of them.
+            let own = sum(rows.iter().map(|row| row.in_pass(each).own));
+            found.extend(rows.into_iter().map(|row| (row.key, own)));
         }
         found
     }
@@ -89,8 +74,8 @@ mod tests {
             _ => String::new(),
         };
         assert_eq!(all.len(), 2);
-        for (key, of) in all {
-            assert_eq!((name(&key).as_str(), of.rows, of.own.value), ("mm", 2, 150.0));
+        for (key, own) in all {
+            assert_eq!((name(&key).as_str(), own.value), ("mm", 150.0));
         }
     }
 }

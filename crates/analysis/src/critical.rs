@@ -28,18 +28,23 @@
 //! With the gaps as they were recorded, this formula gives every recorded time again. The path is
 //! found backwards from the last end: the next node is always the one that ended last of those
 //! waited for. The gain of an op is the difference if all its steps took no time, with all gaps and
-//! the order unchanged. So other paths, which then become the longest ones, limit the gain. A range has a gain for all steps inside of it: its
-//! own, those of the calls in it, and those of the tasks that these launched.
+//! the order unchanged. So other paths, which then become the longest ones, limit the gain. A range
+//! has a gain for all steps inside of it: its own, those of the calls in it, and those of the tasks
+//! that these calls launched. Without any step of the path, the path cannot be shorter than the rest
+//! of it, so an op never gains more than its steps on the path (for a range, the steps inside of it)
+//! take.
 //!
 //! Times are as recorded. All calls are in memory, at most [`MOST_CALLS`].
 
 mod calls;
 mod graph;
 mod launched;
+mod owners;
 mod ranges;
 mod segments;
 
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use profile::{OpId, Profile};
 
@@ -48,8 +53,11 @@ use graph::{Graph, NONE};
 
 /// Profiles with more calls than this are refused: each call takes about 150 bytes of memory.
 pub const MOST_CALLS: u64 = 10_000_000;
-/// Gains are computed for at most this many ops of the path. Each takes one pass over all steps.
-const MOST_GAINS: usize = 64;
+/// Each gain takes one pass over all steps. Gains are computed for at least this many ops of the
+/// path, however many steps there are.
+const LEAST_GAINS: usize = 64;
+/// As many gains are computed as visit this many steps in all, which is believed to take about a second.
+const MOST_VISITED: usize = 1 << 27;
 
 /// The reason why there is no critical path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +80,9 @@ pub struct CriticalPath {
     pub between: u64,
     /// Rows, the one with the most on the path first. Ops that are not on the path are rows, too.
     pub rows: Vec<CriticalRow>,
+    /// The number of rows without a gain, because there are too many ops and steps: those of which
+    /// the least is on the path, with what is inside of them.
+    pub without_gain: usize,
     /// The threads and streams that the path goes through, the one with the most first.
     pub threads: Vec<OnThread>,
     /// The number of links that were found besides the order on threads: between dispatches,
@@ -109,8 +120,11 @@ pub struct CriticalRow {
     pub steps: u64,
     /// The gaps before the steps, in which the path waited for no call.
     pub gaps: u64,
-    /// The most that the whole length would shrink if the op took no time; for a range, if nothing inside of
-    /// it did. `None` if it was not computed because there are too many ops.
+    /// The part of the path that is the op's own time, or for a range that is inside of it. The gain
+    /// is not above it.
+    pub inside: u64,
+    /// The most that the whole length would shrink if the op took no time; for a range, if nothing
+    /// inside of it did. `None` for [`CriticalPath::without_gain`] rows.
     pub gain: Option<u64>,
 }
 
@@ -140,10 +154,12 @@ pub fn critical_path(profile: &Profile) -> profile::Result<Result<CriticalPath, 
     let mut calls = calls::collect(profile);
     let pairs = launched::pairs(profile, &calls)?;
     calls.link(&pairs);
-    Ok(path(profile, &calls).ok_or(NoPath::Empty))
+    let most = |steps: usize| LEAST_GAINS.max(MOST_VISITED / steps.max(1));
+    Ok(path(profile, &calls, most).ok_or(NoPath::Empty))
 }
 
-fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
+/// `most` returns for how many ops gains are computed, from the number of steps.
+fn path(profile: &Profile, calls: &Calls, most: impl Fn(usize) -> usize) -> Option<CriticalPath> {
     let (mut steps, joins, mut ranges) = segments::steps(calls);
     for step in &mut steps {
         step.owner = profile.ops.row_of(step.owner);
@@ -152,7 +168,8 @@ fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
     let graph = Graph::new(calls, &steps, &joins)?;
     let mut rows: BTreeMap<OpId, CriticalRow> = BTreeMap::new();
     fn row(rows: &mut BTreeMap<OpId, CriticalRow>, op: OpId) -> &mut CriticalRow {
-        let new = CriticalRow { op, own: 0, on_path: 0, steps: 0, gaps: 0, gain: Some(0) };
+        let new =
+            CriticalRow { op, own: 0, on_path: 0, steps: 0, gaps: 0, inside: 0, gain: Some(0) };
         rows.entry(op).or_insert(new)
     }
     for node in graph.nodes.iter().filter(|node| node.owner != NONE) {
@@ -160,8 +177,7 @@ fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
     }
     let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
     let (mut between, mut gap) = (0u64, 0u64);
-    // What is on the path, by its own steps or by those inside of it.
-    let mut reached: HashSet<OpId> = HashSet::new();
+    let mut around: Vec<OpId> = Vec::new();
     for at in graph.path() {
         let node = &graph.nodes[at];
         gap += node.gap;
@@ -169,20 +185,27 @@ fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
         if node.owner == NONE {
             continue;
         }
-        let row = row(&mut rows, node.owner);
-        row.on_path += node.length();
-        row.steps += 1;
-        row.gaps += gap;
+        let of_node = row(&mut rows, node.owner);
+        of_node.on_path += node.length();
+        of_node.steps += 1;
+        of_node.gaps += gap;
         gap = 0;
-        reached.extend(ranges.of(node.ranges).chain([node.owner]).filter(|_| node.length() > 0));
+        // A range that is inside of itself counts once.
+        around.clear();
+        around.extend(ranges.members(node.ranges).chain([node.owner]));
+        around.sort_unstable();
+        around.dedup();
+        around.iter().for_each(|op| row(&mut rows, *op).inside += node.length());
         *threads.entry(node.line).or_default() += node.length();
     }
     let length = graph.length();
     let mut rows: Vec<CriticalRow> = rows.into_values().collect();
-    rows.sort_by_key(|row| (std::cmp::Reverse((row.on_path, row.own)), row.op));
-    let on_path: Vec<usize> =
-        (0..rows.len()).filter(|at| reached.contains(&rows[*at].op)).collect();
-    let computed: Vec<OpId> = on_path.iter().take(MOST_GAINS).map(|at| rows[*at].op).collect();
+    rows.sort_by_key(|row| (Reverse((row.on_path, row.own)), row.op));
+    let mut on_path: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].inside > 0).collect();
+    on_path.sort_by_key(|at| Reverse(rows[*at].inside));
+    let computed: Vec<OpId> =
+        on_path.iter().take(most(graph.nodes.len())).map(|at| rows[*at].op).collect();
+    let without_gain = on_path.len() - computed.len();
     let mut gains = graph.gains(&computed, &ranges).into_iter();
     // Of those that are not on the path, it is known: nothing.
     on_path.into_iter().for_each(|at| rows[at].gain = gains.next());
@@ -191,7 +214,62 @@ fn path(profile: &Profile, calls: &Calls) -> Option<CriticalPath> {
         OnThread { process, thread, on_path }
     });
     let mut threads: Vec<OnThread> = threads.collect();
-    threads.sort_by_key(|one| (std::cmp::Reverse(one.on_path), one.process, one.thread));
+    threads.sort_by_key(|one| (Reverse(one.on_path), one.process, one.thread));
     let links = Links { launches: calls.launches(), ..graph.links };
-    Some(CriticalPath { length, between, rows, threads, links, first_pass: profile.passes() > 1 })
+    let first_pass = profile.passes() > 1;
+    Some(CriticalPath { length, between, rows, without_gain, threads, links, first_pass })
+}
+
+#[cfg(test)]
+mod tests {
+    use profile::Role;
+    use testkit::{CallScript, ProfileScript};
+
+    use super::*;
+
+    /// `step` is around `f`, `g` and `f`, for 100 with 5 of its own; `h` takes 40 after it. `spare` is on another
+    /// thread, and the end does not wait for it.
+    fn script() -> ProfileScript {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        let vm = process.machine("vm 0");
+        let step = process.op(vm, Role::Range, "step", "");
+        let [f, g, h, spare] =
+            ["f", "g", "h", "spare"].map(|name| process.op(vm, Role::Op, name, ""));
+        let thread = process.thread("main");
+        for (op, begin, end) in
+            [(f, 1_005, 1_050), (g, 1_050, 1_080), (f, 1_080, 1_100), (step, 1_000, 1_100)]
+        {
+            thread.call(CallScript::op(op, begin, end - begin));
+        }
+        thread.call(CallScript::op(h, 1_100, 40));
+        process.thread("aside").call(CallScript::op(spare, 1_000, 30));
+        script
+    }
+
+    fn rows(most: usize) -> (usize, Vec<(String, u64, Option<u64>)>) {
+        let (_scratch, profile) = script().opened();
+        let calls = calls::collect(&profile);
+        let path = path(&profile, &calls, |_| most).unwrap();
+        let row = |row: &CriticalRow| {
+            let name = profile.ops.get(row.op).unwrap().name.clone();
+            (name, row.inside, row.gain)
+        };
+        (path.without_gain, path.rows.iter().map(row).collect())
+    }
+
+    /// If only some gains are computed, these are the largest possible ones, and not those of the ops with the most
+    /// time of their own.
+    #[test]
+    fn gains_that_are_not_computed_are_counted() {
+        let all =
+            [("f", 65, 65), ("h", 40, 40), ("g", 30, 30), ("step", 100, 100), ("spare", 0, 0)];
+        let expected = |without: &[&str]| {
+            let gain = |name: &str, gain| (!without.contains(&name)).then_some(gain);
+            let rows = all.map(|(name, inside, of)| (name.to_owned(), inside, gain(name, of)));
+            (without.len(), rows.to_vec())
+        };
+        assert_eq!(rows(64), expected(&[]));
+        assert_eq!(rows(2), expected(&["h", "g"]));
+    }
 }

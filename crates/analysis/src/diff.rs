@@ -73,8 +73,8 @@ pub enum Statistic {
     Typical,
     /// Mean of calls.
     Mean,
-    /// One sum of the whole run.
-    Total,
+    /// The processor time of the whole run.
+    ProcessorTime,
 }
 
 impl Statistic {
@@ -83,7 +83,7 @@ impl Statistic {
             Self::Floor => "floor",
             Self::Typical => "typical",
             Self::Mean => "mean",
-            Self::Total => "total",
+            Self::ProcessorTime => "processor_time",
         }
     }
 }
@@ -231,6 +231,7 @@ fn processor(
         let runs = pairs.runs_of(side).into_iter();
         runs.map(|run| sides[side][run].processor_ns.filter(|ns| *ns > 0.0)).collect()
     };
-    let asked = [verdict::Asked { statistic: Statistic::Total, values: [0, 1].map(of_side) }];
+    let (statistic, values) = (Statistic::ProcessorTime, [0, 1].map(of_side));
+    let asked = [verdict::Asked { statistic, values }];
     decide(&verdict::answer(&asked, untested.is_none()), untested, threshold)
 }

@@ -34,7 +34,7 @@ use profile::{Columns, Origin, PageDecoder, PageKey, Profile};
 
 use crate::amounts::{Brackets, parts};
 use crate::clusters::PageSpan;
-use crate::gaps::{Gathered, Stretch};
+use crate::gaps::{Ended, Gathered, Stretch};
 use crate::innermost::Innermost;
 
 /// Number of calls that a round takes. Up to twice as many, of 48 bytes each, are in memory.
@@ -217,6 +217,8 @@ struct Open {
     /// The time that was subtracted from the calls directly inside.
     inside: u64,
     inner: bool,
+    /// Whether a call inside of it has ended.
+    has_inside: bool,
     node: u32,
 }
 
@@ -256,7 +258,7 @@ impl<'a, 'b> Marker<'a, 'b> {
     }
 
     /// Marks the calls as [`Self::mark`] does, and also assigns nodes and collects the gaps between
-    /// the outermost calls.
+    /// the outermost calls, and the times between the calls of each level.
     pub fn mark_at(
         &mut self,
         pages: &[PageSpan],
@@ -267,6 +269,7 @@ impl<'a, 'b> Marker<'a, 'b> {
         let mut inner = Innermost::default();
         let mut walk = Walk {
             brackets: self.brackets,
+            pages,
             marks: repeat_n(Marks::default(), pages.len()).collect(),
             left: vec![None; pages.len()],
             open: Vec::new(),
@@ -279,7 +282,9 @@ impl<'a, 'b> Marker<'a, 'b> {
             let more = self.bring(pages, after, places, &mut walk.left, &mut begun);
             for call in &self.calls {
                 let end = u64::MAX - call.not_end;
-                inner.call(call.begin, end, *call, |of, own| walk.end(&of, own));
+                inner.call(call.begin, end, *call, |of, own| {
+                    walk.end(&of, own, gaps.as_deref_mut());
+                });
                 if let (Some(gaps), Some(stretch), true) =
                     (gaps.as_deref_mut(), &mut stretch, walk.open.is_empty())
                 {
@@ -301,7 +306,7 @@ impl<'a, 'b> Marker<'a, 'b> {
                 !is_whole
             });
         }
-        inner.finish(|of, own| walk.end(&of, own));
+        inner.finish(|of, own| walk.end(&of, own, gaps.as_deref_mut()));
         for page in begun {
             let marks = std::mem::take(&mut walk.marks[page]);
             places.page(page, self.decoded.get(pages[page].key), marks);
@@ -316,6 +321,8 @@ impl<'a, 'b> Marker<'a, 'b> {
 /// The state while the calls of a cluster start and end.
 struct Walk<'b> {
     brackets: &'b Brackets,
+    /// The pages of the cluster.
+    pages: &'b [PageSpan],
     marks: Vec<Marks>,
     /// For each page from which calls were taken, the number of its calls that have not ended.
     left: Vec<Option<usize>>,
@@ -336,10 +343,10 @@ impl Walk<'_> {
             self.of_row[row] += 1;
         }
         let wanted = self.brackets.in_duration(call.bracket);
-        self.open.push(Open { wanted, inside: 0, inner, node });
+        self.open.push(Open { wanted, inside: 0, inner, has_inside: false, node });
     }
 
-    fn end(&mut self, call: &Begun, own: u64) {
+    fn end(&mut self, call: &Begun, own: u64, gaps: Option<&mut Gathered>) {
         let Some(open) = self.open.pop() else { return };
         if let Some(calls) = self.of_row.get_mut(call.row as usize) {
             *calls -= 1;
@@ -347,14 +354,22 @@ impl Walk<'_> {
         let (own, duration) = (parts(own), parts((u64::MAX - call.not_end) - call.begin));
         let own_taken = open.wanted.min(own);
         let taken = own_taken.saturating_add(open.inside).min(duration);
+        let mark = Mark { own: own - own_taken, own_taken, taken, inner: open.inner };
         if let Some(marks) = self.marks.get_mut(call.page as usize) {
-            let mark = Mark { own: own - own_taken, own_taken, taken, inner: open.inner };
             marks.set(call.at, mark, open.node);
+        }
+        if let (Some(levels), Some(page)) =
+            (gaps.and_then(|gaps| gaps.levels.as_mut()), self.pages.get(call.page as usize))
+        {
+            let op = (page.key.process as u32, call.export);
+            let (depth, has_inside) = (self.open.len(), open.has_inside);
+            levels.call(page.thread, &Ended { op, depth, duration, mark, has_inside });
         }
         if let Some(Some(left)) = self.left.get_mut(call.page as usize) {
             *left -= 1;
         }
         if let Some(around) = self.open.last_mut() {
+            around.has_inside = true;
             around.wanted += self.brackets.outside(call.bracket);
             around.inside = around.inside.saturating_add(taken);
         }

@@ -19,13 +19,18 @@
 //! for more than `FEW` gaps, 512 bytes for each doubling between the shortest and the longest), and
 //! 64 bytes for each page.
 
+mod levels;
+
 use std::collections::{BTreeMap, HashMap};
 
 use profile::{Columns, Profile};
 
+pub use self::levels::Level;
+pub(crate) use self::levels::{Ended, LevelSums};
+use crate::amounts::Brackets;
 use crate::exact::Histogram;
 use crate::table::{Key, devices};
-use crate::threads::ThreadTime;
+use crate::threads::{ThreadTime, threads_of_program};
 
 /// Each worker keeps separate sums for at most this many pairs of ops. Further pairs of a thread
 /// are added up in one row.
@@ -79,6 +84,9 @@ pub struct Gaps {
     pub recorder_ns: f64,
     /// The sum over all threads of the time from the first call to the last known moment, in ns.
     pub wall_ns: f64,
+    /// The times between the calls of each level, for threads with calls inside of calls. Empty if they were not asked
+    /// for.
+    pub levels: Vec<Level>,
     /// For each thread with calls: its time in calls and its lifetime, in ns.
     lives: HashMap<(usize, usize), (f64, f64)>,
     /// The length of a tick of the rows, in ns.
@@ -283,6 +291,13 @@ pub(crate) struct Edge {
     last: Place,
 }
 
+/// What is gathered of the time between calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Gaps,
+    GapsAndLevels,
+}
+
 /// The gaps and edges that were found so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gathered {
@@ -290,9 +305,16 @@ pub(crate) struct Gathered {
     places: HashMap<Pair, usize>,
     last: usize,
     edges: Vec<Edge>,
+    /// The calls of each level, if they were asked for.
+    pub levels: Option<LevelSums>,
 }
 
 impl Gathered {
+    pub fn new(wanted: Wanted) -> Self {
+        let levels = (wanted == Wanted::GapsAndLevels).then(LevelSums::default);
+        Self { levels, ..Self::default() }
+    }
+
     fn add(&mut self, thread: (usize, usize), ops: (Place, Place), from: u64, to: u64) {
         let ticks = to.saturating_sub(from);
         if ticks == 0 {
@@ -330,7 +352,10 @@ impl Gathered {
     }
 
     /// Adds a page without nested calls. `thread` is the thread that its calls are on.
-    pub fn page(&mut self, columns: &Columns, thread: (usize, usize)) {
+    pub fn page(&mut self, columns: &Columns, thread: (usize, usize), brackets: &Brackets) {
+        if let Some(levels) = &mut self.levels {
+            levels.page(columns, thread, brackets);
+        }
         let mut stretch = Stretch::new(thread);
         for (i, begin) in columns.start_ticks.iter().enumerate() {
             let place = (columns.process as u32, columns.export[i]);
@@ -352,6 +377,9 @@ impl Gathered {
             }
         }
         self.edges.extend(other.edges);
+        if let Some((levels, more)) = self.levels.as_mut().zip(other.levels) {
+            levels.merge(more);
+        }
     }
 
     /// Adds the gaps between pages, and after the last call of each thread.
@@ -369,10 +397,8 @@ impl Gathered {
                 known.1 = edge;
             }
         }
-        let key = |(process, export): Place| match profile.ops.of(process as usize, export) {
-            Some(op) => Key::Op(profile.ops.row_of(op)),
-            None => Key::Unknown(process as usize, export),
-        };
+        let levels = self.levels.take().map(|levels| levels.finish(profile, threads));
+        let key = |op: Place| key(profile, op);
         let ns_per_tick = profile.timeline.ns_per_tick();
         let on_device = devices(profile);
         let is_thread = |process: usize| on_device.get(process) == Some(&false);
@@ -402,8 +428,9 @@ impl Gathered {
                 );
             }
         }
-        let mut found = Gaps { ns_per_tick, ..Gaps::default() };
-        for time in threads.iter().filter(|time| is_thread(time.process)) {
+        let levels = levels.unwrap_or_default();
+        let mut found = Gaps { ns_per_tick, levels, ..Gaps::default() };
+        for time in threads_of_program(profile, threads) {
             found.between_ns += time.no_dispatch_ns();
             found.wall_ns += time.wall_ns;
             let thread = (time.process, time.thread);
@@ -430,6 +457,14 @@ impl Gathered {
         let sum: f64 = found.rows.iter().map(|row| found.total_ns(row)).sum();
         found.recorder_ns = (found.between_ns - sum).max(0.0);
         found
+    }
+}
+
+/// The op of a call, as in a table by op.
+fn key(profile: &Profile, (process, export): Place) -> Key {
+    match profile.ops.of(process as usize, export) {
+        Some(op) => Key::Op(profile.ops.row_of(op)),
+        None => Key::Unknown(process as usize, export),
     }
 }
 

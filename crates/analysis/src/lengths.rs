@@ -4,8 +4,7 @@
 use profile::{Manifest, Origin, Profile, State};
 
 use crate::summary::Summary;
-use crate::table::devices;
-use crate::threads::ThreadTime;
+use crate::threads::{ThreadTime, threads_of_program};
 
 /// What a length is of.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,8 +20,13 @@ pub enum LengthOf {
     Busiest(ThreadTime),
     /// The lives of all threads, added up.
     Threads(usize),
-    /// The own times of all calls, added up.
-    InCalls,
+    /// The own times of all calls of threads, added up.
+    InCalls {
+        /// Whether there are calls on devices, too, which shares are also parts of.
+        is_part: bool,
+    },
+    /// The times in which streams of devices did something, added up over this many streams.
+    OnDevices(usize),
     /// The processor time of this many threads since their first calls.
     OnCpu(usize),
 }
@@ -46,16 +50,14 @@ pub fn recorded_ns(manifest: &Manifest) -> Option<u64> {
 }
 
 impl Summary {
-    /// The lengths of a recording of one pass, as far as they are known. Threads are those of the program; streams
-    /// of devices are none.
+    /// The lengths of a recording of one pass, as far as they are known. Streams of devices are no threads of the
+    /// program: only [`LengthOf::OnDevices`] is of them.
     pub fn lengths(&self, profile: &Profile) -> Vec<Length> {
         let manifest = &profile.manifest;
         if manifest.passes > 0 {
             return Vec::new();
         }
-        let on_device = devices(profile);
-        let is_thread = |time: &&ThreadTime| on_device.get(time.process) == Some(&false);
-        let threads: Vec<&ThreadTime> = self.threads.iter().filter(is_thread).collect();
+        let threads: Vec<&ThreadTime> = threads_of_program(profile, &self.threads).collect();
         let of_run = recorded_ns(manifest).filter(|_| manifest.origin != Origin::Import);
         let is_run = manifest.origin == Origin::Run;
         let recording = of_run.map(|ns| (LengthOf::Recording { is_run }, ns as f64));
@@ -68,13 +70,19 @@ impl Summary {
         let busiest = busiest.map(|(thread, _)| (LengthOf::Busiest(*thread), thread.wall_ns));
         let lives: f64 = threads.iter().map(|thread| thread.wall_ns).sum();
         let lives = (threads.len() > 1).then_some((LengthOf::Threads(threads.len()), lives));
-        let total = self.total.filter(|_| self.sampled.is_none() && self.calls > 0);
+        let times_known = self.sampled.is_none() && self.calls > 0;
+        let sum: f64 = threads.iter().map(|thread| thread.dispatch_ns).sum();
+        let streams = self.threads.len() - threads.len();
+        let is_part = streams > 0;
         let in_calls =
-            total.map(|all| (LengthOf::InCalls, all.value * profile.timeline.ns_per_tick()));
+            (times_known && !threads.is_empty()).then_some((LengthOf::InCalls { is_part }, sum));
+        let all: f64 = self.threads.iter().map(|time| time.dispatch_ns).sum();
+        let on_devices =
+            (times_known && is_part).then_some((LengthOf::OnDevices(streams), all - sum));
         let on_cpu: Vec<f64> = threads.iter().filter_map(|thread| thread.cpu_ns).collect();
         let on_cpu = (!on_cpu.is_empty())
             .then(|| (LengthOf::OnCpu(on_cpu.len()), on_cpu.iter().sum::<f64>()));
-        let all = [recording, calls, busiest, lives, in_calls, on_cpu];
+        let all = [recording, calls, busiest, lives, in_calls, on_devices, on_cpu];
         all.into_iter().flatten().map(|(of, ns)| Length { of, ns }).collect()
     }
 }
@@ -107,6 +115,34 @@ mod tests {
         assert_eq!(of(|of| matches!(of, LengthOf::Calls)), Some(400.0));
         assert_eq!(of(|of| matches!(of, LengthOf::Busiest(_))), Some(400.0));
         assert_eq!(of(|of| matches!(of, LengthOf::Threads(2))), Some(550.0));
-        assert_eq!(of(|of| matches!(of, LengthOf::InCalls)), Some(350.0));
+        assert_eq!(of(|of| matches!(of, LengthOf::InCalls { is_part: false })), Some(350.0));
+        assert_eq!(of(|of| matches!(of, LengthOf::OnDevices(_))), None);
+    }
+
+    /// A thread launches from 0 to 100 and from 200 to 250, and two streams of a device compute for 400 and 70: only
+    /// the thread's calls are the program's.
+    #[test]
+    fn streams_of_devices_are_no_threads() {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        process.library("m", &["launch"]);
+        let main = process.thread("main");
+        for (begin, time) in [(1_000, 100), (1_200, 50)] {
+            main.call(CallScript::new(0, begin, time));
+        }
+        let device = script.process(2);
+        device.library("kernel", &["k"]);
+        for (name, begin, time) in [("stream 7", 1_050, 400), ("stream 8", 1_060, 70)] {
+            device.thread(name).call(CallScript::new(0, begin, time));
+        }
+        let (_scratch, profile) = script.opened();
+        let summary = summarize(&profile, &Options { raw: true, ..Options::default() });
+        let found = summary.lengths(&profile);
+        let ns = |wanted: LengthOf| found.iter().find(|one| one.of == wanted).map(|one| one.ns);
+        assert_eq!(ns(LengthOf::Calls), Some(250.0));
+        assert_eq!(ns(LengthOf::InCalls { is_part: true }), Some(150.0));
+        assert_eq!(ns(LengthOf::OnDevices(2)), Some(470.0));
+        assert_eq!(summary.total.unwrap().value, 620.0);
+        assert!(!found.iter().any(|one| matches!(one.of, LengthOf::Threads(_))));
     }
 }

@@ -25,7 +25,7 @@
 //! | [`durations`] | stores many durations compactly, with exact quantiles |
 //! | [`innermost`] | self time: each moment of a thread belongs to its innermost call |
 //! | [`threads`] | per thread: time inside and outside of dispatches, and off the CPU |
-//! | [`gaps`] | gaps between the calls of threads, by the ops before and after them |
+//! | [`gaps`] | gaps between the calls of threads, by the ops before and after them, and by level |
 //! | [`lengths`] | how long a recording took, from which moment to which |
 //! | [`silent`] | threads that called nothing: their processor time |
 //! | [`sites`](mod@sites) | dispatches of IREE by their place in the program: wall time, workers, gaps |
@@ -99,7 +99,6 @@ pub mod work;
 pub use answer::{
     Around, Dominant, InPass, Most, Outside, Preempted, SlowFirst, Together, are_means, passes,
 };
-pub use arguments::AllArguments;
 pub use call_sets::{CallSet, call_sets};
 pub use checks::{Contradiction, LoopViolation, OpViolation, Violation};
 pub use critical::{CriticalPath, CriticalRow, NoPath, critical_path};
@@ -108,7 +107,7 @@ pub use durations::Durations;
 pub use empty::{Bracket, EmptyCall};
 pub use estimate::Estimate;
 pub use explain::{Explained, explain};
-pub use gaps::{Gap, Gaps, OfThread, Side};
+pub use gaps::{Gap, Gaps, Level, OfThread, Side};
 pub use interval::Sum;
 pub use loops::{LoopData, LoopTable, loops};
 pub use metrics::{Hidden, MOSTLY_EMPTY, MetricValue, MetricValues, PartOfTime};

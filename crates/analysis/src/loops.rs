@@ -41,6 +41,9 @@ pub mod trips;
 pub mod unrolled;
 pub mod workgroups;
 
+use std::collections::HashMap;
+
+use ir::schedule::ScheduledLoop;
 use ir::table::{Entry, SideTable};
 use profile::loops::{LoopEvent, LoopModule, LoopRow};
 
@@ -129,6 +132,8 @@ pub struct LoopTree {
     pub table: Option<SideTable>,
     /// The source of the side table.
     pub choice: TableChoice,
+    /// For each id that has a loop in the schedule of the side table, the number of that loop.
+    pub scheduled: HashMap<u32, usize>,
     /// Functions and loops: each one comes after the one around it, and siblings are sorted by id.
     pub nodes: Vec<LoopNode>,
     /// The threads that entered any of the nodes, in ascending order.
@@ -177,6 +182,12 @@ impl LoopTree {
     /// Returns the function or loop of the node, if there is a side table.
     pub fn entry(&self, node: &LoopNode) -> Option<&Entry> {
         self.table.as_ref()?.entries.get(node.id as usize)
+    }
+
+    /// Returns the loop of the schedule that the node shows, and its number in the side table.
+    pub fn scheduled(&self, node: &LoopNode) -> Option<(usize, &ScheduledLoop)> {
+        let number = *self.scheduled.get(&node.id)?;
+        Some((number, self.table.as_ref()?.schedule.get(number)?))
     }
 
     /// Returns the module's identity as 32 hexadecimal digits.

@@ -20,7 +20,8 @@ use crate::explain::later_faults;
 use crate::metrics::is_clock_of_threads;
 use crate::sites::{Site, Sites};
 use crate::summary::Summary;
-use crate::table::{By, Key, Row, devices};
+use crate::table::{By, Key, Row};
+use crate::threads::threads_of_program;
 
 /// A rule about dispatches, memory or counters fires from this part of the wall time on.
 pub const WORTH: f64 = 0.1;
@@ -134,9 +135,8 @@ pub fn rules(profile: &Profile, summary: &Summary, sites: Option<&Sites>) -> Vec
 /// Returns how long the program ran, as far as it is known: the lifetime of the thread that lived
 /// longest, added up over processes; of several passes, the mean.
 fn wall_ns(profile: &Profile, summary: &Summary) -> f64 {
-    let on_device = devices(profile);
     let mut of_process = vec![0f64; profile.processes.len()];
-    for thread in summary.threads.iter().filter(|t| on_device.get(t.process) == Some(&false)) {
+    for thread in threads_of_program(profile, &summary.threads) {
         let wall = &mut of_process[thread.process];
         *wall = wall.max(thread.wall_ns);
     }

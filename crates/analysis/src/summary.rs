@@ -10,7 +10,7 @@ use crate::amounts::{Brackets, ticks};
 use crate::checks::{self, Violation};
 use crate::clusters::PageSpan;
 use crate::estimate::Estimate;
-use crate::gaps::Gaps;
+use crate::gaps::{Gaps, Wanted};
 use crate::probe::{ProbeCost, costs};
 use crate::sampled::{self, Found, Sample, SampledRow, SampledRun};
 use crate::silent::{SilentThread, silent};
@@ -42,6 +42,8 @@ pub struct Options {
     pub round: Option<usize>,
     /// Whether to find the gaps between the calls of threads. The filters do not apply to them.
     pub gaps: bool,
+    /// Whether [`Gaps::levels`] are found with the gaps.
+    pub levels: bool,
 }
 
 /// The sums over the calls of a profile.
@@ -111,8 +113,8 @@ pub fn summarize(profile: &Profile, options: &Options) -> Summary {
 }
 
 /// Makes several summaries of one profile, for which every page is read once, and pages with nested
-/// calls once more for each summary. `raw`, `workers`, `round` and `gaps` of the first one apply to
-/// all.
+/// calls once more for each summary. `raw`, `workers`, `round`, `gaps` and `levels` of the first
+/// one apply to all.
 pub fn summarize_each(profile: &Profile, each: &[Options]) -> Vec<Summary> {
     let summaries = match profile.is_sampled() {
         // The sample is read for the rows of a single summary.
@@ -201,7 +203,9 @@ fn once(profile: &Profile, each: &[Options]) -> Vec<(Summary, u64)> {
         let all = each.iter().zip(&places);
         all.map(|(of, places)| Table::new(profile, places, &of.metrics, weights.as_ref())).collect()
     };
-    let with_gaps = options.gaps && sample.is_none() && profile.passes() < 2;
+    let wanted = if options.levels { Wanted::GapsAndLevels } else { Wanted::Gaps };
+    let with_gaps =
+        Some(wanted).filter(|_| options.gaps && sample.is_none() && profile.passes() < 2);
     let walked = walk_several(profile, workers, &brackets, options.round, with_gaps, tables);
     let Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses: found } =
         walked;

@@ -20,6 +20,7 @@ use profile::columns::ThreadClock;
 use profile::{Columns, Homes, PageDecoder, PageHeader, PageKey, Profile, Status, Usage};
 
 use crate::clusters::PageSpan;
+use crate::table::devices;
 
 /// The times of one thread. They are in nanoseconds, as exactly as the clock is calibrated.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,6 +78,15 @@ impl ThreadTime {
     pub fn no_dispatch_ns(&self) -> f64 {
         (self.wall_ns - self.dispatch_ns).max(0.0)
     }
+}
+
+/// Returns those that are threads of the program, and not streams of devices.
+pub(crate) fn threads_of_program<'a>(
+    profile: &Profile,
+    times: &'a [ThreadTime],
+) -> impl Iterator<Item = &'a ThreadTime> {
+    let on_device = devices(profile);
+    times.iter().filter(move |time| on_device.get(time.process) == Some(&false))
 }
 
 /// Time in dispatches up to some moment.

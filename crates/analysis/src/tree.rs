@@ -12,11 +12,9 @@
 //! function's row in the table by op, and as many calls as that row, including the calls inside of
 //! others.
 
-mod levels;
 mod rows;
 mod stacks;
 
-pub use levels::{Level, levels};
 pub use rows::{TreePart, TreeRow, TreeRows, rows};
 pub use stacks::{Stack, StackPart, Stacks, stacks};
 

@@ -10,7 +10,7 @@ use profile::{Columns, Homes, LossCount, PageDecoder, PageKey, Profile, Role, on
 use crate::amounts::Brackets;
 use crate::clusters::{PageSpan, clusters};
 use crate::forest::{self, Marked, Marker, Marks, Rows};
-use crate::gaps::Gathered;
+use crate::gaps::{Gathered, Wanted};
 use crate::probe::InPlace;
 use crate::threads::PageTimes;
 
@@ -65,24 +65,24 @@ pub(crate) fn walk<A: Adder>(
     make: impl Fn() -> A + Sync,
 ) -> Walked<A> {
     let Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses } =
-        walk_several(profile, workers, brackets, round, false, || vec![make()]);
+        walk_several(profile, workers, brackets, round, None, || vec![make()]);
     let parts = parts.into_iter().flatten().collect();
     Walked { parts, times, in_place, clusters, busy, overlapping, homes, gaps, losses }
 }
 
 /// Does the same with several adders for each worker, each of which gets every page. The adders may
 /// assign the same call to different rows, so nested calls are marked for each adder. `with_gaps`
-/// asks for the gaps between the calls.
+/// says what is gathered of the time between the calls.
 pub(crate) fn walk_several<A: Adder>(
     profile: &Profile,
     workers: usize,
     brackets: &Brackets,
     round: Option<usize>,
-    with_gaps: bool,
+    with_gaps: Option<Wanted>,
     make: impl Fn() -> Vec<A> + Sync,
 ) -> Walked<Vec<A>> {
     let homes = profile.homes();
-    let no_gaps = || with_gaps.then(Gathered::default);
+    let no_gaps = || with_gaps.map(Gathered::new);
     let worker = || Worker {
         adders: make(),
         times: PageTimes::default(),
@@ -97,7 +97,7 @@ pub(crate) fn walk_several<A: Adder>(
         if apart || worker.times.add(columns, profile) {
             worker.adders.iter_mut().for_each(|adder| adder.add(columns, brackets, None));
             if let Some(gaps) = worker.gaps.as_mut().filter(|_| !apart) {
-                gaps.page(columns, homes.of((columns.process, columns.thread)));
+                gaps.page(columns, homes.of((columns.process, columns.thread)), brackets);
             }
         }
     });
@@ -147,7 +147,7 @@ fn add_flat<A: Adder>(
     clusters: &[Vec<PageSpan>],
     workers: usize,
     brackets: &Brackets,
-    with_gaps: bool,
+    with_gaps: Option<Wanted>,
     make: &(impl Fn() -> Vec<A> + Sync),
 ) -> Vec<(Vec<A>, Option<Gathered>)> {
     let homes = profile.homes();
@@ -157,12 +157,12 @@ fn add_flat<A: Adder>(
     let next = AtomicUsize::new(0);
     let work = || {
         let (mut adders, mut decoder) = (make(), PageDecoder::new(profile));
-        let mut gaps = with_gaps.then(Gathered::default);
+        let mut gaps = with_gaps.map(Gathered::new);
         while let Some(page) = pages.get(next.fetch_add(1, Ordering::Relaxed)) {
             let columns = decoder.decode(*page);
             adders.iter_mut().for_each(|adder| adder.add(columns, brackets, None));
             if let Some(gaps) = gaps.as_mut().filter(|_| apart(profile, columns).is_none()) {
-                gaps.page(columns, homes.of((page.process, page.thread)));
+                gaps.page(columns, homes.of((page.process, page.thread)), brackets);
             }
         }
         (adders, gaps)
@@ -202,13 +202,13 @@ fn add_nested<A: Adder>(
     workers: usize,
     brackets: &Brackets,
     round: Option<usize>,
-    with_gaps: bool,
+    with_gaps: Option<Wanted>,
     make: &(impl Fn() -> Vec<A> + Sync),
 ) -> Vec<Nested<A>> {
     let next = AtomicUsize::new(0);
     let work = || {
         let mut adders = make();
-        let mut gaps = with_gaps.then(Gathered::default);
+        let mut gaps = with_gaps.map(Gathered::new);
         let mut marker = Marker::new(profile, brackets, round);
         let mut found: Vec<(usize, forest::Found)> = Vec::new();
         loop {

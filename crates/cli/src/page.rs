@@ -16,6 +16,7 @@ mod assemble;
 pub mod compare;
 mod data;
 mod encode;
+mod explained;
 mod goes_with;
 mod listings;
 mod ops;
@@ -46,6 +47,7 @@ use crate::view::table::Table;
 use crate::view::units::{bytes, grouped, plural};
 use crate::whole::WholeFile;
 use data::{Head, LossOut, TableOut, TraceOut};
+pub use explained::Explained;
 pub use roofline::{NEAR, Roofline};
 pub use tables::{LOOPS_SORT, columns_of};
 
@@ -79,8 +81,8 @@ pub struct Form {
     pub keys: Vec<Option<Key>>,
     /// Sentences above the table.
     pub lead: Vec<String>,
-    /// Sentences that explain columns.
-    pub explained: Vec<String>,
+    /// The lines below the table, without those about the marks of its cells.
+    pub explained: Vec<Explained>,
 }
 
 impl Form {
@@ -200,8 +202,10 @@ fn make(wanted: &Wanted<'_>) -> Result<String, Failure> {
     let (timeline, calls) = timeline.map_err(Failure::new)?;
     let mut all: Vec<TableOut> = wanted.forms.iter().map(|form| tables::of(form, &keys)).collect();
     let roles = roles(profile, summary.rows.iter().map(|row| row.key));
-    all[0].explained.extend(roles.map(|(word, meaning)| format!("{word}{meaning}")));
-    all[0].explained.extend(sampled::limits(summary).map(|text| format!("sample: {text}")));
+    let more = roles.map(|(word, meaning)| Explained::word(word, meaning));
+    let more =
+        more.chain(sampled::limits(summary).map(|text| Explained::any_mark("sample: ", text)));
+    more.for_each(|line| all[0].explain(&line));
     let (ops, series) = ops::of(profile, &found, &keys, &all[0], &timeline);
     let of_loops = tables::of_loops(wanted.loops);
     let sentences = match summary.calls {

@@ -378,6 +378,7 @@ pub fn main(args: Args) -> Result<ExitCode, Failure> {
         metrics: of_profile(&args.metrics, &profile, Offer::Builtins)?,
         raw: args.raw,
         gaps: by == By::Op,
+        levels: args.html.is_some(),
         ..Options::default()
     };
     let mut summary = summarize(&profile, &options);

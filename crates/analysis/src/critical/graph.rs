@@ -4,7 +4,7 @@ use profile::OpId;
 
 use super::Links;
 use super::calls::{Calls, NO};
-use super::ranges::Ranges;
+use super::ranges::{RangeSet, RangeSets};
 use super::segments::{Joins, Step};
 
 /// The owner and the line of a node that only marks the moment at which dispatches have ended.
@@ -18,8 +18,8 @@ pub(super) struct Node {
     /// Ticks from the end of the last thing that the node waits for to the start of the node.
     pub gap: u64,
     pub owner: OpId,
-    /// The ranges that it is inside of: a set of [`Ranges`].
-    pub ranges: u32,
+    /// The ranges that it is inside of.
+    pub ranges: RangeSet,
     pub line: u32,
 }
 
@@ -127,14 +127,12 @@ impl Graph {
 
     /// Returns, for each of these ops, how much shorter everything is if the op's steps take no
     /// time; for a range, with all steps inside of it.
-    pub fn gains(&self, ops: &[OpId], ranges: &Ranges) -> Vec<u64> {
+    pub fn gains(&self, ops: &[OpId], ranges: &RangeSets) -> Vec<u64> {
         let whole = self.length();
         let mut ends = vec![0u64; self.nodes.len()];
         let without = ops.iter().map(|op| {
-            let of_range = ranges.with(*op);
-            let is_gone = |node: &Node| {
-                node.owner == *op || of_range.get(node.ranges as usize) == Some(&true)
-            };
+            let holders = ranges.holders(*op);
+            let is_gone = |node: &Node| node.owner == *op || holders.contain(node.ranges);
             let mut length = 0;
             for (at, node) in self.nodes.iter().enumerate() {
                 let before = self.before(at).iter().map(|before| ends[*before as usize]);
@@ -237,8 +235,8 @@ impl Builder<'_> {
             let node = self.nodes.len() as u32;
             while let Some(other) = by_end.get(next).filter(|at| has_ended(at)) {
                 let end = all[*other as usize].end;
-                moment =
-                    Some(Node { begin: end, end, gap: 0, owner: NONE, ranges: NONE, line: NONE });
+                let (owner, line, ranges) = (NONE, NONE, RangeSet::EMPTY);
+                moment = Some(Node { begin: end, end, gap: 0, owner, ranges, line });
                 let last = of(*other).iter().map(|(_, call)| (node, self.last[*call as usize]));
                 self.edges.extend(last);
                 next += 1;

@@ -5,46 +5,76 @@ use std::collections::HashMap;
 
 use profile::{OpId, Role};
 
-use super::calls::Call;
+use super::calls::{Call, NO};
 
-/// Sets of ranges. Each set is another one with one more range.
-#[derive(Debug, Default)]
-pub(super) struct Ranges {
-    /// The set without the last range, and that range. The set without a range is `NO`.
-    sets: Vec<(u32, OpId)>,
-    known: HashMap<(u32, OpId), u32>,
+/// A set of ranges, as a number that [`RangeSets`] has given it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct RangeSet(u32);
+
+impl RangeSet {
+    /// The set without a range.
+    pub const EMPTY: Self = Self(NO);
 }
 
-impl Ranges {
-    /// The ranges of a call and of what is inside of it, if `outer` is the set around the call.
-    pub fn around(&mut self, call: &Call, outer: u32) -> u32 {
-        if call.role != Role::Range {
-            return outer;
+/// All sets of ranges. Each set is another one with one more range.
+#[derive(Debug, Default)]
+pub(super) struct RangeSets {
+    /// For each set, the set without its innermost range, and that range.
+    sets: Vec<(RangeSet, OpId)>,
+    known: HashMap<(RangeSet, OpId), RangeSet>,
+}
+
+impl RangeSets {
+    /// Returns the set of a call and of what is inside of it, if `outer` is the set around the call.
+    pub fn of_call(&mut self, call: &Call, outer: RangeSet) -> RangeSet {
+        match call.role {
+            Role::Range => self.with(outer, call.op),
+            _ => outer,
         }
-        *self.known.entry((outer, call.op)).or_insert_with(|| {
-            self.sets.push((outer, call.op));
-            self.sets.len() as u32 - 1
+    }
+
+    fn with(&mut self, outer: RangeSet, range: OpId) -> RangeSet {
+        *self.known.entry((outer, range)).or_insert_with(|| {
+            self.sets.push((outer, range));
+            RangeSet(self.sets.len() as u32 - 1)
         })
     }
 
-    /// Gives each range the number of its row.
+    /// Returns the set with the ranges of `inner` inside of those of `outer`.
+    pub fn joined(&mut self, outer: RangeSet, inner: RangeSet) -> RangeSet {
+        let inner: Vec<OpId> = self.members(inner).collect();
+        inner.into_iter().rev().fold(outer, |set, range| self.with(set, range))
+    }
+
+    /// Replaces each range by the op whose row it belongs to. After that, no set can be added.
     pub fn renumber(&mut self, row_of: impl Fn(OpId) -> OpId) {
+        self.known.clear();
         self.sets.iter_mut().for_each(|(_, op)| *op = row_of(*op));
     }
 
-    /// For each set, whether a range is in it.
-    pub fn with(&self, range: OpId) -> Vec<bool> {
-        let mut found: Vec<bool> = Vec::with_capacity(self.sets.len());
+    /// Says for each set whether this range is in it.
+    pub fn holders(&self, range: OpId) -> Holders {
+        let mut holds: Vec<bool> = Vec::with_capacity(self.sets.len());
         for (outer, op) in &self.sets {
-            let is_in = *op == range || found.get(*outer as usize) == Some(&true);
-            found.push(is_in);
+            let is_in = *op == range || holds.get(outer.0 as usize) == Some(&true);
+            holds.push(is_in);
         }
-        found
+        Holders(holds)
     }
 
-    /// The ranges of a set, the innermost first.
-    pub fn of(&self, set: u32) -> impl Iterator<Item = OpId> + '_ {
-        let get = |set: u32| self.sets.get(set as usize).copied();
+    /// Returns the ranges of a set, the innermost first.
+    pub fn members(&self, set: RangeSet) -> impl Iterator<Item = OpId> + '_ {
+        let get = |set: RangeSet| self.sets.get(set.0 as usize).copied();
         std::iter::successors(get(set), move |(outer, _)| get(*outer)).map(|(_, op)| op)
+    }
+}
+
+/// The sets that have a range.
+#[derive(Debug)]
+pub(super) struct Holders(Vec<bool>);
+
+impl Holders {
+    pub fn contain(&self, set: RangeSet) -> bool {
+        self.0.get(set.0 as usize) == Some(&true)
     }
 }

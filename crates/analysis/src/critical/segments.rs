@@ -6,16 +6,17 @@
 //!  own task          ├ 3 ┤
 //! ```
 //!
-//! At each moment the call that began last is the innermost one, as in [`crate::innermost`]. Steps
-//! of regions and tasks belong to the op around the region, and are inside of the ranges that the
-//! region is inside of. At the end of a region with tasks on other threads, and at the end of a
-//! call that waited for a device, there is a *join*: a step from the end of the last task or
-//! activity that was waited for to the end of the region or call.
+//! At each moment the call that began last is the innermost one, as in [`crate::innermost`].
+//! Steps of regions and tasks belong to the op around the region, and are inside of the ranges that the region
+//! is inside of (`owners`). At the end of a region with tasks on other threads, and at the end of a call that waited
+//! for a device, there is a *join*: a step from the end of the last task or activity that was waited for to the end
+//! of the region or call.
 
 use profile::{OpId, Role};
 
 use super::calls::{Call, Calls, NO};
-use super::ranges::Ranges;
+use super::owners::{Owner, owner, owners};
+use super::ranges::{RangeSet, RangeSets};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
@@ -23,8 +24,8 @@ pub(super) struct Step {
     pub end: u64,
     pub line: u32,
     pub owner: OpId,
-    /// The ranges that the step is inside of: a set of [`Ranges`].
-    pub ranges: u32,
+    /// The ranges that the step is inside of.
+    pub ranges: RangeSet,
     /// The call that is the innermost one.
     pub call: u32,
     /// Whether the step is the first one of its call, before the calls inside.
@@ -41,7 +42,7 @@ pub(super) type Joins = Vec<Vec<u32>>;
 struct Open {
     call: u32,
     owner: OpId,
-    ranges: u32,
+    ranges: RangeSet,
     /// Whether the call has a step already.
     stepped: bool,
 }
@@ -50,9 +51,9 @@ struct Cutter<'a> {
     calls: &'a Calls,
     /// For each region, the tasks on other threads than its own.
     tasks: Vec<Vec<u32>>,
-    /// For each region, the op that it belongs to, and the ranges that it is inside of.
-    owners: Vec<(OpId, u32)>,
-    ranges: Ranges,
+    /// For each region that was recorded as a call, what it belongs to.
+    owners: Vec<Option<Owner>>,
+    ranges: RangeSets,
     open: Vec<Open>,
     now: u64,
     steps: Vec<Step>,
@@ -60,7 +61,7 @@ struct Cutter<'a> {
 }
 
 /// Returns the steps of all threads: those of each thread follow one another in the order of time.
-pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins, Ranges) {
+pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins, RangeSets) {
     let mut tasks = vec![Vec::new(); calls.regions.len()];
     for (at, call) in (0u32..).zip(&calls.all) {
         let region = (call.role == Role::Task && call.of != NO).then_some(call.of as usize);
@@ -71,7 +72,7 @@ pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins, Ranges) {
             tasks[region].push(at);
         }
     }
-    let mut ranges = Ranges::default();
+    let mut ranges = RangeSets::default();
     let mut cutter = Cutter {
         calls,
         tasks,
@@ -96,38 +97,6 @@ pub(super) fn steps(calls: &Calls) -> (Vec<Step>, Joins, Ranges) {
     (cutter.steps, cutter.joins, cutter.ranges)
 }
 
-/// Returns the op that the steps of a call belong to. `around` is the owner of the call around it,
-/// and `region` is the owner of its region.
-fn owner(call: &Call, around: Option<OpId>, region: Option<OpId>) -> OpId {
-    match call.role {
-        Role::Region => around.unwrap_or(call.op),
-        Role::Task => region.or(around).unwrap_or(call.op),
-        _ => call.op,
-    }
-}
-
-/// Returns the op around each region, or the region itself, and the ranges around it. A task of a
-/// region rarely has regions of its own. Those belong to the op that is around them on the thread
-/// of the task.
-fn owners(calls: &Calls, ranges: &mut Ranges) -> Vec<(OpId, u32)> {
-    let mut owners = vec![(NO, NO); calls.regions.len()];
-    let mut open: Vec<(u32, u64, OpId, u32)> = Vec::new();
-    for call in &calls.all {
-        let is_over = |line: u32, end: u64| line != call.line || end <= call.begin;
-        while open.last().is_some_and(|(line, end, ..)| is_over(*line, *end)) {
-            open.pop();
-        }
-        let around = open.last().map(|(.., owner, _)| *owner);
-        let own = owner(call, around, None);
-        let set = ranges.around(call, open.last().map_or(NO, |(.., set)| *set));
-        if call.role == Role::Region && call.of != NO {
-            owners[call.of as usize] = (own, set);
-        }
-        open.push((call.line, call.end, own, set));
-    }
-    owners
-}
-
 impl Cutter<'_> {
     fn begin(&mut self, at: u32, call: &Call) {
         self.advance(call.begin);
@@ -136,13 +105,13 @@ impl Cutter<'_> {
             self.open.pop();
         }
         let around = self.open.last().map(|open| open.owner);
-        let region = self.owners.get(call.of as usize).copied();
-        let region = region.filter(|(owner, _)| call.role == Role::Task && *owner != NO);
-        let owner = owner(call, around, region.map(|(owner, _)| owner));
-        let outer = self.open.last().map_or(NO, |open| open.ranges);
+        let region = self.owners.get(call.of as usize).copied().flatten();
+        let region = region.filter(|_| call.role == Role::Task);
+        let owner = region.map_or_else(|| owner(call, around), |region| region.op);
+        let outer = self.open.last().map_or(RangeSet::EMPTY, |open| open.ranges);
         let ranges = match region {
-            Some((_, of_region)) => of_region,
-            None => self.ranges.around(call, outer),
+            Some(region) => region.ranges,
+            None => self.ranges.of_call(call, outer),
         };
         self.open.push(Open { call: at, owner, ranges, stepped: false });
     }
@@ -172,7 +141,7 @@ impl Cutter<'_> {
     /// Adds the step of a call, with its owner and its ranges.
     fn step(
         &mut self,
-        (at, owner, ranges): (u32, OpId, u32),
+        (at, owner, ranges): (u32, OpId, RangeSet),
         (begin, end): (u64, u64),
         first: bool,
         is_over: bool,

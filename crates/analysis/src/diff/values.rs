@@ -187,7 +187,7 @@ fn of_row(row: &RunRow, statistic: Statistic, by_dispatch: bool) -> Option<f64> 
         Statistic::Floor => row.call_p10_ns,
         Statistic::Typical => row.dispatch_p50_ns,
         Statistic::Mean => row.mean_ns,
-        Statistic::Total => None,
+        Statistic::ProcessorTime => None,
     }
 }
 

@@ -8,7 +8,7 @@ use profile::loops::{LoopModule, LoopRow};
 use super::estimate::{NoTime, Overhead, total};
 use super::log::Logged;
 use super::numbers::{Cell, CounterSum, Numbers, of_scope};
-use super::tree::{choose_for, order};
+use super::tree::{choose_for, order, scheduled};
 use super::trips::TripSum;
 use super::{LoopData, LoopNode, LoopThread, LoopTree, Mode};
 use crate::interval::Sum;
@@ -86,6 +86,7 @@ pub(super) fn tree(
         damaged: sums.damaged,
         uncalibrated: modules().filter(|module| module.cost.is_none()).count(),
         registrations: group.registrations,
+        scheduled: table.as_ref().map(scheduled).unwrap_or_default(),
         table,
         choice,
     }

@@ -205,6 +205,17 @@ pub(super) fn choose_for<'a>(
     (None, choice)
 }
 
+/// Returns for each id of a schedule the number of its loop. If several loops have an id, the first one counts.
+pub(super) fn scheduled(table: &SideTable) -> HashMap<u32, usize> {
+    let mut found = HashMap::new();
+    for (number, one) in table.schedule.iter().enumerate() {
+        for id in &one.ids {
+            found.entry(*id).or_insert(number);
+        }
+    }
+    found
+}
+
 /// Returns the ids in the order of a tree, each with the number of ids around it: parents before
 /// their children, siblings in ascending order. `parents` is indexed by id.
 pub(super) fn order(ids: &[u32], parents: &[Option<u32>]) -> Vec<(u32, u32)> {

@@ -25,8 +25,7 @@ pub struct Unrolled {
 
 /// `None` if it is not known.
 pub fn unrolled(tree: &LoopTree, node: &LoopNode) -> Option<Unrolled> {
-    let table = tree.table.as_ref()?;
-    let scheduled = table.schedule.iter().find(|one| one.ids.contains(&node.id))?;
+    let (_, scheduled) = tree.scheduled(node)?;
     let [_] = scheduled.ids.as_slice() else { return None };
     let of_text = tree.entry(node).and_then(|entry| entry.trip_count);
     of(scheduled.extent?, counted(node).or(of_text)?).filter(|_| node.all.unended() == 0)

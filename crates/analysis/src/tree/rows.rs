@@ -253,6 +253,7 @@ mod tests {
             registrations: Vec::new(),
             table: Some(table),
             choice: TableChoice::default(),
+            scheduled: HashMap::new(),
             nodes: vec![node(0, None, 0, 5), node(1, Some(0), 1, 50)],
             threads: Vec::new(),
             beyond: 0,

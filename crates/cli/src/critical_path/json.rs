@@ -39,6 +39,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         filter: view.filter,
         length_ns: ns(path.length),
         between_ns: ns(path.between),
+        without_gain: path.without_gain,
         links: object! {
             dispatches: links.dispatches,
             tasks: links.tasks,

@@ -49,8 +49,28 @@ pub fn amount(change: &Change) -> String {
     format!("{} % [{}, {}]", digits(change.by), end(from), end(to))
 }
 
-fn direction(change: &Change) -> &'static str {
-    if change.by < 0.0 { "faster" } else { "slower" }
+/// What a verdict is about, which decides how a difference is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum About {
+    /// The time that calls take: B is *faster* or *slower*.
+    Time,
+    /// An amount that is used or counted: it is *less* or *more*. With more threads, a program can be faster and use
+    /// more processor time.
+    Amount,
+}
+
+fn direction(change: &Change, about: About) -> &'static str {
+    match (about, change.by < 0.0) {
+        (About::Time, true) => "faster",
+        (About::Time, false) => "slower",
+        (About::Amount, true) => "less",
+        (About::Amount, false) => "more",
+    }
+}
+
+/// Prints a change of an amount: `12.3 % [11.0, 13.9] less`.
+fn of_amount(change: &Change) -> String {
+    format!("{} {}", amount(change), direction(change, About::Amount))
 }
 
 /// Prints a verdict: `faster 12.3 % [11.0, 13.9]`.
@@ -62,7 +82,7 @@ pub fn verdict(of: &Verdict) -> String {
                 false if change.statistic == Statistic::Floor => ", its floor",
                 false => "",
             };
-            format!("{} {}{floor}", direction(change), amount(change))
+            format!("{} {}{floor}", direction(change, About::Time), amount(change))
         }
         Verdict::Same(within) => format!("same within {} %", trimmed(*within)),
         Verdict::Unknown { half_width, pairs: Some(pairs) } => {
@@ -82,9 +102,7 @@ pub fn verdict(of: &Verdict) -> String {
 pub fn processor(diff: &Diff) -> Option<String> {
     let one = diff.processor.compared.first()?;
     Some(match &diff.processor.verdict {
-        Verdict::Differs(change) => {
-            format!("{} {}", amount(change), if change.by < 0.0 { "less" } else { "more" })
-        }
+        Verdict::Differs(change) => of_amount(change),
         Verdict::Untested(_) => format!("× {:.3}, not tested", one.change + 1.0),
         other => verdict(other),
     })
@@ -97,9 +115,9 @@ pub fn trimmed(part: f64) -> String {
 }
 
 /// Returns the word for a verdict in the formats for programs.
-pub fn word(of: &Verdict) -> &'static str {
+pub fn word(of: &Verdict, about: About) -> &'static str {
     match of {
-        Verdict::Differs(change) => direction(change),
+        Verdict::Differs(change) => direction(change, about),
         Verdict::Same(_) => "same",
         Verdict::Unknown { .. } => "unknown",
         Verdict::Untested(_) => "not_tested",
@@ -129,7 +147,7 @@ pub fn sentence(diff: &Diff, names: &[String]) -> String {
     match &whole.verdict {
         Verdict::Differs(change) => {
             let from = origin(diff, names, change.by < 0.0);
-            format!("B is {}: {}{from}.", direction(change), amount(change))
+            format!("B is {}: {}{from}.", direction(change, About::Time), amount(change))
         }
         Verdict::Same(within) => {
             let text = format!("B is the same as A within {} % as a whole", trimmed(*within));
@@ -281,10 +299,6 @@ pub fn reading(of: &analysis::diff::readings::ReadingDiff) -> Option<String> {
                 format!("{name} {a} → {b} per call (exact)")
             })
         }
-        Known::Tested(verdict) => {
-            let change = verdict.change()?;
-            let more = if change.by < 0.0 { "less" } else { "more" };
-            Some(format!("{} {} {more}", of.name, amount(change)))
-        }
+        Known::Tested(verdict) => Some(format!("{} {}", of.name, of_amount(verdict.change()?))),
     }
 }

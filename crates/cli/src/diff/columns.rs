@@ -10,7 +10,7 @@ use analysis::{Estimate, Estimated};
 use profile::Role;
 use profile::demangle::{Detail, demangle};
 
-use super::answer::{reading, relation, signed_time, verdict, word};
+use super::answer::{About, reading, relation, signed_time, verdict, word};
 use crate::view::sampled;
 use crate::view::table::{Column, Table, Value};
 
@@ -69,7 +69,8 @@ pub fn distinct(all: &[Identity]) -> Vec<String> {
 /// Returns the statistic that people see: the one of typical executions, or else the mean.
 pub fn shown(compared: &[Compared]) -> Option<&Compared> {
     let of = |statistic| compared.iter().find(|one| one.statistic == statistic);
-    of(Statistic::Typical).or_else(|| of(Statistic::Mean)).or_else(|| of(Statistic::Total))
+    let mean = || of(Statistic::Mean);
+    of(Statistic::Typical).or_else(mean).or_else(|| of(Statistic::ProcessorTime))
 }
 
 /// Prints a verdict, or the ratio if nothing was tested.
@@ -146,8 +147,10 @@ pub fn table(diff: &Diff, names: &[String], of: &str) -> Table {
     columns.push(Column::new(7, "self_a_ns", "self A", ns(own_a)));
     columns.push(Column::new(7, "self_b_ns", "self B", ns(own_b)));
     let programs = Column::for_programs;
-    columns
-        .push(programs("result", text(rows.iter().map(|row| word(&row.verdict).into()).collect())));
+    columns.push(programs(
+        "result",
+        text(rows.iter().map(|row| word(&row.verdict, About::Time).into()).collect()),
+    ));
     let name_of = |side: usize| {
         let names = rows.iter().map(|row| {
             let all = [&row.a, &row.b][side];

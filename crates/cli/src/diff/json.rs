@@ -11,7 +11,7 @@ use analysis::diff::{DiffRow, Part, Side, Untested};
 use serde::Serialize;
 
 use super::View;
-use super::answer::{sentence, word};
+use super::answer::{About, sentence, word};
 use super::inputs::Run;
 use crate::object::object;
 use crate::view::sampled::EstimatedOut;
@@ -50,7 +50,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         a: view.inputs.runs[0].iter().map(run).collect::<Vec<_>>(),
         b: view.inputs.runs[1].iter().map(run).collect::<Vec<_>>(),
         whole: object! {
-            ..verdict: verdict(&whole.verdict),
+            ..verdict: verdict(&whole.verdict, About::Time),
             statistics: whole.compared.iter().map(compared).collect::<Vec<_>>(),
             total_ns: whole.total_ns,
             // Whether the totals of a side are estimates. The field is only there for runs with a
@@ -62,7 +62,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             remainder: whole.remainder.map(part),
         },
         processor: object! {
-            ..verdict: verdict(&diff.processor.verdict),
+            ..verdict: verdict(&diff.processor.verdict, About::Amount),
             statistics: diff.processor.compared.iter().map(compared).collect::<Vec<_>>(),
         },
         rows: view.table.order.iter().map(|at| row(&diff.rows[*at], &view.names[*at])).collect::<Vec<_>>(),
@@ -91,8 +91,8 @@ fn run(run: &Run) -> impl Serialize {
     }
 }
 
-fn verdict(of: &Verdict) -> VerdictOut {
-    let mut out = VerdictOut { verdict: word(of), ..VerdictOut::default() };
+fn verdict(of: &Verdict, about: About) -> VerdictOut {
+    let mut out = VerdictOut { verdict: word(of, about), ..VerdictOut::default() };
     match of {
         Verdict::Differs(change) => {
             out.change = Some(change.by);
@@ -141,7 +141,7 @@ fn row(of: &DiffRow, name: &str) -> impl Serialize {
         },
         a: of.a.iter().map(identity).collect::<Vec<_>>(),
         b: of.b.iter().map(identity).collect::<Vec<_>>(),
-        ..verdict: verdict(&of.verdict),
+        ..verdict: verdict(&of.verdict, About::Time),
         statistics: of.compared.iter().map(compared).collect::<Vec<_>>(),
         part: of.part.map(part),
         calls_differ: of.calls_differ,
@@ -180,7 +180,7 @@ fn reading(of: &ReadingDiff) -> impl Serialize {
     let (result, sums, calls) = match of.reading {
         Known::Equal => ("equal", None, None),
         Known::Fact { sums, calls } => ("fact", Some(sums.map(|n| n.to_string())), Some(calls)),
-        Known::Tested(verdict) => (word(&verdict), None, None),
+        Known::Tested(verdict) => (word(&verdict, About::Amount), None, None),
     };
     object! {
         name: &of.name,

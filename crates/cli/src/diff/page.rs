@@ -5,7 +5,7 @@ use std::path::Path;
 use analysis::diff::Part;
 use analysis::diff::verdict::{Compared, Verdict};
 
-use super::answer::{processor, sentence, signed, signed_time, word};
+use super::answer::{About, processor, sentence, signed, signed_time, word};
 use super::columns::{in_words, shown};
 use super::inputs::Run;
 use super::text::{counters, head, notes, part};
@@ -23,7 +23,7 @@ pub fn write(path: &Path, view: &View<'_>) -> Result<(), Failure> {
     let rows = diff.rows.iter().map(|row| Row {
         change: change(&row.compared, &row.verdict),
         part: row.part.map(estimate),
-        kind: word(&row.verdict),
+        kind: word(&row.verdict, About::Time),
     });
     let of = Comparison {
         program: program(&view.inputs.runs),
@@ -105,8 +105,11 @@ fn whole(view: &View<'_>) -> Vec<Whole> {
         row: Row { part: added.map(estimate), ..row },
     };
     let verdict = in_words(view.diff, &of.compared, &of.verdict);
-    let drawn =
-        Row { change: change(&of.compared, &of.verdict), part: None, kind: word(&of.verdict) };
+    let drawn = Row {
+        change: change(&of.compared, &of.verdict),
+        part: None,
+        kind: word(&of.verdict, About::Time),
+    };
     let nothing = [None; 2];
     let mut rows = vec![row("all calls", of.total_ns, Some(verdict), of.difference, drawn)];
     let rest = Row::default();
@@ -122,7 +125,7 @@ fn whole(view: &View<'_>) -> Vec<Whole> {
         let drawn = Row {
             change: change(&of_processor.compared, &of_processor.verdict),
             part: None,
-            kind: word(&of_processor.verdict),
+            kind: word(&of_processor.verdict, About::Amount),
         };
         let name = "processor time of a whole run, start and end included";
         rows.push(row(name, one.medians.map(Some), Some(verdict), None, drawn));

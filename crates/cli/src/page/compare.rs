@@ -66,7 +66,8 @@ pub struct Row {
     pub change: Option<Estimate>,
     /// The time that the row adds to a run, in ns.
     pub part: Option<Estimate>,
-    /// `slower`, `faster`, `same`, `unknown`, `not_tested`, …
+    /// `slower`, `faster`, `same`, `unknown`, `not_tested`, …; `less` and `more` for a row that is not about the time
+    /// of calls.
     pub kind: &'static str,
 }
 

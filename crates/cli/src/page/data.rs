@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::explained::Explained;
+
 /// The schema of this data.
 pub const SCHEMA: &str = "counterpoint.page/1";
 
@@ -42,6 +44,8 @@ pub struct TableOut {
     pub title: String,
     pub lead: Vec<String>,
     pub explained: Vec<String>,
+    /// What marks on values mean.
+    pub marks: Vec<MeaningOut>,
     pub columns: Vec<ColumnOut>,
     pub rows: Vec<Vec<CellOut>>,
     pub parents: Option<Vec<i64>>,
@@ -68,6 +72,7 @@ impl TableOut {
             title: title.to_owned(),
             lead: Vec::new(),
             explained: Vec::new(),
+            marks: Vec::new(),
             columns,
             rows,
             parents: None,
@@ -79,6 +84,19 @@ impl TableOut {
             plots: Vec::new(),
         }
     }
+
+    /// Adds a line that is not about columns below the table.
+    pub fn explain(&mut self, line: &Explained) {
+        self.explained.push(line.line());
+        self.marks.extend(line.of_mark());
+    }
+}
+
+/// The meaning of a mark on values, as a whole line. Without a mark, it is of all values that have one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MeaningOut {
+    pub mark: &'static str,
+    pub text: String,
 }
 
 #[derive(Clone, Serialize)]
@@ -148,11 +166,14 @@ pub struct ColumnOut {
     pub title: String,
     pub is_text: bool,
     pub is_minor: bool,
+    /// What is said of it below the table.
+    pub meaning: Option<String>,
 }
 
 impl ColumnOut {
     pub fn new(name: &str, title: &str, is_text: bool) -> Self {
-        Self { name: name.to_owned(), title: title.to_owned(), is_text, is_minor: false }
+        let (name, title) = (name.to_owned(), title.to_owned());
+        Self { name, title, is_text, is_minor: false, meaning: None }
     }
 }
 

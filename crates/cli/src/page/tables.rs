@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use analysis::Key;
 
 use super::data::{CellOut, ColumnOut, TableOut};
+use super::explained::{Explained, meaning};
 use super::{Form, Group, ROWS};
 use crate::view::layout::{Kind, Names};
 use crate::view::loops::{Loops, columns, module_name, notes, text, told_apart};
@@ -40,13 +41,14 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
         places.get(&above).copied()
     };
     let left_out = table.left_out + table.order.len() - order.len();
-    let meanings = marks(table, &[]).into_iter().map(|(mark, text)| format!("{mark}{text}"));
+    let of_marks = marks(table, &[]).into_iter().map(|(mark, text)| Explained::mark(mark, text));
+    let explained: Vec<Explained> = form.explained.iter().cloned().chain(of_marks).collect();
     TableOut {
         id: form.id.clone(),
         group: form.group.name(),
         title: form.title.clone(),
         lead: form.lead.iter().cloned().chain(not_here(left_out)).collect(),
-        explained: form.explained.iter().cloned().chain(meanings).collect(),
+        marks: explained.iter().filter_map(Explained::of_mark).collect(),
         columns: shown
             .iter()
             .enumerate()
@@ -55,8 +57,10 @@ pub fn of(form: &Form, known: &[Key]) -> TableOut {
                 title: whole_title(&shown, at),
                 is_text: is_text(column),
                 is_minor: column.rank >= MINOR || says_nothing(table, column),
+                meaning: meaning(&explained, &column.name),
             })
             .collect(),
+        explained: explained.iter().map(Explained::line).collect(),
         rows: order.iter().map(|row| line(*row)).collect(),
         parents: form
             .parents
@@ -184,23 +188,38 @@ fn module_of(loops: &Loops<'_>, module: usize, full: &Table, begin: usize, id: S
     let title = told_apart(loops, tree).unwrap_or_else(|| module_name(tree));
     let legend = notes::legend(text::marks(loops, module)).into_iter();
     let facts = notes::facts(loops, tree, false).into_iter();
-    let legend = legend.map(|(mark, text)| format!("{mark}{text}"));
-    let legend = legend.chain(facts.map(|(label, text)| format!("{label}{text}")));
+    let legend = legend.map(|(label, text)| {
+        // Some lines are about columns, with their titles, and the others are about marks.
+        match label.contains(char::is_alphabetic) {
+            true => {
+                let title = label.trim_end_matches([' ', ':']);
+                Explained::column(&columns::of_title(full, title), label, text)
+            }
+            false => Explained::mark(label, text),
+        }
+    });
+    let explained: Vec<Explained> =
+        legend.chain(facts.map(|(label, text)| Explained::word(label, text))).collect();
     TableOut {
         id,
         group: Group::Loops.name(),
         title,
         lead: not_here(rows.len() - kept),
-        explained: legend.chain(notes::notes(tree, false)).collect(),
+        marks: explained.iter().filter_map(Explained::of_mark).collect(),
         columns: shown
             .iter()
-            .map(|column| ColumnOut {
-                name: columns::of_title(full, &column.title),
-                title: column.title.clone(),
-                is_text: !matches!(column.kind, Kind::Number),
-                is_minor: column.rank >= MINOR,
+            .map(|column| {
+                let name = columns::of_title(full, &column.title);
+                ColumnOut {
+                    title: column.title.clone(),
+                    is_text: !matches!(column.kind, Kind::Number),
+                    is_minor: column.rank >= MINOR,
+                    meaning: meaning(&explained, &name),
+                    name,
+                }
             })
             .collect(),
+        explained: explained.iter().map(Explained::line).chain(notes::notes(tree, false)).collect(),
         rows: (0..kept).map(|row| shown.iter().map(|column| cell(column, row)).collect()).collect(),
         parents: Some((0..kept).map(|row| above(row).map_or(-1, |at| at as i64)).collect()),
         ops: None,

@@ -4,8 +4,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use analysis::tree::{Level, levels};
-use analysis::{By, Gap, Gaps, Key, Options, Side, summarize};
+use analysis::{By, Gap, Gaps, Key, Level, Options, Side, summarize};
 use profile::Profile;
 use serde::Serialize;
 
@@ -17,7 +16,7 @@ use crate::output::Format;
 use crate::terminal::known_width;
 use crate::view::between::{Sides, sentences};
 use crate::view::head::ProfileHead;
-use crate::view::labels::{labels, thread_label};
+use crate::view::labels::thread_label;
 use crate::view::layout::{Names, THREAD_WIDTH};
 use crate::view::losses::{self, losses_out};
 use crate::view::names;
@@ -32,15 +31,21 @@ const SCHEMA: &str = "counterpoint.between/1";
 /// within these bounds, because the numbers matter more than whole names.
 const BEFORE: [usize; 2] = [20, 36];
 
-/// The labels and the explanations of columns.
-pub const EXPLAINED: [(&str, &str); 4] = [
-    ("after: ", "the op whose call ended last on the thread; before: the op that began next"),
-    ("(end): ", "the last moment that is known of the thread"),
+/// The columns with their labels and explanations, and a word without a column.
+pub const EXPLAINED: [(&str, &str, &str); 5] = [
+    ("after", "after: ", "the op whose call ended last on the thread"),
+    ("before", "before: ", "the op that began next"),
+    ("", "(end): ", "the last moment that is known of the thread"),
     (
+        "share",
         "share: ",
         "of the time of all threads in no call; what the recorder does between calls is in it",
     ),
-    ("p50: ", "half of the gaps are at most so long; of more than 64 gaps it is known to 0.8 %"),
+    (
+        "p50_ns",
+        "p50: ",
+        "half of the gaps are at most so long; of more than 64 gaps it is known to 0.8 %",
+    ),
 ];
 
 /// Returns the gaps for a page: the table, and for each row the op before the gap. `None` if the
@@ -54,28 +59,29 @@ pub fn whole(profile: &Profile, gaps: &Gaps) -> Option<(Table, Vec<Option<Key>>)
     (!rows.is_empty()).then(|| (table, rows.iter().map(key).collect()))
 }
 
-/// Columns of the table of levels, and their meanings.
-pub const LEVELS_EXPLAINED: [(&str, &str); 3] = [
+/// The columns of the table of levels with their labels and explanations.
+pub const LEVELS_EXPLAINED: [(&str, &str, &str); 3] = [
     (
+        "level",
         "level: ",
         "how many calls are around a call. Level 0 is in no other call; between its calls is the time that the table of \
          gaps has",
     ),
     (
+        "between_ns",
         "between: ",
         "on a deeper level, the time in the calls around these that is in none of these: before, between and after \
          them. It is self time of what is around them",
     ),
-    ("share: ", "of the time between and in calls of the level together"),
+    ("share", "share: ", "of the time between and in calls of the level together"),
 ];
 
 /// The levels of threads with calls inside of calls, as a table. `None` if there are none.
-pub fn of_levels(profile: &Profile, levels: &[Level]) -> Option<Table> {
-    let mut keys: Vec<Key> = levels.iter().map(|level| level.most).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    let names = labels(profile, &keys);
-    let name = |key: Key| keys.binary_search(&key).ok().and_then(|at| names.get(at)).cloned();
+pub fn of_levels(profile: &Profile, gaps: &Gaps) -> Option<Table> {
+    levels_of(profile, &gaps.levels, &Sides::new(profile, gaps))
+}
+
+fn levels_of(profile: &Profile, levels: &[Level], sides: &Sides) -> Option<Table> {
     let column = |rank, name: &str, title: &str, cell: &dyn Fn(&Level) -> Option<Value>| {
         Column::new(rank, name, title, levels.iter().map(cell).collect())
     };
@@ -87,7 +93,9 @@ pub fn of_levels(profile: &Profile, levels: &[Level]) -> Option<Table> {
         column(1, "in_calls_ns", "in calls", &|level| Some(Value::Ns(level.in_calls_ns))),
         column(1, "between_ns", "between", &|level| Some(Value::Ns(level.between_ns))),
         column(3, "share", "share", &|level| level.share().map(Value::Part)),
-        column(4, "most", "most time in", &|level| name(level.most).map(Value::Text)),
+        column(4, "most", "most time in", &|level| {
+            Some(Value::Text(sides.label(Side::Op(level.most)).to_owned()))
+        }),
     ];
     (!levels.is_empty()).then(|| Table {
         names: Names::Shortened(THREAD_WIDTH),
@@ -97,9 +105,9 @@ pub fn of_levels(profile: &Profile, levels: &[Level]) -> Option<Table> {
 
 /// Prints the report.
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
-    let options = Options { by: By::Thread, raw: args.raw, gaps: true, ..Options::default() };
+    let options =
+        Options { by: By::Thread, raw: args.raw, gaps: true, levels: true, ..Options::default() };
     let summary = summarize(profile, &options);
-    let levels = levels(profile, &summary);
     let Some(gaps) = summary.gaps else {
         let why = match profile.is_sampled() {
             true => "with a budget, calls that were only counted are in the gaps",
@@ -133,6 +141,15 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     if args.filter.is_none() {
         add_recorder(&mut table, &gaps);
     }
+    // A level is of whole threads, so a filter has none.
+    let mut by_level = match args.filter {
+        Some(_) => None,
+        None => levels_of(profile, &gaps.levels, &sides),
+    };
+    if let Some(levels) = &mut by_level {
+        levels.keep_first(args.top());
+    }
+    let level = |row: &usize| level_out(profile, &gaps.levels[*row], &sides);
     let document = || {
         object! {
             schema: SCHEMA,
@@ -148,23 +165,24 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 .iter()
                 .map(|row| out_of(profile, &gaps, rows[*row], &sides))
                 .collect::<Vec<_>>(),
-            levels: levels.iter().map(|level| level_out(profile, level)).collect::<Vec<_>>(),
+            levels: by_level
+                .iter()
+                .flat_map(|levels| levels.order.iter().map(level))
+                .collect::<Vec<_>>(),
             losses: losses_out(&profile.all_losses()),
         }
     };
-    let by_level = of_levels(profile, &levels).filter(|_| args.filter.is_none());
     let text = |out: &mut Out, width: Option<usize>| {
         text(out, width, profile, &gaps, &table)?;
-        if let Some(mut table) = by_level {
-            table.keep_first(args.top());
-            print_levels(out, &table, width)?;
+        if let Some(levels) = &by_level {
+            print_levels(out, levels, width)?;
         }
         losses::print_brief(out, &profile.all_losses(), width.unwrap_or(PROSE_WIDTH))
     };
     output(args, &table, text, document)
 }
 
-fn level_out(profile: &Profile, level: &Level) -> impl Serialize {
+fn level_out(profile: &Profile, level: &Level, sides: &Sides) -> impl Serialize {
     let (process, thread) = level.thread;
     let of = &profile.processes[process];
     object! {
@@ -175,7 +193,11 @@ fn level_out(profile: &Profile, level: &Level) -> impl Serialize {
         calls: level.calls,
         in_calls_ns: level.in_calls_ns,
         between_ns: level.between_ns,
-        most: labels(profile, &[level.most]).concat(),
+        most: sides.label(Side::Op(level.most)).to_owned(),
+        most_op_id: match level.most {
+            Key::Op(id) => Some(id),
+            _ => None,
+        },
     }
 }
 
@@ -257,7 +279,7 @@ fn text(
     }
     io::Write::write_all(out, b"\n")?;
     table(out, rows, width)?;
-    for (label, text) in EXPLAINED {
+    for (_, label, text) in EXPLAINED {
         wrapped(out, label, text, prose)?;
     }
     Ok(())
@@ -268,5 +290,5 @@ fn print_levels(out: &mut Out, rows: &Table, width: Option<usize>) -> io::Result
     table(out, rows, width)?;
     LEVELS_EXPLAINED
         .iter()
-        .try_for_each(|(label, text)| wrapped(out, label, text, width.unwrap_or(PROSE_WIDTH)))
+        .try_for_each(|(_, label, text)| wrapped(out, label, text, width.unwrap_or(PROSE_WIDTH)))
 }

@@ -33,23 +33,26 @@ const SCHEMA: &str = "counterpoint.ranks/1";
 const MOST_NAMED: usize = 20;
 
 /// The explanations of columns, by the columns' names.
-const EXPLAINED: [(&str, &str); 7] = [
-    ("self_ns", "self: time in ops, without the calls inside of them"),
-    ("of_mean", "of mean: the rank's self time as a multiple of the mean over the ranks"),
+const EXPLAINED: [(&str, &str, &str); 7] = [
+    ("self_ns", "self: ", "time in ops, without the calls inside of them"),
+    ("of_mean", "of mean: ", "the rank's self time as a multiple of the mean over the ranks"),
     (
         "above_ns",
-        "above: by how much the rank's self time in the op before it is above the median over the ranks; \
+        "above: ",
+        "by how much the rank's self time in the op before it is above the median over the ranks; \
          ! marks what stands out",
     ),
-    ("imbalance", "imbalance: the largest of the ranks' totals as a multiple of their mean"),
-    ("p50_ns", "p50, p99: of the duration of a call on any rank, within 1/128"),
+    ("imbalance", "imbalance: ", "the largest of the ranks' totals as a multiple of their mean"),
+    ("p50_ns", "p50, p99: ", "of the duration of a call on any rank, within 1/128"),
     (
         "losses",
-        "losses: kinds of loss that change the rank's numbers; `counterpoint query` lists them",
+        "losses: ",
+        "kinds of loss that change the rank's numbers; `counterpoint query` lists them",
     ),
     (
         "offset_ns",
-        "offset: with --align-by, what is to be added to the rank's clock to have that of the first rank",
+        "offset: ",
+        "with --align-by, what is to be added to the rank's clock to have that of the first rank",
     ),
 ];
 
@@ -204,9 +207,11 @@ fn all_sentences(runs: &[RunAcross]) -> Vec<String> {
 }
 
 /// Returns the explanations of the columns that a table has.
-fn explained(table: &Table) -> impl Iterator<Item = &'static str> + '_ {
+fn explained(
+    table: &Table,
+) -> impl Iterator<Item = &'static (&'static str, &'static str, &'static str)> {
     let has = |name: &str| table.columns.iter().any(|column| column.name == name);
-    EXPLAINED.iter().filter(move |(name, _)| has(name)).map(|(_, text)| *text)
+    EXPLAINED.iter().filter(move |(name, ..)| has(name))
 }
 
 fn text(out: &mut Out, width: Option<usize>, opened: &Opened, rows: &Table) -> io::Result<()> {
@@ -224,8 +229,8 @@ fn text(out: &mut Out, width: Option<usize>, opened: &Opened, rows: &Table) -> i
     }
     out.write_all(b"\n")?;
     table(out, rows, width)?;
-    for line in explained(rows) {
-        wrapped(out, "", line, prose)?;
+    for (_, label, text) in explained(rows) {
+        wrapped(out, label, text, prose)?;
     }
     Ok(())
 }
@@ -425,13 +430,21 @@ fn document<'a>(opened: &'a Opened, args: &'a Args, sort: &'a str, rows: &Table)
     }
 }
 
+/// Makes a line of the page from a column, its label and its explanation.
+fn line_of((name, label, text): &(&str, &str, &str)) -> page::Explained {
+    match *name {
+        "p50_ns" => page::Explained::columns(["p50_ns", "p99_ns"].map(str::to_owned), label, *text),
+        name => page::Explained::column(name, label, *text),
+    }
+}
+
 /// Writes the page with both tables and the same sentences.
 fn write_page(path: &Path, args: &Args, opened: &Opened) -> Result<ExitCode, Failure> {
     let mut tables = [of_ranks(&opened.runs), of_ops(&opened.runs, None)];
     tables[0].sort("above")?;
     tables[1].sort("self")?;
     let [ranks, ops] = tables;
-    let lines = |table: &Table| explained(table).map(str::to_owned).collect::<Vec<_>>();
+    let lines = |table: &Table| explained(table).map(line_of).collect::<Vec<_>>();
     let (of_ranks, of_ops) = (lines(&ranks), lines(&ops));
     let form = |id, title, sort: &str, table, explained| page::Form {
         sort: sort.to_owned(),

@@ -17,7 +17,7 @@ use crate::view::losses::{self, losses_out};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
 use crate::view::units::plural;
-use crate::view::wrap::{PROSE_WIDTH, wrapped};
+use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
 /// Returns a table of all work that ops launched, for a page. `None` if no activity has the id of
 /// an op.
@@ -29,7 +29,10 @@ pub fn whole(profile: &Profile) -> Result<Option<Table>, Failure> {
 }
 
 /// The explanation of the columns.
-pub const EXPLAINED: &str = "total: durations on devices, which may be later than the op itself; share: of all that ops launched";
+pub const EXPLAINED: [(&str, &str, &str); 2] = [
+    ("total_ns", "total: ", "durations on devices, which may be later than the op itself"),
+    ("share", "share: ", "of all that ops launched"),
+];
 
 pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
     let activities = profile.activities().map_err(Failure::new)?;
@@ -122,7 +125,7 @@ fn text(
 ) -> io::Result<()> {
     let prose = width.unwrap_or(PROSE_WIDTH);
     table(out, rows, width)?;
-    wrapped(out, "", EXPLAINED, prose)?;
+    wrapped(out, "", &in_one_line(&EXPLAINED), prose)?;
     if of_no_op > 0 {
         let text = format!(
             "{} on devices with the id of an op that has no record",

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use analysis::critical::MOST_CALLS;
-use analysis::tree::levels;
 use analysis::{By, CriticalRow, Key, Options, critical_path, summarize_each};
 use clap::ValueEnum;
 use profile::loops::Loops as Recorded;
@@ -11,7 +10,7 @@ use profile::{Origin, Profile};
 
 use super::{RowKind, between, launches, roofline, sites, torch, tree};
 use crate::failure::Failure;
-use crate::page::{self, Form, Group, Wanted};
+use crate::page::{self, Explained, Form, Group, Wanted};
 use crate::terminal::visible;
 use crate::view::between::sentences;
 use crate::view::columns;
@@ -50,21 +49,33 @@ const EXPLAINED: [(&str, &str); 8] = [
 ];
 
 /// Returns the explanations of the columns that a table of calls has.
-fn explained(table: &Table) -> Vec<String> {
+fn explained(table: &Table) -> Vec<Explained> {
     let of = |name: &str| page::columns_of(table).find(|column| column.name == name);
-    let known = EXPLAINED.iter().filter_map(|(name, text)| Some((&of(name)?.title, text)));
-    let mut lines: Vec<String> = known.map(|(title, text)| format!("{title}: {text}")).collect();
-    if page::columns_of(table).any(|column| column.title.ends_with("/call")) {
-        lines.push("/call: the mean over the calls that have a value".to_owned());
+    let known = EXPLAINED.iter().filter_map(|(name, text)| {
+        Some(Explained::column(name, &format!("{}: ", of(name)?.title), *text))
+    });
+    let mut lines: Vec<Explained> = known.collect();
+    let per_call = page::columns_of(table).filter(|column| column.title.ends_with("/call"));
+    let per_call: Vec<String> = per_call.map(|column| column.name.clone()).collect();
+    if !per_call.is_empty() {
+        let text = "the mean over the calls that have a value";
+        lines.push(Explained::columns(per_call, "/call: ", text));
     }
     // Only the table by op has it.
     if !table.rest.is_empty() && of("op").is_some() {
-        lines.push(
-            "(between): the time in which the threads were in no call, all threads added up"
-                .to_owned(),
-        );
+        let text = "the time in which the threads were in no call, all threads added up";
+        lines.push(Explained::word("(between): ", text));
     }
     lines
+}
+
+/// Returns lines about columns: the name of each, its label and its meaning. Without a name, a line is about a word.
+fn columns_explained(all: &[(&str, &str, &str)]) -> Vec<Explained> {
+    let line = |(name, label, text): &(&str, &str, &str)| match *name {
+        "" => Explained::word(label, *text),
+        name => Explained::column(name, label, *text),
+    };
+    all.iter().map(line).collect()
 }
 
 /// The files besides the profile that the page is made from.
@@ -112,32 +123,31 @@ pub fn write(
     loops.choose(None, Some(page::LOOPS_SORT), None, false)?;
     let tree = tree::whole(profile, &loops, overview.raw);
     if let Some(tree::Whole { table, explained, parents, keys }) = tree {
-        let explained = vec![explained];
+        let explained = columns_explained(&explained);
         let tree = Form::new("tree", "Calls inside of calls", Group::Ops, table);
         forms.push(Form { parents: Some(parents), keys, explained, ..tree });
     }
     if let Some(sites::Whole { table, keys, lead }) = sites::whole(profile, overview.raw) {
-        let explained = sites::EXPLAINED.iter().map(|(_, label, text)| format!("{label}{text}"));
-        let explained = explained.collect();
+        let explained = columns_explained(&sites::EXPLAINED);
         let sites = Form::new("site", "Dispatch sites", Group::Ops, table);
         forms.push(Form { keys, lead, explained, sort: "share".to_owned(), ..sites });
     }
     if let Some(gaps) = &overview.summary.gaps
         && let Some((table, keys)) = between::whole(profile, gaps)
     {
-        let explained = between::EXPLAINED.iter().map(|(label, text)| format!("{label}{text}"));
-        let (lead, explained) = (sentences(profile, gaps), explained.collect());
+        let (lead, explained) = (sentences(profile, gaps), columns_explained(&between::EXPLAINED));
         let form = Form::new("between", "Between calls", Group::Ops, table);
         forms.push(Form { keys, lead, explained, ..form });
     }
-    if let Some(table) = between::of_levels(profile, &levels(profile, overview.summary)) {
-        let explained = between::LEVELS_EXPLAINED.iter();
-        let explained = explained.map(|(label, text)| format!("{label}{text}")).collect();
+    if let Some(table) =
+        overview.summary.gaps.as_ref().and_then(|gaps| between::of_levels(profile, gaps))
+    {
+        let explained = columns_explained(&between::LEVELS_EXPLAINED);
         let form = Form::new("level", "Between calls by level", Group::Ops, table);
         forms.push(Form { explained, sort: String::new(), ..form });
     }
     match profile.calls() > PATH_CALLS {
-        true => forms[0].explained.push(no_path(profile)),
+        true => forms[0].explained.push(Explained::sentence(no_path(profile))),
         false => forms.extend(critical(profile)?),
     }
     for (kind, table) in torch::whole(profile)? {
@@ -147,12 +157,12 @@ pub fn write(
             _ => "Shapes",
         };
         let name = kind.to_possible_value().map_or(String::new(), |v| v.get_name().to_owned());
-        let explained = vec![torch::explained(Some(kind)).to_owned()];
+        let explained = columns_explained(torch::explained(Some(kind)));
         forms.push(Form { explained, ..Form::new(&name, title, Group::Ops, table) });
     }
     forms.extend(grouped(overview));
     if let Some(table) = launches::whole(profile)? {
-        let explained = vec![launches::EXPLAINED.to_owned()];
+        let explained = columns_explained(&launches::EXPLAINED);
         let form = Form::new("launch", "Launched by ops", Group::Activities, table);
         forms.push(Form { explained, ..form });
     }
@@ -194,8 +204,9 @@ fn critical(profile: &Profile) -> Result<Option<Form>, Failure> {
     let mut table = critical::columns(profile, &path, &rows, true);
     table.sort("gain")?;
     let meanings = critical::explained(profile, &path).into_iter();
-    let meanings = meanings.map(|(_, label, text)| format!("{label}{text}"));
-    let explained = critical::head(profile, &path).into_iter().chain(meanings).collect();
+    let meanings = meanings.map(|(name, label, text)| Explained::column(name, &label, text));
+    let head = critical::head(profile, &path).into_iter().map(Explained::sentence);
+    let explained = head.chain(meanings).collect();
     let keys = rows.iter().map(|row| Some(Key::Op(row.op))).collect();
     let form = Form::new("path", "Critical path", Group::Ops, table);
     Ok(Some(Form { keys, explained, sort: "gain".to_owned(), ..form }))

@@ -19,7 +19,7 @@ use crate::matching;
 use crate::metrics;
 use crate::object::{object, unless_empty};
 use crate::output::Format;
-use crate::page::{NEAR, Roofline};
+use crate::page::{Explained, NEAR, Roofline};
 use crate::roofs::{self, Document as Measured};
 use crate::view::head::ProfileHead;
 use crate::view::labels::labels;
@@ -104,7 +104,7 @@ fn placed(profile: &Profile, before: &Before) -> Result<(Vec<Placed>, Option<Roo
 pub fn whole(
     profile: &Profile,
     before: &Before,
-) -> Result<Option<(Table, Vec<String>, Roofline)>, Failure> {
+) -> Result<Option<(Table, Vec<Explained>, Roofline)>, Failure> {
     let (rows, roofs) = placed(profile, before)?;
     if rows.is_empty() {
         return Ok(None);
@@ -112,13 +112,13 @@ pub fn whole(
     let mut table = columns(&rows, &[], true);
     table.sort("total")?;
     let explained = EXPLAINED.iter().filter(|(name, ..)| roofs.is_some() || !is_of_roofs(name));
-    let mut explained: Vec<String> =
-        explained.map(|(_, label, text)| format!("{label}{text}")).collect();
+    let mut explained: Vec<Explained> =
+        explained.map(|(name, label, text)| Explained::column(name, label, *text)).collect();
     if rows.iter().any(|row| row.roof.is_some_and(|roof| roof.part < NEAR)) {
-        explained.push(format!("{FAR}: {FAR_MEANS}"));
+        explained.push(Explained::word(&format!("{FAR}: "), FAR_MEANS));
     }
     let no_roofs = roofs.is_none().then(|| before.no_roofs());
-    explained.extend(no_roofs.map(|why| format!("note: {why}")));
+    explained.extend(no_roofs.map(|why| Explained::word("note: ", why)));
     Ok(Some((table, explained, Roofline { rows, roofs, no_roofs })))
 }
 

@@ -21,7 +21,7 @@ use crate::view::losses::{self, losses_out};
 use crate::view::metrics::{metrics_out, rank};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
-use crate::view::wrap::{PROSE_WIDTH, wrapped};
+use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
 /// The schema of the JSON that `report --by module` prints.
 const MODULES_SCHEMA: &str = "counterpoint.modules/1";
@@ -200,25 +200,39 @@ pub fn whole(profile: &Profile) -> Result<Vec<(RowKind, Table)>, Failure> {
     Ok(tables)
 }
 
-/// Returns the explanations of the columns.
-pub fn explained(kind: Option<RowKind>) -> &'static str {
+/// Returns the columns with their labels and explanations.
+pub fn explained(kind: Option<RowKind>) -> &'static [(&'static str, &'static str, &'static str)] {
     match kind {
-        Some(RowKind::Module) => {
-            "total: time of a module's calls; self: without the modules inside of it; in ops: self times of the \
-             forward ops that it called itself; in backward: those of their backward ops; share: of all \
-             self times of ops"
-        }
-        Some(RowKind::Line) => {
-            "line: outside of PyTorch, the innermost that called the op (a function, with its first line, \
-             if the recording does not have the line of the call); total: time of the calls from there; \
-             self: without calls from other such lines; in ops: self times of the forward ops that were \
-             called there; in backward: those of their backward ops; share: of all self times of ops"
-        }
-        _ => {
-            "self: without the ops inside of it, as PyTorch recorded them (calls that only Counterpoint recorded, \
-             of TVM for example, are in it, unlike in a report by op); share: of all self times of ops; FLOPs: \
-             floating-point operations, as PyTorch counts them"
-        }
+        Some(RowKind::Module) => &[
+            ("total_ns", "total: ", "time of a module's calls"),
+            ("self_ns", "self: ", "without the modules inside of it"),
+            ("ops_ns", "in ops: ", "self times of the forward ops that it called itself"),
+            ("backward_ns", "in backward: ", "those of their backward ops"),
+            ("share", "share: ", "of all self times of ops"),
+        ],
+        Some(RowKind::Line) => &[
+            (
+                "line",
+                "line: ",
+                "outside of PyTorch, the innermost that called the op (a function, with its first line, if the \
+                 recording does not have the line of the call)",
+            ),
+            ("total_ns", "total: ", "time of the calls from there"),
+            ("self_ns", "self: ", "without calls from other such lines"),
+            ("ops_ns", "in ops: ", "self times of the forward ops that were called there"),
+            ("backward_ns", "in backward: ", "those of their backward ops"),
+            ("share", "share: ", "of all self times of ops"),
+        ],
+        _ => &[
+            (
+                "self_ns",
+                "self: ",
+                "without the ops inside of it, as PyTorch recorded them (calls that only Counterpoint recorded, \
+                 of TVM for example, are in it, unlike in a report by op)",
+            ),
+            ("share", "share: ", "of all self times of ops"),
+            ("flops", "FLOPs: ", "floating-point operations, as PyTorch counts them"),
+        ],
     }
 }
 
@@ -323,7 +337,7 @@ fn text(
 ) -> io::Result<()> {
     let prose = width.unwrap_or(PROSE_WIDTH);
     table(out, rows, width)?;
-    wrapped(out, "", explained(args.by), prose)?;
+    wrapped(out, "", &in_one_line(explained(args.by)), prose)?;
     losses::print(out, &profile.all_losses(), prose)?;
     for note in &profile.manifest.notes {
         wrapped(out, "note: ", note, prose)?;

@@ -28,7 +28,7 @@ use crate::view::open::NOTHING;
 use crate::view::table::{Column, Quantity, Table, Value};
 use crate::view::text::table;
 use crate::view::units::{plural, time};
-use crate::view::wrap::{PROSE_WIDTH, wrapped};
+use crate::view::wrap::{PROSE_WIDTH, in_one_line, wrapped};
 
 /// The schema of the JSON that `report --tree` prints.
 const TREE_SCHEMA: &str = "counterpoint.tree/1";
@@ -48,7 +48,7 @@ struct Row {
 pub struct Whole {
     pub table: Table,
     /// The meanings of its columns.
-    pub explained: String,
+    pub explained: Vec<(&'static str, &'static str, &'static str)>,
     /// The row above each row.
     pub parents: Vec<Option<usize>>,
     /// The op of each row; `None` for rows that are not ops.
@@ -83,18 +83,26 @@ pub fn whole(profile: &Profile, loops: &Loops<'_>, raw: bool) -> Option<Whole> {
 /// The column of the times without the rows below.
 const REST: &str = "rest_ns";
 
-/// The meanings of the columns of a tree.
-fn explained(table: &Table) -> String {
-    let total = "total: with what is inside, and as a part of the time in calls";
+/// The columns of a tree with their labels and explanations.
+fn explained(table: &Table) -> Vec<(&'static str, &'static str, &'static str)> {
     let has_rest = table.columns.iter().any(|column| column.name == REST && !column.csv_only);
+    let total = ("total_ns", "total: ", "with what is inside, and as a part of the time in calls");
     match has_rest {
-        true => format!(
-            "{total}; self: without the calls inside of a call, as in a report by op, or without the loops inside \
-             of a loop; rest: without all that is below, also the loops below a call; share: by rest"
-        ),
-        false => {
-            format!("{total}; self: without the calls inside, as in a report by op; share: by self")
-        }
+        true => vec![
+            total,
+            (
+                "self_ns",
+                "self: ",
+                "without the calls inside of a call, as in a report by op, or without the loops inside of a loop",
+            ),
+            (REST, "rest: ", "without all that is below, also the loops below a call"),
+            ("share", "share: ", "by rest"),
+        ],
+        false => vec![
+            total,
+            ("self_ns", "self: ", "without the calls inside, as in a report by op"),
+            ("share", "share: ", "by self"),
+        ],
     }
 }
 
@@ -278,6 +286,6 @@ fn text(
     wrapped(out, "", &head, prose)?;
     writeln!(out)?;
     table(out, rows, width)?;
-    wrapped(out, "", &explained(rows), prose)?;
+    wrapped(out, "", &in_one_line(&explained(rows)), prose)?;
     losses::print_brief(out, &profile.all_losses(), prose)
 }

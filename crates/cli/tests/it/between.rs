@@ -75,6 +75,44 @@ fn gaps_are_after_one_op_and_before_another() {
     assert!(one.contains("and 1 more"), "{one}");
 }
 
+/// Text and JSON leave out the same levels.
+#[test]
+fn levels_are_chosen_in_text_as_in_json() {
+    let (_scratch, profile) = alternating().written();
+    for (options, expected) in [(&[][..], 2), (&["--top", "1"], 1), (&["--filter", "step"], 0)] {
+        let with = |more: &[&str]| text(&profile, &[&["--by", "between"], options, more].concat());
+        let printed = with(&["--width", "300"]);
+        let levels = printed.lines().skip_while(|line| !line.starts_with("thread")).skip(1);
+        let levels = levels.take_while(|line| line.starts_with("main"));
+        assert_eq!(levels.count(), expected, "{options:?}: {printed}");
+        let json: Value = serde_json::from_str(&with(&["--format", "json"])).unwrap();
+        assert_eq!(json["levels"].as_array().unwrap().len(), expected, "{options:?}");
+    }
+}
+
+/// Two functions of one name are told apart, also where one of them has the most time of a level and the other one is
+/// beside gaps.
+#[test]
+fn ops_of_one_name_have_two_names_in_json() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    process.library("outer", &["f"]);
+    process.library("inner", &["f"]);
+    let main = process.thread("main");
+    for at in [0, 100] {
+        main.call(CallScript::new(1, 1_000 + at, 40));
+        main.call(CallScript::new(0, 990 + at, 60));
+    }
+    let (_scratch, profile) = script.written();
+    let json = text(&profile, &["--by", "between", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let most = |level: usize| json["levels"][level]["most"].as_str().unwrap();
+    assert_ne!(most(0), most(1));
+    assert_eq!(most(0), json["rows"][0]["after"]);
+    let id = |level: usize| json["levels"][level]["most_op_id"].as_u64().unwrap();
+    assert_ne!(id(0), id(1));
+}
+
 /// The gaps are 1, 1, 1 and 9 ms, so their mean is far from each of them.
 #[test]
 fn the_median_of_gaps_is_beside_their_mean() {

@@ -53,10 +53,14 @@ def owner(call):
 
 
 def ranges(call):
-    """The ranges that a call is inside of, and that it is itself."""
-    if call["role"] == "task" and call["region"] in regions:
-        return ranges(regions[call["region"]])
-    return {c["op"] for c in [call] + around(call) if c["role"] == "range"}
+    """The ranges that a call is inside of, and that it is itself. Those around a task are around its region."""
+    found = set()
+    for c in [call] + around(call):
+        if c["role"] == "range":
+            found.add(c["op"])
+        if c["role"] == "task" and c["region"] in regions:
+            return found | ranges(regions[c["region"]])
+    return found
 
 
 nodes = []  # begin, end, owner, call

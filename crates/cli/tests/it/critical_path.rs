@@ -138,6 +138,53 @@ fn a_range_gains_what_is_inside_of_it() {
     assert!(printed.contains("of a range, if nothing inside of it took any"), "{printed}");
 }
 
+/// ```text
+///  main    ├ step  ├ conv: ├ region 1 ──────────────────────────────┤ ┤  ┤├ add ┤
+///          0       10      20                                      80 90 100   120
+///  worker                    ├ task of 1: ├ region 2 ─────────┤ ┤
+///                            30           40                 70 75
+///  helper                                    ├ task of 2 ┤
+///                                            45         65
+/// ```
+///
+/// Everything between the begin and the end of `conv` is its own time, on whichever thread, and inside of `step`. All
+/// threads are on the path, with gaps of 10 and 5 before the tasks.
+#[test]
+fn a_region_inside_of_a_task_belongs_to_the_op_around_the_tasks_region() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(7);
+    let vm = process.machine("vm 0");
+    let step = process.op(vm, Role::Range, "step", "");
+    let [conv, add] = ["conv", "add"].map(|name| process.op(vm, Role::Op, name, ""));
+    let region = process.op(vm, Role::Region, "parallel", "");
+    let task = process.op(vm, Role::Task, "parallel", "");
+    let at = |op, begin: u64, end: u64| CallScript::op(op, 1_000 + begin, end - begin);
+    let of = |number, call: CallScript| call.value(KEY_CORRELATION, number);
+    // The thread of the inner region is the first one, so that it is seen before what is around it.
+    process.thread("worker").call(of(2, at(region, 40, 70))).call(of(1, at(task, 30, 75)));
+    process
+        .thread("main")
+        .call(of(1, at(region, 20, 80)))
+        .call(at(conv, 10, 90))
+        .call(at(step, 0, 100))
+        .call(at(add, 100, 120));
+    process.thread("helper").call(of(2, at(task, 45, 65)));
+    let (_scratch, dir) = written(&script);
+    let document: Value =
+        serde_json::from_str(&output(&["critical-path", &dir, "--format", "json"])).unwrap();
+    let row = |row: &Value| {
+        let numbers = ["own_ns", "on_path_ns", "gaps_ns", "gain_ns"];
+        (row["op"].as_str().unwrap().to_owned(), numbers.map(|key| row[key].as_f64().unwrap()))
+    };
+    let rows: Vec<_> = document["rows"].as_array().unwrap().iter().map(row).collect();
+    let expected = [
+        ("step", [20.0, 20.0, 0.0, 85.0]),
+        ("conv", [65.0, 65.0, 15.0, 65.0]),
+        ("add", [20.0, 20.0, 0.0, 20.0]),
+    ];
+    assert_eq!(rows, expected.map(|(name, numbers)| (name.to_owned(), numbers)));
+}
+
 /// A trace of PyTorch with a stream:
 ///
 /// ```text
@@ -191,8 +238,8 @@ fn what_was_launched_waits_and_is_waited_for() {
     assert_eq!(row("cudaStreamSynchronize"), [5.0, 5.0, 5.0]);
 }
 
-/// Makes a random profile: two threads call ops with regions, some in ranges, whose tasks a third thread runs, and
-/// two workers run dispatches.
+/// Makes a random profile: two threads call ops with regions, some in ranges, whose tasks a third thread runs, some of
+/// them with regions of their own, whose tasks a fourth thread runs; and two workers run dispatches.
 fn random(r: &mut Random) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
@@ -203,7 +250,8 @@ fn random(r: &mut Random) -> ProfileScript {
     let ops = names.map(|name| process.op(vm, Role::Op, name, ""));
     let region = process.op(vm, Role::Region, "parallel", "");
     let task = process.op(vm, Role::Task, "parallel", "");
-    let (mut number, mut free, mut theirs) = (0, 0, Vec::new());
+    let (mut number, mut free) = (0, 0);
+    let (mut theirs, mut inner) = (Vec::new(), Vec::new());
     for name in ["main", "other"] {
         let mut at = 100 + r.below(50);
         let thread = process.thread(name);
@@ -232,6 +280,15 @@ fn random(r: &mut Random) -> ProfileScript {
                     let from = launch.max(free) + r.below(6);
                     free = from + 1 + r.below(20);
                     theirs.push(of(1, from, free - from));
+                    // A region inside of the task, with a task on another thread again.
+                    if free - from > 6 && r.below(2) == 0 {
+                        let number = 1_000 + number;
+                        let length = free - from - 2;
+                        let nested = CallScript::op(region, from + 1, length);
+                        theirs.push(nested.value(KEY_CORRELATION, number));
+                        let of_nested = CallScript::new(task, from + 2, 1 + r.below(length - 2));
+                        inner.push(of_nested.workgroup(1, 2).value(KEY_CORRELATION, number));
+                    }
                     at = at.max(free) + r.below(3);
                     let launch = CallScript::op(region, launch, at - launch);
                     thread.call(launch.value(KEY_CORRELATION, number));
@@ -255,11 +312,13 @@ fn random(r: &mut Random) -> ProfileScript {
             at += 1 + r.below(20);
         }
     }
-    let worker = process.thread("pool");
-    theirs.sort_by_key(|call| call.call.end);
-    theirs.into_iter().for_each(|call| {
-        worker.call(call);
-    });
+    for (name, mut calls) in [("pool", theirs), ("helper", inner)] {
+        let worker = process.thread(name);
+        calls.sort_by_key(|call| call.call.end);
+        calls.into_iter().for_each(|call| {
+            worker.call(call);
+        });
+    }
     let other = script.process(8);
     other.library("m", &["a", "b"]);
     let mut ends = [50 + r.below(50), 50 + r.below(50)];

@@ -126,10 +126,10 @@ fn processor_time_is_said_beside_the_whole() {
     let json = golden.run(&["diff", at, "--format", "json"]).stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
     let found = &json["processor"];
-    assert_eq!(found["verdict"], "faster", "{found}");
+    assert_eq!(found["verdict"], "less", "{found}");
     let change = found["change"].as_f64().unwrap();
     assert!((change + 0.1).abs() < 0.005, "{found}");
-    assert_eq!(found["statistics"][0]["statistic"], "total", "{found}");
+    assert_eq!(found["statistics"][0]["statistic"], "processor_time", "{found}");
     assert_ne!(json["whole"]["verdict"], "faster");
     for format in ["text", "markdown"] {
         let text = golden.run(&["diff", at, "--format", format, "--width", "200"]).stdout;
@@ -143,8 +143,10 @@ fn processor_time_is_said_beside_the_whole() {
     let head: Value = serde_json::from_slice(&crate::page_data::block(&page, "head")).unwrap();
     let rows = head["compare"]["whole"]["rows"].as_array().unwrap();
     let is_named = |row: &&Value| row[0].as_str().is_some_and(|name| name.starts_with("processor"));
-    let row = rows.iter().find(is_named).unwrap();
-    assert!(row[1].as_str().unwrap().ends_with(" less"), "{row}");
+    let at = rows.iter().position(|row| is_named(&row)).unwrap();
+    assert!(rows[at][1].as_str().unwrap().ends_with(" less"), "{}", rows[at]);
+    let mark = &head["compare"]["whole"]["plots"][0]["rows"][at];
+    assert_eq!(mark["kind"], "less", "{mark}");
 }
 
 /// The page has the sentences of the text and the cells of its table, and the places of the marks

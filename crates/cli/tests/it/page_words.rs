@@ -181,9 +181,9 @@ fn each_length_says_from_and_to_when() {
     let lengths = head["lengths"].as_array().unwrap();
     // Of conv and step, 200 ms on main, and 90 on the worker.
     for [name, time, meaning] in [
-        ["the run", "1.00 s", "from before the program was started to after its end"],
-        ["all calls", "250 ms", "from the begin of the first call to the end of the last one"],
-        ["main (4711)", "250 ms", "from the first call of this thread"],
+        ["the run", "1.00 s", "to after its end, as `counterpoint run` saw it"],
+        ["all calls", "250 ms", "from the start of the first call to the end of the last one"],
+        ["main (4711)", "250 ms", "from the start of the first call of this thread"],
         ["2 threads", "445 ms", "added up"],
         ["in calls", "290 ms", "shares are parts of this time"],
     ] {

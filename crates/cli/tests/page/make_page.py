@@ -144,13 +144,13 @@ def distribution(durations):
     return {"first": first, "counts": counts}
 
 
-def column(name, title, is_text=False, is_minor=False):
-    return {"name": name, "title": title, "isText": is_text, "isMinor": is_minor}
+def column(name, title, is_text=False, is_minor=False, meaning=None):
+    return {"name": name, "title": title, "isText": is_text, "isMinor": is_minor, "meaning": meaning}
 
 
 def table(id, group, title, columns, rows, **more):
     return {
-        "id": id, "group": group, "title": title, "lead": [], "explained": [], "columns": columns,
+        "id": id, "group": group, "title": title, "lead": [], "explained": [], "marks": [], "columns": columns,
         "rows": rows, "parents": None, "ops": None, "rest": [], "sort": "total_ns", "share": -1,
         "leftOut": 0, "plots": [], **more,
     }
@@ -167,6 +167,12 @@ def nothing():
 
 # The begin of the recording, and what an exported .json counts from, in ns since 1970.
 BEGIN, BASE = 1763793844123456789, 1759300074000000000
+
+
+# What is said below the table of ops.
+OWN = "time in the calls without the calls inside of them; loops are no calls, so theirs is in it"
+HALF = "± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this"
+SOME = "* counted in only some of the calls"
 
 
 def usual(names, calls_per_op, threads, grid=1):
@@ -256,7 +262,8 @@ def usual(names, calls_per_op, threads, grid=1):
                                                                        {"at": 0.345, "ends": None, "kind": "unknown", "text": ""}]}]),
         })
     columns = [
-        column("op", "op", True), column("calls", "calls"), column("total_ns", "total"), column("self_ns", "self"),
+        column("op", "op", True), column("calls", "calls"), column("total_ns", "total"),
+        column("self_ns", "self", meaning=OWN),
         column("share", "share"), column("self_all_arguments_ns", "self, all arguments"),
         column("mean_ns", "mean"), column("p50_ns", "p50"), column("p99_ns", "p99"), column("max_ns", "max", is_minor=True),
         column("page-faults", "page-faults"), column("task-clock_per_call", "task-clock /call"),
@@ -287,9 +294,7 @@ def usual(names, calls_per_op, threads, grid=1):
     probes = number * 350
     by_op = table("op", "ops", "Ops", columns, rows, ops=list(range(len(ops))), share=4,
                   rest=[["(between)", None, [time(idle), idle], [time(idle), idle]] + [None] * 10],
-                  explained=["self: time in the calls without the calls inside of them; loops are no calls, so theirs is in it",
-                             "± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this",
-                             "* counted in only some of the calls"])
+                  explained=[f"self: {OWN}", HALF, SOME], marks=[{"mark": "±", "text": HALF}, {"mark": "*", "text": SOME}])
     tree = table("tree", "ops", "Tree", [columns[0], columns[1], column("total_ns", "total"), column("share", "own share")],
                  tree_rows, parents=parents, ops=tree_ops, share=3)
     by_thread = table("thread", "ops", "Threads", [
@@ -298,11 +303,12 @@ def usual(names, calls_per_op, threads, grid=1):
     ], thread_rows, rest=[["python3 (4710)", None, None, None, None, [time(2e6), 2e6]]])
     most = idle * 0.6
     between = table("between", "ops", "Between calls", [
-        column("after", "after", True), column("before", "before", True), column("thread", "thread", True), column("gaps", "gaps"),
+        column("after", "after", True, meaning="the op whose call ended last on the thread"),
+        column("before", "before", True, meaning="the op that began next"), column("thread", "thread", True), column("gaps", "gaps"),
         column("total_ns", "total"), column("share", "share"),
     ], [[names[0], names[min(1, len(names) - 1)], f"{threads[0]} (4711)", ["1,200", 1200], [time(most), most], ["60.0 %", 0.6]],
         [names[0], "(end)", f"{threads[-1]} (4712)", ["1", 1], [time(idle - most), idle - most], ["40.0 %", 0.4]]],
-        ops=[0, 0], share=5, explained=["after: the op whose call ended last on the thread; before: the op that began next"],
+        ops=[0, 0], share=5, explained=["after: the op whose call ended last on the thread", "before: the op that began next"],
         lead=[f"the threads were in no recorded call for {time(idle)} of {time(wall * len(threads))}",
               f"{threads[0]} (4711): {time(most)}, of which {time(most)} (100 %) in 1,200 gaps after {names[0]} and before {names[-1]}"])
     sites = table("site", "ops", "Dispatch sites", [
@@ -330,15 +336,15 @@ def usual(names, calls_per_op, threads, grid=1):
     head.update({
         "program": "iree-benchmark-module", "about": f"{sum(map(len, calls)):,} calls in {time(span)}",
         "sentences": [f"{time(whole)} in {sum(map(len, calls)):,} calls ({len(threads)} threads), 80 % in 5 of {len(names)} ops",
-                      f"the threads spent {100 * idle / lives:.1f} % of {time(lives)} outside of calls"],
+                      f"the threads spent {100 * idle / lives:.1f} % of {time(lives)} (from the start of their first calls) outside of calls"],
         "warnings": [f"The probes took about {100 * probes / lives:.1f} % of the threads' wall time (350 ns a call). Times within calls "
                      "hold 20.0 ns of that each; gaps between calls hold the rest."],
         "recording": [["command", "./iree-benchmark-module --module=tblock.vmfb --function=main --input=128x64xf32"],
                       ["exit", "0"], ["when", "2026-11-22 06:04:04 UTC"], ["machine", "vm, AMD EPYC, 2 logical CPUs"],
                       ["kernel", "6.18.44"], ["clock", "tsc, 0.385 ns a tick"], ["counters", "page-faults | task-clock"]],
-        "lengths": [["the run", time(span * 2), "from before the program was started to after its end, as `run` saw it"],
-                    ["all calls", time(span), "from the begin of the first call to the end of the last one"],
-                    [f"{threads[0]} (4711)", time(wall), "from the first call of this thread to its last known moment"],
+        "lengths": [["the run", time(span * 2), "from before the program was started to after its end, as `counterpoint run` saw it"],
+                    ["all calls", time(span), "from the start of the first call to the end of the last one"],
+                    [f"{threads[0]} (4711)", time(wall), "from the start of the first call of this thread to its last known moment"],
                     ["in calls", time(whole), "when each of these threads was in a call, added up"]],
         "price": f"price: about {time(probes)} of processor time, {100 * probes / lives:.1f} % of the threads' time",
         "priceParts": f"{number:,} calls at 350 ns each, context switches with counters not measured, flushing 0 ns",

@@ -54,7 +54,7 @@ export function compareView(context, compare, params) {
 function marksKey(table) {
   /** @type {[string, string][]} */
   const kinds = [
-    ["slower", "slower"], ["faster", "faster"], ["same", "the same"], ["unknown", "cannot be told"],
+    ["slower", "slower"], ["faster", "faster"], ["more", "more"], ["less", "less"], ["same", "the same"], ["unknown", "cannot be told"],
     ["not_tested", "not tested"], ["missing", "not known in all runs"],
   ];
   const plot = table.plots.find((one) => !one.isBars);

@@ -29,7 +29,9 @@
  * @property {string} group Which view shows it: `ops`, `loops`, `activities`, `roofline`.
  * @property {string} title
  * @property {string[]} lead Sentences above the table.
- * @property {string[]} explained What columns mean; shown below the table.
+ * @property {string[]} explained What columns, marks and words mean; shown below the table.
+ * @property {{mark: string, text: string}[]} marks Those of `explained` that are about marks on values, for where such
+ *   values are shown elsewhere. Without a mark, the text is about all values that have one.
  * @property {Column[]} columns The first one is the name of a row.
  * @property {Cell[][]} rows In the order of the report.
  * @property {number[] | null} parents For a tree: the row above each, or -1.
@@ -49,6 +51,7 @@
  * @property {string} title
  * @property {boolean} isText
  * @property {boolean} isMinor Whether a narrow report leaves the column out first.
+ * @property {string | null} meaning What `explained` says of it, without its title.
  *
  * A cell without a value is null. Other cells are text, or text and the number to sort by, or these and what the
  * mark of the cell says.
@@ -67,7 +70,7 @@
  * @typedef {object} Mark
  * @property {number} at
  * @property {number[] | null} ends The ends of the interval.
- * @property {string} kind `slower`, `faster`, `same`, `unknown`, `not_tested`, …
+ * @property {string} kind `slower`, `faster`, `less`, `more`, `same`, `unknown`, `not_tested`, …
  * @property {string} text The drawing in words; empty if a cell has the same text.
  *
  * @typedef {object} Roofline A chart on two logarithmic axes. Places are parts of its width and of its

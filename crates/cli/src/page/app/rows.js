@@ -41,29 +41,6 @@ export function cellNote(cell) {
   return Array.isArray(cell) && cell.length === 3 ? cell[2] : null;
 }
 
-/** Where the meaning of the next column begins. */
-const NEXT_MEANING = /^[\w ,/()-]{1,24}: /;
-
-/**
- * What the sentences below a table say about a column or a mark.
- * @param {Table} table
- * @param {string} title
- * @returns {string | null}
- */
-export function meaningOf(table, title) {
-  for (const line of table.explained) {
-    const parts = line.split("; ");
-    const at = parts.findIndex((part) => part.startsWith(`${title}: `));
-    if (title === "" || at < 0) continue;
-    const next = parts.findIndex((part, i) => i > at && NEXT_MEANING.test(part));
-    return parts.slice(at, next < 0 ? parts.length : next).join("; ").slice(title.length + 2);
-  }
-  return null;
-}
-
-/** What stands before or after a value that is not exact, or not of all calls. */
-const VALUE_MARKS = ["*", "≈", "≤", "<", "±?", "±", "~"];
-
 /**
  * The sentences below a table that explain the marks of these texts, for where some of its values are shown.
  * @param {Table} table
@@ -71,10 +48,19 @@ const VALUE_MARKS = ["*", "≈", "≤", "<", "±?", "±", "~"];
  * @returns {string[]}
  */
 export function marksOf(table, texts) {
-  const found = VALUE_MARKS.filter((mark) => texts.some((text) => text?.includes(mark)));
-  const isOf = (/** @type {string} */ line) => found.some((mark) => line.startsWith(`${mark} `) || line.startsWith(`${mark}: `)) ||
-    (found.length > 0 && line.startsWith("sample: "));
-  return table.explained.filter(isOf);
+  // `±?` is a mark of its own, and not the mark `±`.
+  const known = table.marks.map(({ mark }) => mark).filter((mark) => mark !== "").sort((a, b) => b.length - a.length);
+  /** @type {Set<string>} */
+  const found = new Set();
+  for (const text of texts) {
+    let rest = text ?? "";
+    for (const mark of known) {
+      if (!rest.includes(mark)) continue;
+      found.add(mark);
+      rest = rest.split(mark).join("");
+    }
+  }
+  return table.marks.filter(({ mark }) => mark === "" ? found.size > 0 : found.has(mark)).map(({ text }) => text);
 }
 
 /**

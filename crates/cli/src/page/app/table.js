@@ -13,7 +13,7 @@ import { copyText, focusKey, focusedKey, h, nameOf, prose, refill, scrolling, wi
 import { opLink, opParam } from "./context.js";
 import { plotCell, plotHead, withPlots } from "./plots.js";
 import { sharedAxis, smallDistribution } from "./small.js";
-import { cellNote, cellNumber, cellText, commonLength, meaningOf, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
+import { cellNote, cellNumber, cellText, commonLength, reportOrder, shownRows, sortOf, tableCsv } from "./rows.js";
 import { MISSING, grouped, howMany, visible } from "./text.js";
 
 /** The number of rows that are made at once. The other rows are made when the reader asks for them. */
@@ -171,7 +171,7 @@ function makeTable(context, table, shown, params, change) {
       type: "button",
       class: "sort",
       "data-key": `sort:${column.name}`,
-      title: meaningOf(table, column.title),
+      title: column.meaning,
       onclick: () => change({ sort: next }, false),
     }, words(column.title), h("span", { class: "sign", "aria-hidden": "true" }, sign)));
   });

@@ -38,6 +38,14 @@ impl<'a> Line<'a> {
             times: numbers.times(loops.raw),
         }
     }
+
+    /// Returns a value that only the row of all threads together has.
+    fn of_node<T>(&self, find: impl FnOnce(&Self) -> Option<T>) -> Option<T> {
+        match self.thread {
+            None => find(self),
+            Some(_) => None,
+        }
+    }
 }
 
 /// Makes the full table: the chosen functions and loops of every module, including those that were
@@ -114,10 +122,7 @@ fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
     add("iterations_per_hit", &|line| {
         iterations_per_hit(line.entry, line.numbers).map(Value::Number)
     });
-    let of_schedule = |line: &Line<'_>| match line.thread {
-        None => unrolled(line.tree, line.node),
-        Some(_) => None,
-    };
+    let of_schedule = |line: &Line<'_>| line.of_node(|line| unrolled(line.tree, line.node));
     add("schedule_each", &|line| whole(of_schedule(line)?.each.into()));
     add("schedule_apart", &|line| whole(of_schedule(line)?.apart.into()));
     add("iterated_hits", &|line| {
@@ -152,14 +157,10 @@ fn columns(loops: &Loops<'_>, lines: &[Line<'_>]) -> Vec<Column> {
     add("measured_ticks", &|line| line.numbers.raw.and_then(|_| whole(line.numbers.ticks)));
     add("child_ticks", &|line| whole(line.numbers.child_ticks?));
     add("deviation_ticks", &|line| line.numbers.deviation.map(Value::Number));
-    let of_all = |line: &Line<'_>, value: Option<Value>| value.filter(|_| line.thread.is_none());
-    add("threads", &|line| of_all(line, whole(line.node.threads.len() as u128)));
-    add("imbalance", &|line| of_all(line, line.node.imbalance.map(Value::Number)));
-    add("hit_imbalance", &|line| of_all(line, line.node.hit_imbalance.map(Value::Number)));
-    let dispatch = |line: &Line<'_>| match line.thread {
-        None => loops.inside(line.tree, line.node),
-        Some(_) => None,
-    };
+    add("threads", &|line| line.of_node(|line| whole(line.node.threads.len() as u128)));
+    add("imbalance", &|line| line.of_node(|line| line.node.imbalance.map(Value::Number)));
+    add("hit_imbalance", &|line| line.of_node(|line| line.node.hit_imbalance.map(Value::Number)));
+    let dispatch = |line: &Line<'_>| line.of_node(|line| loops.inside(line.tree, line.node));
     add("dispatch_workgroups", &|line| whole(dispatch(line)?.0.workgroups.into()));
     add("dispatches", &|line| whole(dispatch(line)?.0.dispatches?.into()));
     add("dispatch_ns", &|line| Some(Value::Number(dispatch(line)?.0.total_ns(loops.profile))));

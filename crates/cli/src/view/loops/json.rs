@@ -139,7 +139,7 @@ fn row<'a>(
         column: entry.and_then(|entry| entry.column.filter(|column| *column > 0)),
         text: entry.map(|entry| entry.text),
         trip_count: entry.and_then(|entry| entry.trip_count),
-        scheduled?: schedule::of(tree, node).map(|(index, _)| index),
+        scheduled?: tree.scheduled(node).map(|(index, _)| index),
         unrolled?: unrolled(tree, node).map(|of| object! { each: of.each, apart: of.apart }),
         ..numbers: numbers(loops, tree, node, &node.all),
         dispatch: loops.inside(tree, node).map(|(dispatch, inside)| object! {

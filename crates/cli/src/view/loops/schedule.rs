@@ -1,7 +1,6 @@
-//! Relates rows to the loops of a TVM schedule: finds the loop of a row, and says why other loops
-//! of the schedule have no row.
+//! Describes the loops of a TVM schedule, and says why some of them have no row.
 
-use analysis::loops::{LoopNode, LoopTree, Unrolled};
+use analysis::loops::{LoopTree, Unrolled};
 use ir::schedule::ScheduledLoop;
 use serde::Serialize;
 
@@ -40,12 +39,6 @@ impl State {
             _ => Self::LeftOut,
         }
     }
-}
-
-/// Returns the loop of the schedule that the row of this node shows, and its number.
-pub fn of<'a>(tree: &'a LoopTree, node: &LoopNode) -> Option<(usize, &'a ScheduledLoop)> {
-    let schedule = &tree.table.as_ref()?.schedule;
-    schedule.iter().enumerate().find(|(_, one)| one.ids.contains(&node.id))
 }
 
 /// Prints the kind and the extent of a loop of the schedule: `parallel 20`.

@@ -192,7 +192,7 @@ fn columns<'a>(loops: &Loops<'a>, tree: &LoopTree, lines: &[Line<'_>]) -> Vec<Sh
     });
     if tree.table.as_ref().is_some_and(|table| !table.schedule.is_empty()) {
         add(6, "schedule", Kind::Text, &|line| {
-            of_node(line, schedule::of(tree, line.node).map(|(_, one)| schedule::words(one)))
+            of_node(line, tree.scheduled(line.node).map(|(_, one)| schedule::words(one)))
         });
     }
     add(0, "hits", Kind::Number, &|line| Some(count(line.numbers.hits)));

@@ -12,6 +12,8 @@ use super::wrap::{PROSE_WIDTH, wrapped};
 use crate::view::sampled;
 use crate::view::source::SOURCE;
 
+/// The column of threads' times off a CPU.
+const OFF_CPU: &str = "off_cpu_ns";
 /// The reason why only an upper bound of a thread's time off a CPU is known.
 pub const ASSUMED_ON_CPU: &str = "at most: no counter measured the CPU time in some calls, which are taken \
                                   to have been on a CPU all the time";
@@ -208,7 +210,9 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
         (below || !resolved, wide || interval)
     });
     let at_most = |column: &Column| {
-        column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::AtMostNs(_))))
+        let mut cells = column.cells.iter();
+        column.name == OFF_CPU
+            && cells.any(|cell| matches!(cell.as_deref(), Some(Value::AtMostNs(_))))
     };
     if table.columns.iter().filter(shown).any(at_most) {
         lines.push(("≤: ", ASSUMED_ON_CPU.to_owned()));

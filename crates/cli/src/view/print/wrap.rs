@@ -67,6 +67,12 @@ pub fn wrapped(out: &mut impl Write, head: &str, text: &str, width: usize) -> io
     Ok(())
 }
 
+/// Joins the explanations of columns, each with the name of its column, a label and a text, to one paragraph.
+pub fn in_one_line(explained: &[(&str, &str, &str)]) -> String {
+    let each = explained.iter().map(|(_, label, text)| format!("{label}{text}"));
+    each.collect::<Vec<_>>().join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

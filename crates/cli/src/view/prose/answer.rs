@@ -17,8 +17,8 @@ const NAME: usize = 60;
 /// Returns up to three sentences. The first says how long the calls took, and in which rows most of
 /// this time went: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops`.
 /// The second says how much of its time the busiest thread spent outside of calls: `worker-0
-/// (4712), the busiest of 2 threads, spent 86.2 % of 455 ms outside of calls, 86.8 % of that off a
-/// CPU`. The third names the op or range that is around most of the other calls: `step takes 36.1 s
+/// (4712), the busiest of 2 threads, spent 86.2 % of 455 ms (from the start of its first call)
+/// outside of calls, 86.8 % of that off a CPU`. The third names the op or range that is around most of the other calls: `step takes 36.1 s
 /// with the calls inside of it, 36.0 % of its thread's time in calls`. `lasted_ns` is how long the
 /// recording took, if that is known.
 pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
@@ -34,18 +34,20 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     // own time begins only with its first call.
     let whole = lasted_ns.filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
     if let Some(ns) = whole {
-        first.push_str(&format!("; the run took {}", time(ns as f64)));
+        first.push_str(&format!("; the run took {} as counterpoint run saw it", time(ns as f64)));
     }
     let each = passes(overview.profile, overview.by);
     let (who, outside) = outside(overview, each);
     let second = outside.filter(|outside| outside.share() >= WORTH_SAYING).map(|outside| {
         let each = outside.wall_ns / each as f64;
+        let first = if outside.threads == 1 { "its first call" } else { "their first calls" };
         let share = percent(outside.share());
         let off = match outside.off_cpu_share().filter(|off| *off >= WORTH_SAYING) {
             Some(off) => format!(", {} of that off a CPU", percent(off)),
             None => String::new(),
         };
-        format!("{who} spent {share} of {} outside of calls{off}", time(each))
+        let each = time(each);
+        format!("{who} spent {share} of {each} (from the start of {first}) outside of calls{off}")
     });
     let around = overview.summary.around(overview.profile).filter(|_| are_all);
     let third = around.map(|around| {

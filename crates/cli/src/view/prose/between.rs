@@ -19,15 +19,16 @@ const WORTH: f64 = 0.1;
 /// At most this many threads get a sentence about their gaps: those with the longest gaps.
 const THREADS: usize = 4;
 
-/// The names of the ops before and after gaps.
+/// The names of the ops before and after gaps, and of those with the most time on a level.
 pub struct Sides(HashMap<Key, String>);
 
 impl Sides {
-    /// Returns names for the ops of these gaps. Different ops get different names.
+    /// Returns names for the ops of these gaps and levels. Different ops get different names.
     pub fn new(profile: &Profile, gaps: &Gaps) -> Self {
         let sides = gaps.rows.iter().flat_map(|row| [row.after, row.before]);
         let key = |side| if let Side::Op(key) = side { Some(key) } else { None };
-        let mut keys: Vec<Key> = sides.filter_map(key).collect();
+        let of_levels = gaps.levels.iter().map(|level| level.most);
+        let mut keys: Vec<Key> = sides.filter_map(key).chain(of_levels).collect();
         keys.sort_unstable();
         keys.dedup();
         let names = labels(profile, &keys);

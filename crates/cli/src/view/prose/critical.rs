@@ -5,7 +5,7 @@ use profile::{Profile, Role};
 
 use crate::view::labels::{labels, thread_label};
 use crate::view::table::{Column, Table, Value};
-use crate::view::units::{grouped, percent, time};
+use crate::view::units::{grouped, percent, plural, time};
 
 /// At most this many threads are named.
 const THREADS: usize = 4;
@@ -47,7 +47,13 @@ pub fn explained(profile: &Profile, path: &CriticalPath) -> Vec<(&'static str, S
             "on_path_ns" if has_ranges => "; of a range, without the calls inside of it",
             _ => "",
         };
-        (name, label.to_owned(), format!("{text}{of_range}"))
+        let bound = match name {
+            "gain_ns" if path.without_gain > 0 => {
+                "; ≤: this was not computed, and it is at most what is on the path"
+            }
+            _ => "",
+        };
+        (name, label.to_owned(), format!("{text}{of_range}{bound}"))
     });
     let between = "the parts of the path that are in no call, on whichever threads these parts are. between in a \
                    report is another time: all that one thread was in no call";
@@ -65,7 +71,7 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
     };
     let passes = if path.first_pass { ", in the first pass" } else { "" };
     let mut lines = vec![format!(
-        "{} from the first call to the end of the last one{passes}: the critical path was in calls for \
+        "{} from the start of the first call to the end of the last one{passes}: the critical path was in calls for \
          {}{share}",
         time(ns(path.length)),
         time(ns(in_calls)),
@@ -100,6 +106,13 @@ pub fn head(profile: &Profile, path: &CriticalPath) -> Vec<String> {
         let known = known.join(", ");
         lines.push(format!("the recording says what waited for what in these cases: {known}"));
     }
+    if path.without_gain > 0 {
+        lines.push(format!(
+            "what {} with less on the path would gain was not computed, because there are too many \
+             ops and calls",
+            plural(path.without_gain as u128, "op"),
+        ));
+    }
     lines.push("times are as recorded, with what recording added to each call".to_owned());
     lines
 }
@@ -122,7 +135,10 @@ pub fn columns(
         |ticks: u64| (path.length > 0).then(|| Value::Part(ticks as f64 / path.length as f64));
     let columns = vec![
         Column::new(0, "op", "op", labels.collect()),
-        column(1, "gain_ns", "at most", &|row| row.gain.and_then(ns)),
+        column(1, "gain_ns", "at most", &|row| match row.gain {
+            Some(gain) => ns(gain),
+            None => Some(Value::AtMostNs(row.inside as f64 * to_ns)),
+        }),
         column(1, "gain_share", "of all", &|row| row.gain.and_then(part)),
         column(2, "on_path_ns", "on the path", &|row| ns(row.on_path)),
         column(3, "share", "share", &|row| part(row.on_path)),
@@ -140,4 +156,54 @@ pub fn columns(
         });
     }
     table
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "this is a test")]
+mod tests {
+    use analysis::critical::Links;
+    use testkit::{CallScript, ProfileScript};
+
+    use super::*;
+    use crate::view::text::{cell_text, marks};
+
+    /// The path has 100 ns of each op, and only one gain was computed.
+    #[test]
+    fn a_gain_that_was_not_computed_is_a_bound() {
+        let mut script = ProfileScript::monotonic();
+        let process = script.process(1);
+        process.library("m", &["f", "g"]);
+        process.thread("main").call(CallScript::new(0, 0, 100)).call(CallScript::new(1, 100, 100));
+        let (_scratch, profile) = script.opened();
+        let row = |op, gain| CriticalRow {
+            op,
+            own: 100,
+            on_path: 100,
+            steps: 1,
+            gaps: 0,
+            inside: 100,
+            gain,
+        };
+        let path = CriticalPath {
+            length: 200,
+            between: 0,
+            rows: vec![row(0, Some(90)), row(1, None)],
+            without_gain: 1,
+            threads: Vec::new(),
+            links: Links::default(),
+            first_pass: false,
+        };
+        let table = columns(&profile, &path, &path.rows.iter().collect::<Vec<_>>(), true);
+        let gains = table.columns.iter().find(|column| column.name == "gain_ns").unwrap();
+        assert_eq!([0, 1].map(|at| cell_text(gains, at)), ["90.0 ns", "≤ 100 ns"]);
+        // What `≤` means elsewhere is not said of this table.
+        assert!(marks(&table, &[]).is_empty());
+        let said = head(&profile, &path).join("\n");
+        assert!(
+            said.contains("what 1 op with less on the path would gain was not computed"),
+            "{said}"
+        );
+        let known = explained(&profile, &path);
+        assert!(known.iter().any(|(name, _, text)| *name == "gain_ns" && text.contains("; ≤: ")));
+    }
 }

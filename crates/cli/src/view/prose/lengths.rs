@@ -17,14 +17,15 @@ pub fn rows(overview: &Overview<'_>) -> Vec<[String; 3]> {
         let (name, meaning) = match length.of {
             LengthOf::Recording { is_run: true } => (
                 "the run".to_owned(),
-                "from before the program was started to after its end, as `run` saw it".to_owned(),
+                "from before the program was started to after its end, as `counterpoint run` saw it"
+                    .to_owned(),
             ),
             LengthOf::Recording { is_run: false } => {
-                ("the session".to_owned(), "from its begin to its end".to_owned())
+                ("the session".to_owned(), "from its start to its end, as it saw them".to_owned())
             }
             LengthOf::Calls => (
                 "all calls".to_owned(),
-                "from the begin of the first call to the end of the last one, on whichever threads; \
+                "from the start of the first call to the end of the last one, on whichever threads; \
                  the timeline and the critical path show this time"
                     .to_owned(),
             ),
@@ -35,8 +36,8 @@ pub fn rows(overview: &Overview<'_>) -> Vec<[String; 3]> {
                 };
                 (
                     format!("{}{of}", thread_label(profile, thread.process, thread.thread)),
-                    "from the first call of this thread, which has the most time in calls, to its last known \
-                     moment; what it was in no call is a part of this time"
+                    "from the start of the first call of this thread, which has the most time in calls, to its \
+                     last known moment; what it was in no call is a part of this time"
                         .to_owned(),
                 )
             }
@@ -46,17 +47,27 @@ pub fn rows(overview: &Overview<'_>) -> Vec<[String; 3]> {
                  to this time"
                     .to_owned(),
             ),
-            LengthOf::InCalls => (
-                "in calls".to_owned(),
-                "when each of these threads was in a call, added up; shares are parts of this time"
-                    .to_owned(),
+            LengthOf::InCalls { is_part } => {
+                let shares = if is_part { "" } else { "; shares are parts of this time" };
+                (
+                    "in calls".to_owned(),
+                    format!("when each of these threads was in a call, added up{shares}"),
+                )
+            }
+            LengthOf::OnDevices(streams) => (
+                "on devices".to_owned(),
+                format!(
+                    "what {} of devices did, added up; shares are parts of this time and of that in calls \
+                     together",
+                    plural(streams as u128, "stream")
+                ),
             ),
             LengthOf::OnCpu(threads) => (
                 "on a CPU".to_owned(),
                 format!(
-                    "processor time of {} since {} first call, in calls and between them",
+                    "processor time of {} from the start of {}, in calls and between them",
                     plural(threads as u128, "thread"),
-                    if threads == 1 { "its" } else { "their" }
+                    if threads == 1 { "its first call" } else { "their first calls" }
                 ),
             ),
         };

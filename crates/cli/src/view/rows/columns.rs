@@ -81,7 +81,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
     if !all_arguments.is_empty() {
         let title = if summary.nested { "self, all arguments" } else { "total, all arguments" };
         push(7, "self_all_arguments_ns", title, &|r| {
-            all_arguments.get(&r.key).and_then(|of| ns(of.own))
+            all_arguments.get(&r.key).and_then(|own| ns(*own))
         });
     }
     push(4, "mean_ns", "mean", &|r| with_interval(r.mean()));

@@ -10,10 +10,23 @@ fn times(row: &Value) -> &Value {
     if row["compensated"].is_null() { &row["raw"] } else { &row["compensated"] }
 }
 
-/// The number in a row of JSON that CSV has in this column; `None` for a column of text.
-fn number_of<'a>(row: &'a Value, column: &str) -> Option<&'a Value> {
-    const OF_ROW: [&str; 14] = [
+/// The value in a row of JSON that CSV has in this column. Each column must be known here, so that a new one is
+/// compared, too.
+fn value_of(document: &Value, row: &Value, column: &str) -> Value {
+    const OF_ROW: [&str; 26] = [
         "id",
+        "kind",
+        "function",
+        "name",
+        "variable",
+        "label",
+        "parent",
+        "depth",
+        "height",
+        "siblings",
+        "file",
+        "line",
+        "column",
         "hits",
         "timed_hits",
         "ended_hits",
@@ -28,26 +41,93 @@ fn number_of<'a>(row: &'a Value, column: &str) -> Option<&'a Value> {
         "imbalance",
         "hit_imbalance",
     ];
-    if OF_ROW.contains(&column) {
-        return Some(&row[column]);
-    }
+    let is_timed = !times(row).is_null();
+    let of_dispatch = |member: &str| row["dispatch"][member].clone();
     match column {
-        "least_iterations" => return Some(&row["trips"]["least"]),
-        "most_iterations" => return Some(&row["trips"]["most"]),
-        "share" | "share_95" => return Some(&times(row)[column]),
-        _ => {}
+        of_row if OF_ROW.contains(&of_row) => row[of_row].clone(),
+        "module" | "mode" => document["modules"][0][column].clone(),
+        "module_source" => document["modules"][0]["source"].clone(),
+        // Only rows of single threads have them.
+        "pid" | "tid" => Value::Null,
+        "text_first_line" => row["text"][0].clone(),
+        "text_last_line" => row["text"][1].clone(),
+        "schedule_each" => row["unrolled"]["each"].clone(),
+        "schedule_apart" => row["unrolled"]["apart"].clone(),
+        "least_iterations" => row["trips"]["least"].clone(),
+        "most_iterations" => row["trips"]["most"].clone(),
+        "iterations_histogram" => histogram(&row["trips"]["histogram"]),
+        "share" | "share_95" => times(row)[column].clone(),
+        "compensated" if is_timed => Value::Bool(!row["compensated"].is_null()),
+        "sampled_only" if is_timed => row["sampled_only"].clone(),
+        "compensated" | "sampled_only" => Value::Null,
+        "dispatch_workgroups" => of_dispatch("workgroups"),
+        "dispatch_ns" => of_dispatch("total_ns"),
+        "dispatches" | "hits_per_workgroup" => of_dispatch(column),
+        "share_of_dispatch" => of_dispatch("share"),
+        _ => time_of(row, column)
+            .or_else(|| counter_of(document, row, column))
+            .unwrap_or_else(|| panic!("{column} of CSV is compared with nothing")),
     }
-    for time in ["inclusive", "self", "mean"] {
-        if let Some(form) = column.strip_prefix(time).and_then(|rest| rest.strip_prefix('_')) {
-            return Some(&times(row)[time][form]);
-        }
-    }
-    let (name, member) = match () {
-        () if column.ends_with("_per_hit") => (column.strip_suffix("_per_hit")?, "per_hit"),
-        () if column.ends_with("_hits") => (column.strip_suffix("_hits")?, "hits"),
-        () => (column, "total"),
+}
+
+/// A column of a time: `inclusive_ns`, `self_ticks_95`, …
+fn time_of(row: &Value, column: &str) -> Option<Value> {
+    let (time, form) = column.split_once('_')?;
+    let forms = ["ticks", "ticks_95", "ns", "ns_95"];
+    let is_one = ["inclusive", "self", "mean"].contains(&time) && forms.contains(&form);
+    is_one.then(|| times(row)[time][form].clone())
+}
+
+/// A column of one of the profile's counters: its total, its hits, and its mean per hit.
+fn counter_of(document: &Value, row: &Value, column: &str) -> Option<Value> {
+    let counters = document["profile"]["counters"].as_array()?;
+    let (name, member) = [("_per_hit", "per_hit"), ("_hits", "hits"), ("", "total")]
+        .into_iter()
+        .filter_map(|(end, member)| Some((column.strip_suffix(end)?, member)))
+        .find(|(name, _)| counters.iter().any(|counter| counter["name"] == *name))?;
+    let found = row["counters"].as_array()?.iter().find(|counter| counter["name"] == name);
+    Some(found.map_or(Value::Null, |counter| counter[member].clone()))
+}
+
+/// Numbers of iterations and hits as CSV has them: `1:100 8-15:20`.
+fn histogram(buckets: &Value) -> Value {
+    let cell = |bucket: &Value| match (&bucket["from"], &bucket["to"]) {
+        (from, to) if from == to => format!("{from}:{}", bucket["hits"]),
+        (from, Value::Null) => format!("{from}-:{}", bucket["hits"]),
+        (from, to) => format!("{from}-{to}:{}", bucket["hits"]),
     };
-    row["counters"].as_array()?.iter().find(|counter| counter["name"] == name)?.get(member)
+    let cells: Vec<String> = buckets.as_array().into_iter().flatten().map(cell).collect();
+    if cells.is_empty() { Value::Null } else { cells.join(" ").into() }
+}
+
+/// The text of a cell with words; `None` without a value.
+fn words_of(document: &Value, title: &str, row: &Value) -> Option<String> {
+    let number = |value: &Value| value.as_u64();
+    match title {
+        "schedule" => {
+            let at = number(&row["scheduled"])?;
+            let one = &document["modules"][0]["schedule"][at as usize];
+            let kind = one["kind"].as_str()?;
+            Some(
+                number(&one["extent"]).map_or(kind.to_owned(), |extent| format!("{kind} {extent}")),
+            )
+        }
+        "of schedule" => {
+            let [each, apart] = ["each", "apart"].map(|name| number(&row["unrolled"][name]));
+            let apart = apart.filter(|apart| *apart > 0);
+            let apart = apart.map_or(String::new(), |apart| format!(", {apart} apart"));
+            Some(format!("{} each{apart}", each?))
+        }
+        "each hit" => {
+            let [least, most] = ["least", "most"].map(|name| number(&row["trips"][name]));
+            let mark = if row["iterated_hits"] == row["hits"] { "" } else { "~" };
+            let (least, most) = least.zip(most)?;
+            let more = if least == most { String::new() } else { format!(" to {most}") };
+            Some(format!("{mark}{least}{more}"))
+        }
+        "source" => Some(format!("{}:{}", row["file"].as_str()?, row["line"])),
+        _ => panic!("{title} of the text is compared with nothing"),
+    }
 }
 
 impl Look<'_> {
@@ -56,20 +136,25 @@ impl Look<'_> {
         let words = ["report", "--by", "loop", "--top", "0"];
         let document = self.json(&words);
         let rows = document["modules"][0]["rows"].as_array().unwrap().clone();
-        self.as_csv(&words, &rows);
-        self.as_text(&words, &rows, scratch);
+        self.as_csv(&words, &document, &rows);
+        self.as_text(&words, &document, &rows, scratch);
         self.parts(&rows);
     }
 
-    fn as_csv(&mut self, words: &[&str], rows: &[Value]) {
+    fn as_csv(&mut self, words: &[&str], document: &Value, rows: &[Value]) {
         let columns = self.csv(words);
         assert_eq!(columns[0].1.len(), rows.len(), "{}", self.what);
         for (name, cells) in columns {
             for (cell, row) in cells.iter().zip(rows) {
-                let Some(value) = number_of(row, &name) else { continue };
-                let is_same = match value.as_f64() {
-                    None => cell.is_empty(),
-                    Some(number) => cell.parse().is_ok_and(|cell: f64| near(cell, number)),
+                let value = value_of(document, row, &name);
+                let is_same = match &value {
+                    Value::Null => cell.is_empty(),
+                    Value::Bool(yes) => *cell == yes.to_string(),
+                    Value::String(text) => cell == text,
+                    number => {
+                        let number = number.as_f64().unwrap();
+                        cell.parse().is_ok_and(|cell: f64| near(cell, number))
+                    }
                 };
                 self.check(is_same, || format!("{name} is {cell:?} in CSV, {value} in JSON"));
             }
@@ -77,7 +162,7 @@ impl Look<'_> {
     }
 
     /// The trees for people, and the same cells in a page.
-    fn as_text(&mut self, words: &[&str], rows: &[Value], scratch: &Scratch) {
+    fn as_text(&mut self, words: &[&str], document: &Value, rows: &[Value], scratch: &Scratch) {
         let columns = self.table(words, "name");
         let page = self.page(scratch);
         let page = page.get("loop0").unwrap_or_else(|| panic!("{}: not in the page", self.what));
@@ -100,12 +185,13 @@ impl Look<'_> {
             self.check(is_same, || format!("{title}: {cells:?} in text, {of_page:?} in the page"));
             for (id, cell) in ids.iter().zip(cells) {
                 let row = rows.iter().find(|row| row["id"].as_u64() == id.parse().ok()).unwrap();
-                self.cell_of(title, cell, row);
+                self.cell_of(document, title, cell, row);
             }
         }
     }
 
-    fn cell_of(&mut self, title: &str, cell: &str, row: &Value) {
+    /// Compares a cell of the text. Each column must be known here.
+    fn cell_of(&mut self, document: &Value, title: &str, cell: &str, row: &Value) {
         let what = format!("{title} of loop {}", row["id"]);
         let time = match title {
             "inclusive" | "self" => title,
@@ -115,14 +201,31 @@ impl Look<'_> {
             "iterations" if cell.starts_with('~') => {
                 return self.printed(cell, &row["estimated_iterations"], &what);
             }
-            "hits" | "iterations" | "threads" | "imbalance" => {
+            "id" | "depth" | "hits" | "iterations" | "threads" | "imbalance" => {
                 return self.printed(cell, &row[title], &what);
             }
-            "page-faults/hit" => {
-                let value = number_of(row, "page-faults_per_hit").unwrap_or(&Value::Null);
-                return self.printed(cell, value, &what);
+            "of dispatch" => return self.printed(cell, &row["dispatch"]["share"], &what),
+            "per workgroup" => {
+                return self.printed(cell, &row["dispatch"]["hits_per_workgroup"], &what);
             }
-            _ => return,
+            "not ended" => {
+                let [begun, ended] = ["timed_hits", "ended_hits"].map(|name| row[name].as_u64());
+                let open = begun.zip(ended).map(|(begun, ended)| begun - ended);
+                return self.printed(cell, &open.into(), &what);
+            }
+            // The text of the page is compared with them.
+            "name" => return,
+            _ => {
+                let expected = if let Some(counter) = title.strip_suffix("/hit") {
+                    let value = counter_of(document, row, &format!("{counter}_per_hit"));
+                    return self.printed(cell, &value.unwrap(), &what);
+                } else {
+                    words_of(document, title, row)
+                };
+                let expected = expected.unwrap_or_else(|| "–".to_owned());
+                self.check(cell == expected, || format!("{what}: {cell}, and not {expected}"));
+                return;
+            }
         };
         let time = &times(row)[time];
         let (value, margin) = cell.split_once(" ±").map_or((cell, None), |(a, b)| (a, Some(b)));

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
+use ir::schedule::ScheduledLoop;
 use ir::table::{Entry, Kind, SideTable};
 use record::loops::{
     Costs, ENTRY_WORDS, LOOPS_NAME, LoopFrame, ModuleFrame, Row, RowsFrame, Trips, TripsFrame, word,
@@ -42,6 +43,8 @@ struct Thread<'a> {
     mode: Mode,
     gap_mask: u64,
     has_counter: bool,
+    /// The iterations of each hit of a loop; `None` if hits differ.
+    iterations: Option<u64>,
     ids: Vec<Counted>,
 }
 
@@ -49,7 +52,8 @@ impl Thread<'_> {
     /// Runs one hit of an id with everything inside of it. Returns the ticks that it took.
     fn hit(&mut self, id: u32) -> u64 {
         let is_timed = self.begin(id);
-        let iterations = self.r.below(5) + u64::from(id > 3);
+        let random = self.r.below(5) + u64::from(id > 3);
+        let iterations = self.iterations.unwrap_or(random);
         let mut took = 5 + self.r.below(200);
         let inner: Vec<u32> =
             (0..).zip(PARENTS).filter(|(_, p)| *p == Some(id)).map(|(i, _)| i).collect();
@@ -126,7 +130,32 @@ impl Thread<'_> {
     }
 }
 
-fn side_table(mode: Mode) -> SideTable {
+/// Makes a schedule: a loop that was unrolled away, one that is the outer loop of `f`, one that became the two loops
+/// inside of it, and the innermost one. LLVM unrolled some of them.
+fn schedule(r: &mut Random, iterations: Option<u64>) -> Vec<ScheduledLoop> {
+    let mut all = Vec::new();
+    let kinds = ["serial", "parallel", "vectorized"];
+    for (at, ids) in [&[][..], &[1], &[2, 3], &[4]].into_iter().enumerate() {
+        let each = 1 + r.below(4);
+        let extent = each * iterations.unwrap_or(3) + r.below(each);
+        all.push(ScheduledLoop {
+            function: "main".into(),
+            variable: format!("ax{at}"),
+            kind: kinds[r.below(3) as usize].into(),
+            extent: (!r.odd(4)).then_some(extent),
+            parent: (at == 3).then_some(1),
+            depth: u32::from(at == 3),
+            chosen: true,
+            gone: ids.is_empty().then(|| "unrolled".into()),
+            source: None,
+            lines: r.odd(2).then(|| [at as u32 + 1, at as u32 + 2]),
+            ids: ids.to_vec(),
+        });
+    }
+    all
+}
+
+fn side_table(mode: Mode, schedule: Vec<ScheduledLoop>) -> SideTable {
     let height = [3, 2, 0, 1, 0, 0];
     let entry = |(id, parent): (u32, Option<u32>)| {
         let is_loop = parent.is_some();
@@ -154,6 +183,7 @@ fn side_table(mode: Mode) -> SideTable {
         source: "mm.ll".into(),
         mode: ["sampled", "timed", "count"][mode as usize].into(),
         entries: (0..).zip(PARENTS).map(entry).collect(),
+        schedule,
         ..SideTable::default()
     }
 }
@@ -164,6 +194,8 @@ pub fn write(r: &mut Random, dir: &Path) {
     let mode = [Mode::Sampled, Mode::Timed, Mode::Count][r.below(3) as usize];
     let has_counter = mode != Mode::Count && r.odd(2);
     let gap_mask = [0, 3, 15][r.below(3) as usize];
+    let iterations = r.odd(2).then(|| 1 + r.below(3));
+    let schedule = if r.odd(2) { schedule(r, iterations) } else { Vec::new() };
     let mut script = ProfileScript::monotonic();
     if has_counter {
         script.counter("page-faults", 0);
@@ -190,7 +222,7 @@ pub fn write(r: &mut Random, dir: &Path) {
         first: FIRST as u32,
         gap_mask: gap_mask as u32,
         object: "/opt/model/m.so".into(),
-        table: side_table(mode).to_json().unwrap().into_bytes(),
+        table: side_table(mode, schedule).to_json().unwrap().into_bytes(),
         costs: r.odd(2).then(|| Costs {
             inside: (mode != Mode::Count).then_some(costs),
             timed: (mode != Mode::Count).then_some(costs.map(|ticks| 2.0 * ticks)),
@@ -200,7 +232,7 @@ pub fn write(r: &mut Random, dir: &Path) {
     })];
     for number in 0..threads {
         let ids = vec![Counted::default(); PARENTS.len()];
-        let mut thread = Thread { r: &mut *r, mode, gap_mask, has_counter, ids };
+        let mut thread = Thread { r: &mut *r, mode, gap_mask, has_counter, iterations, ids };
         for _ in 0..1 + thread.r.below(30) {
             let function = if thread.r.odd(4) { 5 } else { 0 };
             thread.hit(function);
