@@ -355,7 +355,7 @@ fn processor_time_is_compared_beside_the_whole() {
     }
     let diff = compare(&a, &b, &pairs, &OPTIONS);
     let change = diff.processor.verdict.change().unwrap();
-    assert_eq!(change.statistic, Statistic::Total);
+    assert_eq!(change.statistic, Statistic::ProcessorTime);
     assert!(
         [change.by, change.interval[0], change.interval[1]]
             .iter()

@@ -151,8 +151,9 @@ impl LevelSums {
     /// `threads`, each from the outermost level on.
     pub fn finish(self, profile: &Profile, threads: &[ThreadTime]) -> Vec<Level> {
         let ns = |parts: u128| ticks(parts) * profile.timeline.ns_per_tick();
-        let mut found: BTreeMap<((usize, usize), u32), (Sum, BTreeMap<Key, u128>)> =
-            BTreeMap::new();
+        // By thread and level: all calls, and the time of each op.
+        type OfLevel = (Sum, BTreeMap<Key, u128>);
+        let mut found: BTreeMap<((usize, usize), u32), OfLevel> = BTreeMap::new();
         for (At { thread, level, op }, more) in self.sums {
             let (sum, of_ops) = found.entry((thread, level)).or_default();
             sum.calls += more.calls;
