@@ -158,7 +158,7 @@ def account(document, threads, by):
             "calls": len(calls) // passes if agree else None,
             "inner_calls": row["inner"] // passes,
             "dispatches": len(row["first_in_pass"]) // passes if len(set(firsts)) == 1 else None,
-            "share": row["self"] / whole if whole else 0,
+            "share": row["self"] / whole if whole else None,
             "threads": len(row["threads"]),
             "cpus": len(row["cpus"]),
             "total_ns": sum(call["time"] for call in calls) * scale / passes,
