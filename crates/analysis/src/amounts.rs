@@ -392,3 +392,28 @@ impl BracketCounts {
         std::iter::once(None).chain((0..counters).map(Some)).map(of).collect()
     }
 }
+/// What is left of one call, and what was subtracted from it. Times are in [`PARTS`] of a tick.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// The self time of the call, without the time that the recorder added.
+    pub own: u64,
+    /// The time that was subtracted from the call's self time.
+    pub own_taken: u64,
+    /// The time that was subtracted from the call's duration.
+    pub taken: u64,
+    /// Whether another call of the same row is around it.
+    pub inner: bool,
+}
+
+impl Mark {
+    /// Returns the mark of a call of a flat page.
+    pub fn of_flat(duration: u64, class: Option<u32>, brackets: &Brackets) -> Self {
+        let taken = brackets.in_duration(class).min(duration);
+        Self { own: duration - taken, own_taken: taken, taken, inner: false }
+    }
+
+    /// Whether nothing is left of the call's self time after the correction.
+    pub fn is_exhausted(&self) -> bool {
+        self.own == 0 && self.own_taken > 0
+    }
+}

@@ -32,6 +32,7 @@ use std::iter::repeat_n;
 
 use profile::{Columns, Origin, PageDecoder, PageKey, Profile};
 
+pub(crate) use crate::amounts::Mark;
 use crate::amounts::{Brackets, parts};
 use crate::clusters::PageSpan;
 use crate::gaps::{Ended, Gathered, Stretch};
@@ -106,32 +107,6 @@ impl Decoded<'_> {
         self.pages.push(found);
         let last = self.pages.len() - 1;
         self.pages[last].1.columns()
-    }
-}
-
-/// The results for one call. Times are in [`crate::amounts::PARTS`] of a tick.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mark {
-    /// The self time of the call, without the time that the recorder added.
-    pub own: u64,
-    /// The time that was subtracted from the call's self time.
-    pub own_taken: u64,
-    /// The time that was subtracted from the call's duration.
-    pub taken: u64,
-    /// Whether another call of the same row is around it.
-    pub inner: bool,
-}
-
-impl Mark {
-    /// Returns the mark of a call of a flat page.
-    pub fn of_flat(duration: u64, class: Option<u32>, brackets: &Brackets) -> Self {
-        let taken = brackets.in_duration(class).min(duration);
-        Self { own: duration - taken, own_taken: taken, taken, inner: false }
-    }
-
-    /// Whether nothing is left of the call's self time after the correction.
-    pub fn is_exhausted(&self) -> bool {
-        self.own == 0 && self.own_taken > 0
     }
 }
 

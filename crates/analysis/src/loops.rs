@@ -30,7 +30,6 @@
 
 pub mod dispatches;
 pub mod estimate;
-mod fit;
 pub mod log;
 mod merge;
 pub mod numbers;

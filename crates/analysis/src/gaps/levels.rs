@@ -20,8 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use profile::{Columns, Profile};
 
 use super::{Place, key};
-use crate::amounts::{Brackets, parts, ticks};
-use crate::forest::Mark;
+use crate::amounts::{Brackets, Mark, parts, ticks};
 use crate::table::Key;
 use crate::threads::{ThreadTime, threads_of_program};
 

@@ -17,13 +17,14 @@
 //! So a function without anything instrumented around it, and of which not all hits were timed, has no
 //! interval, because nothing limits the hits that were not timed.
 
+mod fit;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use ir::table::Entry;
 
 use super::Mode;
 use super::estimate::{Estimate, Overhead, SAMPLED_ONLY, spread};
-use super::fit::fit;
 use super::trips::{TripSum, Trips};
 use crate::interval::Sum;
 
@@ -200,7 +201,7 @@ pub(super) fn of_scope(
     let whole = hold(&mut all, mode, around);
     shares(&mut all, &whole, around);
     allow_for_unseen(&mut all, &sampled, around);
-    fit(&mut all, &sampled, around);
+    fit::fit(&mut all, &sampled, around);
     all
 }
 
@@ -337,7 +338,7 @@ fn allow_for_unseen(
 }
 
 /// Sums of more than 2⁵³ ticks are not exact, and neither are their differences.
-pub(super) const ROUNDING: f64 = 1e-9;
+const ROUNDING: f64 = 1e-9;
 
 /// Limits a time that cannot be negative: a negative value becomes 0 if the interval contains 0, and is removed
 /// otherwise.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::explained::Explained;
+use super::explained::{Explained, MeaningOut};
 
 /// The schema of this data.
 pub const SCHEMA: &str = "counterpoint.page/1";
@@ -90,13 +90,6 @@ impl TableOut {
         self.explained.push(line.line());
         self.marks.extend(line.of_mark());
     }
-}
-
-/// The meaning of a mark on values, as a whole line. Without a mark, it is of all values that have one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MeaningOut {
-    pub mark: &'static str,
-    pub text: String,
 }
 
 #[derive(Clone, Serialize)]

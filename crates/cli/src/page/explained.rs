@@ -1,7 +1,7 @@
 //! The lines below a table: what its columns, its marks and its words mean. The page shows a meaning also where the
 //! pointer rests on a title, and beside a number with a mark that stands elsewhere, so each line says what it is of.
 
-use super::data::MeaningOut;
+use serde::Serialize;
 
 /// A line below a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,6 +10,13 @@ pub struct Explained {
     /// Stands before the text in the line: a title, a mark, a word. Empty for a sentence.
     label: String,
     text: String,
+}
+
+/// The meaning of a mark on values, as a whole line. Without a mark, it is of all values that have one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MeaningOut {
+    pub mark: &'static str,
+    pub text: String,
 }
 
 /// What a line is of.

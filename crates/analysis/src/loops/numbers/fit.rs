@@ -17,8 +17,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::estimate::Estimate;
-use super::numbers::{Numbers, ROUNDING, Times};
+use super::{Estimate, Numbers, ROUNDING, Times};
 
 /// Chooses one of the two kinds of times.
 type Kind = fn(&mut Numbers) -> Option<&mut Times>;
