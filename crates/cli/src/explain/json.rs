@@ -84,6 +84,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
             sentence: finding(profile, fired),
             advice: advice(&fired.rule),
         }
+            wall_ns: fired.wall_ns,
     };
     let document = object! {
         schema: SCHEMA,
