@@ -288,13 +288,13 @@ def usual(names, calls_per_op, threads, grid=1):
     by_op = table("op", "ops", "Ops", columns, rows, ops=list(range(len(ops))), share=4,
                   rest=[["(between)", None, [time(idle), idle], [time(idle), idle]] + [None] * 10],
                   explained=["self: time in the calls without the calls inside of them; loops are no calls, so theirs is in it",
-                             "± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this",
+                             "± half of the 95 % interval: what empty calls read is subtracted, and is not known better than this (no ±: better than 1 %)",
                              "* counted in only some of the calls"])
     tree = table("tree", "ops", "Tree", [columns[0], columns[1], column("total_ns", "total"), column("share", "own share")],
                  tree_rows, parents=parents, ops=tree_ops, share=3)
     by_thread = table("thread", "ops", "Threads", [
         column("thread", "thread", True), column("total_ns", "total"), column("wall_ns", "wall"),
-        column("between_ns", "between"), column("off_cpu_ns", "off-CPU meanwhile"), column("thread_cpu_ns", "on a CPU"),
+        column("between_ns", "between"), column("off_cpu_ns", "off-CPU between"), column("thread_cpu_ns", "on a CPU"),
     ], thread_rows, rest=[["python3 (4710)", None, None, None, None, [time(2e6), 2e6]]])
     most = idle * 0.6
     between = table("between", "ops", "Between calls", [
