@@ -165,11 +165,10 @@ pub struct LoopNode {
     /// [`LoopTree::threads`].
     pub threads: Vec<(usize, Numbers)>,
     /// The largest inclusive time of a thread divided by the mean over the threads that entered the
-    /// node: at least 1. `None` for one thread, if times are not known, or if their mean is not
-    /// above 0.
+    /// node: at least 1. `None` if times are not known, or if their mean is not above 0.
     pub imbalance: Option<f64>,
     /// The largest number of hits of a thread divided by the mean over the threads that entered the
-    /// node. `None` for one thread.
+    /// node.
     pub hit_imbalance: Option<f64>,
 }
 
