@@ -41,6 +41,11 @@ pub struct Outside {
     /// The part of `ns` in which the threads were on no CPU. `None` if it is not known for some
     /// thread, or only bounded.
     pub off_cpu_ns: Option<f64>,
+    /// The rest of `wall_ns`: the time in calls.
+    pub in_calls_ns: f64,
+    /// The part of `in_calls_ns` in which the threads were on no CPU. `None` if it is not known for
+    /// some call.
+    pub off_cpu_in_calls_ns: Option<f64>,
 }
 
 /// A thread whose calls took longer because the kernel gave its CPU to others.
@@ -211,6 +216,13 @@ impl Outside {
     pub fn off_cpu_share(&self) -> Option<f64> {
         self.off_cpu_ns.filter(|_| self.ns > 0.0).map(|off| off / self.ns)
     }
+
+    /// Returns the part of the time in calls in which the threads were on no CPU, from 0 to 1.
+    /// `None` if it is not known.
+    pub fn off_cpu_share_in_calls(&self) -> Option<f64> {
+        let off = self.off_cpu_in_calls_ns.filter(|_| self.in_calls_ns > 0.0)?;
+        Some((off / self.in_calls_ns).min(1.0))
+    }
 }
 
 impl Summary {
@@ -343,7 +355,10 @@ impl Summary {
         let (ns, wall_ns) = (busiest.no_dispatch_ns(), busiest.wall_ns);
         let off = busiest.off_cpu.filter(|off| !off.assumed);
         let off_cpu_ns = off.map(|off| off.ns.min(ns));
-        (wall_ns > 0.0).then_some((busiest, Outside { threads: 1, ns, wall_ns, off_cpu_ns }))
+        let (in_calls_ns, off_cpu_in_calls_ns) = (busiest.dispatch_ns, busiest.off_cpu_in_calls_ns);
+        let outside =
+            Outside { threads: 1, ns, wall_ns, off_cpu_ns, in_calls_ns, off_cpu_in_calls_ns };
+        (wall_ns > 0.0).then_some((busiest, outside))
     }
 
     /// Returns the threads whose calls took longer because the kernel gave their CPU to others,
@@ -374,6 +389,13 @@ impl Summary {
         let ns = threads.iter().map(|thread| thread.no_dispatch_ns()).sum();
         let off = threads.iter().map(|t| Some(t.off_cpu.filter(|off| !off.assumed)?.ns));
         let off_cpu_ns = off.sum::<Option<f64>>().map(|off: f64| off.min(ns));
-        Some(Outside { threads: threads.len(), ns, wall_ns, off_cpu_ns })
+        Some(Outside {
+            threads: threads.len(),
+            ns,
+            wall_ns,
+            off_cpu_ns,
+            in_calls_ns: threads.iter().map(|thread| thread.dispatch_ns).sum(),
+            off_cpu_in_calls_ns: threads.iter().map(|thread| thread.off_cpu_in_calls_ns).sum(),
+        })
     }
 }

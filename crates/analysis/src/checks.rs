@@ -219,6 +219,7 @@ mod tests {
             dispatch_ns: 4e8,
             recorder_ns: 0.0,
             dispatch_known: true,
+            off_cpu_in_calls_ns: None,
             off_cpu: Some(OffCpu { ns: 6e8, of_ns: 6e8, assumed: false }),
             flush_ticks: 0,
             usage: None,

@@ -117,7 +117,7 @@ pub use rules::{Fired, Rule, rules};
 pub use sampled::{Estimated, SampledCounter, SampledRow, SampledRun};
 pub use silent::SilentThread;
 pub use sites::{
-    DispatchTimes, Dispatched, ModelRun, Room, Site, Sites, dispatches, sites, sites_as,
+    Before, DispatchTimes, Dispatched, ModelRun, Room, Site, Sites, dispatches, sites, sites_as,
 };
 pub use stats::{Stats, stats};
 pub use summary::{Options, Summary, is_contradicted, summarize, summarize_each};

@@ -18,7 +18,7 @@ use profile::{OpId, Profile, Role};
 use crate::answer::{Preempted, passes};
 use crate::explain::later_faults;
 use crate::metrics::is_clock_of_threads;
-use crate::sites::{Site, Sites};
+use crate::sites::{Before, Site, Sites};
 use crate::summary::Summary;
 use crate::table::{By, Key, Row};
 use crate::threads::threads_of_program;
@@ -63,12 +63,12 @@ pub const CROWDED: f64 = 0.2;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs, reason = "the fields are named after what the variants and this comment say")]
 pub enum Rule {
-    /// Most of the time is between dispatches: the number of dispatches, and the means of a gap and
-    /// of a dispatch.
-    Between { dispatches: u64, mean_gap_ns: f64, mean_ns: f64 },
-    /// Most of the time is between runs of the model: the number of runs, and the means of the time
-    /// before a run and of a run.
-    BetweenRuns { runs: u64, mean_gap_ns: f64, mean_ns: f64 },
+    /// Most of the time is between dispatches: the gaps before dispatches, in ns, and the mean of a
+    /// dispatch.
+    Between { dispatches: u64, before: Before, mean_ns: f64 },
+    /// Most of the time is between runs of the model: the gaps before runs, in ns, and the mean of
+    /// a run.
+    BetweenRuns { runs: u64, before: Before, mean_ns: f64 },
     /// Workers are idle in the dispatches of a site, although each could have a workgroup.
     WorkersWait { site: OpId, efficiency: f64 },
     /// A site's dispatches have fewer workgroups than there are workers.
@@ -100,6 +100,16 @@ pub struct Fired {
     pub rule: Rule,
     /// The part of the wall time that is at stake, from 0 to 1.
     pub share: f64,
+    /// The wall time, in ns: the lifetime of the thread that lived longest, added up over
+    /// processes; of several passes, the mean.
+    pub wall_ns: f64,
+}
+
+impl Fired {
+    /// Returns the time at stake, in ns.
+    pub fn at_stake_ns(&self) -> f64 {
+        self.share * self.wall_ns
+    }
 }
 
 /// Returns the rules that hold, the one with the most at stake first. `sites` are the profile's
@@ -146,30 +156,26 @@ fn wall_ns(profile: &Profile, summary: &Summary) -> f64 {
 fn fire(rule: Rule, ns: f64, wall: f64, least: f64, found: &mut Vec<Fired>) {
     let share = (ns / wall).clamp(0.0, 1.0);
     if share >= least {
-        found.push(Fired { rule, share });
+        found.push(Fired { rule, share, wall_ns: wall });
     }
 }
 
 fn between(sites: &Sites, wall: f64, ns_per_tick: f64, found: &mut Vec<Fired>) {
-    let gap: f64 = sites.rows.iter().map(|site| site.gap).sum();
-    let gaps: u64 = sites.rows.iter().map(|site| site.gaps).sum();
-    let ns = |ticks: f64, of: u64| ticks * ns_per_tick / of.max(1) as f64;
-    let rule = Rule::Between {
-        dispatches: sites.dispatches,
-        mean_gap_ns: ns(gap, gaps),
-        mean_ns: ns(sites.rows.iter().map(|site| site.wall).sum(), sites.dispatches),
-    };
-    let rule = match sites.run().filter(|run| run.dispatches > 1 && run.before > run.between) {
-        Some(run) => Rule::BetweenRuns {
-            runs: run.runs,
-            mean_gap_ns: run.before * ns_per_tick,
-            mean_ns: (run.busy + run.between) * ns_per_tick,
-        },
-        None => rule,
-    };
-    // If there are several passes, gaps are sums and times are means.
-    let idle = (wall - sites.busy * ns_per_tick).min(gap * ns_per_tick);
-    fire(rule, idle, wall, MOST, found);
+    let idle = wall - sites.busy * ns_per_tick;
+    let run = sites.run().filter(|run| run.dispatches > 1).map(|run| {
+        let before = run.before.scaled(ns_per_tick);
+        let mean_ns = (run.busy + run.between) * ns_per_tick;
+        (Rule::BetweenRuns { runs: run.runs, before, mean_ns }, before.total.min(idle))
+    });
+    // Gaps inside of runs are not between runs, so they do not count for this rule.
+    if let Some((rule, ns)) = run.filter(|(_, ns)| *ns >= MOST * wall) {
+        return fire(rule, ns, wall, MOST, found);
+    }
+    let before = sites.before.scaled(ns_per_tick);
+    let all: f64 = sites.rows.iter().map(|site| site.wall).sum();
+    let mean_ns = all * ns_per_tick / sites.dispatches.max(1) as f64;
+    let rule = Rule::Between { dispatches: sites.dispatches, before, mean_ns };
+    fire(rule, before.total.min(idle), wall, MOST, found);
 }
 
 /// For each rule, adds up the time at stake over all sites for which it holds, and names the site

@@ -17,7 +17,7 @@
 //! sequence repeats, and iterations are counted instead: their number is the greatest common
 //! divisor of the functions' numbers of dispatches.
 //!
-//! The calls of a thread are read page by page, so memory holds one page of each thread, and 68
+//! The calls of a thread are read page by page, so memory holds one page of each thread, and 76
 //! bytes for each dispatch.
 
 mod assemble;
@@ -72,10 +72,68 @@ pub struct Site {
     /// have if the work were equally divided. 1 is balanced; with one workgroup, the work cannot be
     /// divided.
     pub imbalance: f64,
-    /// Sum of the times before the site's dispatches in which the process was in no dispatch.
-    pub gap: f64,
-    /// Number of the site's dispatches that are not the first one of their process.
-    pub gaps: u64,
+    /// The gaps before the site's dispatches.
+    pub before: Before,
+}
+
+/// The gaps before some dispatches: the times in which their process was in no dispatch, since the
+/// end of an earlier one. The first dispatch of a process has no gap. Times are in ticks, unless a
+/// user of this type says otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Before {
+    /// Number of the gaps.
+    pub times: u64,
+    /// The sum of the gaps.
+    pub total: f64,
+    pub mean: f64,
+    pub median: f64,
+    pub longest: f64,
+}
+
+impl Before {
+    /// Returns the same gaps with their times in another unit.
+    pub fn scaled(self, factor: f64) -> Self {
+        Self {
+            times: self.times,
+            total: self.total * factor,
+            mean: self.mean * factor,
+            median: self.median * factor,
+            longest: self.longest * factor,
+        }
+    }
+
+    /// Converts the sum and the number over this many passes to their mean.
+    fn be_mean_of(&mut self, passes: u64) {
+        self.times = self.times.saturating_add(passes / 2) / passes;
+        self.total /= passes as f64;
+    }
+}
+
+/// Gaps while they are added up, in ticks.
+#[derive(Debug, Default)]
+struct Pauses {
+    lengths: Durations,
+    total: u128,
+    longest: u64,
+}
+
+impl Pauses {
+    fn add(&mut self, ticks: u64) {
+        self.lengths.push(ticks);
+        self.total += u128::from(ticks);
+        self.longest = self.longest.max(ticks);
+    }
+
+    fn finish(&self) -> Before {
+        let (times, total) = (self.lengths.len() as u64, self.total as f64);
+        Before {
+            times,
+            total,
+            mean: total / times.max(1) as f64,
+            median: self.lengths.quantile(0.5).unwrap_or(0.0),
+            longest: self.longest as f64,
+        }
+    }
 }
 
 /// The time of one dispatch: the sum of the durations of its workgroups, in ticks.
@@ -103,12 +161,13 @@ impl Site {
         self.incomplete = of(self.incomplete);
         self.wall /= passes as f64;
         self.sum /= passes as f64;
+        self.before.be_mean_of(passes);
     }
 
-    /// Returns the mean gap before a dispatch, in ticks; `None` if the only dispatch is the first
-    /// of its process.
-    pub fn mean_gap(&self) -> Option<f64> {
-        (self.gaps > 0).then(|| self.gap / self.gaps as f64)
+    /// Returns the gaps before the site's dispatches; `None` if the only dispatch is the first of
+    /// its process.
+    pub fn gaps(&self) -> Option<Before> {
+        Some(self.before).filter(|before| before.times > 0)
     }
 }
 
@@ -121,6 +180,8 @@ pub struct Sites {
     /// the same time count once.
     pub busy: f64,
     pub dispatches: u64,
+    /// The gaps before all dispatches.
+    pub before: Before,
     /// The time of one dispatch for each row of a table by op, over all of the function's sites.
     pub of_ops: BTreeMap<OpId, DispatchTimes>,
     /// The parts of the time that more threads could shorten, and those that they could not.
@@ -201,13 +262,13 @@ impl Sites {
             runs,
             dispatches,
             busy: (self.busy - outside).max(0.0) / runs as f64,
-            between: later.map(|site| site.gap).sum::<f64>() / runs as f64,
-            before: first.mean_gap()?,
+            between: later.map(|site| site.before.total).sum::<f64>() / runs as f64,
+            before: first.gaps()?,
         })
     }
 }
 
-/// The mean of all runs of a model. Times are in ticks, as recorded.
+/// The mean of all runs of a model, and the gaps before runs. Times are in ticks, as recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ModelRun {
     pub runs: u64,
@@ -216,9 +277,9 @@ pub struct ModelRun {
     pub busy: f64,
     /// The time between the first and the last dispatch in which none was running.
     pub between: f64,
-    /// The time before the first dispatch of the run, since the last dispatch of the previous run,
+    /// The gaps before the first dispatches of runs, since the last dispatch of the previous run,
     /// or since the last dispatch before the first run.
-    pub before: f64,
+    pub before: Before,
 }
 
 /// Finds the sites. `None` if the profile has no known workgroups, or if only some calls were
@@ -238,6 +299,7 @@ pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     let mut found = Sites::default();
     // The time of workgroups, and the time of all workers in dispatches.
     let (mut work, mut room) = (0.0, 0.0);
+    let mut pauses = Pauses::default();
     // The keys are the functions of one iteration, which processes of the same program share.
     let mut sums: BTreeMap<Vec<OpId>, Places> = BTreeMap::new();
     for process in 0..profile.processes.len() {
@@ -253,6 +315,7 @@ pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
         found.room.workers = found.room.workers.max(assembled.threads);
         for (dispatch, place) in assembled.dispatches.iter().zip(places) {
             let gap = end.map(|end| dispatch.begin.saturating_sub(end));
+            gap.into_iter().for_each(|ticks| pauses.add(ticks));
             let before = end.unwrap_or(dispatch.begin).max(dispatch.begin);
             let new = dispatch.end.saturating_sub(before) as f64;
             found.busy += new;
@@ -267,6 +330,7 @@ pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
         found.room.span += end.map_or(0, |end| end.saturating_sub(begin)) as f64;
         room += (found.busy - busy) * assembled.threads as f64;
     }
+    found.before = pauses.finish();
     found.room.outside = (found.room.span - found.busy).max(0.0);
     found.room.efficiency = if room > 0.0 { (work / room).clamp(0.0, 1.0) } else { 0.0 };
     let mut of_ops: BTreeMap<OpId, Durations> = BTreeMap::new();
@@ -285,6 +349,7 @@ pub fn sites_as(profile: &Profile, raw: bool) -> Option<Sites> {
     if passes > 1 {
         found.rows.iter_mut().for_each(|site| site.be_mean_of(passes));
         found.busy /= passes as f64;
+        found.before.be_mean_of(passes);
         found.room.be_mean_of(passes);
         found.dispatches /= passes;
     }
@@ -342,8 +407,7 @@ struct Sum {
     room: u128,
     busiest: u128,
     equal: f64,
-    gap: u128,
-    gaps: u64,
+    before: Pauses,
 }
 
 impl Sum {
@@ -362,8 +426,7 @@ impl Sum {
         self.busiest += u128::from(dispatch.busiest);
         let workers = (threads as u64).min(dispatch.of).max(1);
         self.equal += dispatch.sum as f64 / workers as f64;
-        self.gap += u128::from(gap.unwrap_or(0));
-        self.gaps += u64::from(gap.is_some());
+        gap.into_iter().for_each(|ticks| self.before.add(ticks));
     }
 
     fn finish(mut self, op: OpId, position: Option<u32>, of: Option<u32>) -> Site {
@@ -387,8 +450,7 @@ impl Sum {
                 true => (self.busiest as f64 / self.equal).max(1.0),
                 false => 1.0,
             },
-            gap: self.gap as f64,
-            gaps: self.gaps,
+            before: self.before.finish(),
         }
     }
 }

@@ -287,6 +287,7 @@ fn estimate_threads(profile: &Profile, run: &SampledRun, threads: &mut [ThreadTi
         }
         // The begin and end of the other calls are not known.
         thread.off_cpu = None;
+        thread.off_cpu_in_calls_ns = None;
         thread.dispatch_known = of_thread.total.is_some();
         if let Some(total) = of_thread.total {
             // A thread is not in calls for longer than it lives.

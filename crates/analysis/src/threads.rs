@@ -48,6 +48,9 @@ pub struct ThreadTime {
     /// The time that the thread was off the CPU while it was in no dispatch. `None` if its CPU
     /// clock was not read twice.
     pub off_cpu: Option<OffCpu>,
+    /// The time in ns that the thread was off the CPU while it was in a dispatch or call. `None` if
+    /// some call had no counter group that shows how long it was on a CPU.
+    pub off_cpu_in_calls_ns: Option<f64>,
     /// Ticks that the thread spent flushing pages.
     pub flush_ticks: u64,
     /// The kernel's counts for the thread, added up over its pages: since its first call, without
@@ -403,7 +406,10 @@ fn join(
         let assumed = inside.assumed_ticks > 0 || other.is_some();
         Some(OffCpu { ns, of_ns, assumed })
     });
+    // Without counters, no call shows how long it was on a CPU.
+    let all_told = spent.assumed_ticks == 0 && other.is_none();
     Some(ThreadTime {
+        off_cpu_in_calls_ns: all_told.then(|| line.duration_ns(spent.off_ticks)),
         process,
         thread,
         calls,

@@ -313,12 +313,16 @@ fn time_off_a_cpu_comes_first() {
     let found = explain(&profile, &[vec![Key::Op(0)]], true, 1);
     assert!(found[0].asked.contains(&What::OffCpu));
     let first = &found[0].answer.findings[0];
-    let Effect::OffCpu { slow, others, share, of_excess, .. } = first.effect else {
+    let Effect::OffCpu { slow, others, means, share, of_excess, .. } = first.effect else {
         panic!("{:?}", found[0].answer)
     };
     assert_eq!((first.what, slow.median, others.median), (What::OffCpu, 8_000.0, 0.0));
     // The slow calls take 9,000 to 9,529 ns, of which 8,000 are off the CPU.
     assert!(share > 0.83 && share < 0.89, "{share}");
+    assert!(means[0] >= 9_000.0 && means[0] < 9_530.0 && means[1] < 3_000.0, "{means:?}");
+    assert!((share * means[0] - slow.mean).abs() < 1e-6);
+    // The slowest calls are the same ones here as at the head.
+    assert_eq!(found[0].answer.slow.mean, means[0]);
     assert!(of_excess > 0.9 && of_excess <= 1.0, "{of_excess}");
 }
 

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use analysis::{Fired, Options, Rule, rules, sites, summarize};
+use analysis::{Before, Fired, Options, Rule, rules, sites, summarize};
 use profile::Role;
 use testkit::{CallScript, ProfileScript};
 
@@ -55,16 +55,18 @@ fn busy_workers_are_silent() {
 fn most_of_the_time_is_between_dispatches() {
     let balanced: &[&[u64]] = &[&[5_000, 5_000], &[5_000, 5_000]];
     let (rule, share) = only(&dispatches(40_000, balanced));
-    let Rule::Between { dispatches: 100, mean_gap_ns, mean_ns } = rule else { panic!("{rule:?}") };
-    assert_eq!((mean_gap_ns, mean_ns), (30_000.0, 10_000.0));
+    let Rule::Between { dispatches: 100, before, mean_ns } = rule else { panic!("{rule:?}") };
     // There are 99 gaps between 100 dispatches.
+    let total = 99.0 * 30_000.0;
+    let gaps = Before { times: 99, total, mean: 30_000.0, median: 30_000.0, longest: 30_000.0 };
+    assert_eq!((before, mean_ns), (gaps, 10_000.0));
     assert!((share - 2.97 / 3.97).abs() < 1e-9, "{share}");
     assert_eq!(fired(&dispatches(15_000, balanced)), [], "a third is not most");
 }
 
-/// Runs of two dispatches with 1 µs between them start every 40 µs.
-#[test]
-fn most_of_the_time_is_between_runs() {
+/// Makes a hundred runs of two dispatches of 5 µs, with a gap of `inside` ns between them. `begins`
+/// says when each run starts.
+fn runs(inside: u64, begins: impl Fn(u64) -> u64) -> ProfileScript {
     let mut script = ProfileScript::monotonic();
     let process = script.process(7);
     process.library("m", &["f", "g"]);
@@ -72,14 +74,37 @@ fn most_of_the_time_is_between_runs() {
         let thread = process.thread("worker");
         for run in 0..100 {
             for op in 0..2 {
-                let at = 40_000 * run + 6_000 * u64::from(op);
+                let at = begins(run) + (5_000 + inside) * u64::from(op);
                 thread.call(CallScript::new(op, at, 5_000).workgroup(worker, 2));
             }
         }
     }
-    let (rule, _) = only(&script);
-    let Rule::BetweenRuns { runs: 100, mean_gap_ns, mean_ns } = rule else { panic!("{rule:?}") };
-    assert_eq!((mean_gap_ns, mean_ns), (29_000.0, 11_000.0));
+    script
+}
+
+/// Runs of two dispatches with 1 µs between them start every 40 µs, and the last one starts 100 µs
+/// late. What can be saved is the gaps before runs, without those inside of them.
+#[test]
+fn most_of_the_time_is_between_runs() {
+    let late = |run| 40_000 * run + if run == 99 { 100_000 } else { 0 };
+    let script = runs(1_000, late);
+    let [Fired { rule, share, wall_ns }] = fired(&script)[..] else { panic!() };
+    let Rule::BetweenRuns { runs: 100, before, mean_ns } = rule else { panic!("{rule:?}") };
+    // There are 99 gaps between 100 runs.
+    let total = 98.0 * 29_000.0 + 129_000.0;
+    let mean = total / 99.0;
+    assert_eq!(before, Before { times: 99, total, mean, median: 29_000.0, longest: 129_000.0 });
+    assert_eq!((mean_ns, wall_ns), (11_000.0, 4_071_000.0));
+    assert!((share - total / wall_ns).abs() < 1e-9, "{share}");
+}
+
+/// Of 27 µs, 9 are before a run, and 8 between its dispatches: neither is most of the time alone.
+#[test]
+fn gaps_before_and_inside_of_runs_are_between_dispatches() {
+    let (rule, share) = only(&runs(8_000, |run| 27_000 * run));
+    assert!(matches!(rule, Rule::Between { dispatches: 200, .. }), "{rule:?}");
+    let gaps = 99.0 * 9_000.0 + 100.0 * 8_000.0;
+    assert!((share - gaps / (99.0 * 27_000.0 + 18_000.0)).abs() < 1e-9, "{share}");
 }
 
 /// Worker 0 takes 16 µs and worker 1 takes 4 µs: equal shares would take 10, so worker 0 has 1.6 of
@@ -121,7 +146,7 @@ fn workgroups_are_too_small() {
     }
     let all = fired(&script);
     let small = all.iter().find(|one| matches!(one.rule, Rule::SmallWorkgroups { .. }));
-    let Some(Fired { rule: Rule::SmallWorkgroups { mean_ns, .. }, share }) = small else {
+    let Some(Fired { rule: Rule::SmallWorkgroups { mean_ns, .. }, share, .. }) = small else {
         panic!("{all:?}")
     };
     assert_eq!(*mean_ns, 200.0);
@@ -272,7 +297,7 @@ fn items_with_the_gaps_around_them() {
     let (_scratch, profile) = script.opened();
     let summary = summarize(&profile, &Options { gaps: true, ..Options::default() });
     let all = rules(&profile, &summary, None);
-    let [Fired { rule: Rule::Items { calls: 5_000, around_ns, .. }, share }] = all.as_slice()
+    let [Fired { rule: Rule::Items { calls: 5_000, around_ns, .. }, share, .. }] = all.as_slice()
     else {
         panic!("{all:?}")
     };

@@ -1,7 +1,7 @@
 //! Tests dispatches and their sites, threads without calls, and the gaps between calls, on scripted
 //! profiles whose numbers are computed on paper.
 
-use analysis::{DispatchTimes, ModelRun, Options, Room, Site, call_tree, sites, summarize};
+use analysis::{Before, DispatchTimes, ModelRun, Options, Room, Site, call_tree, sites, summarize};
 use record::meta::ProcessCost;
 use record::thread_times::ThreadCpu;
 use testkit::{CallScript, Item, ProfileScript};
@@ -52,6 +52,11 @@ fn each_place_of_the_program_has_a_row() {
     assert_eq!(found.dispatches, 9);
     // Each of the three iterations takes 300 + 100 + 200.
     assert_eq!(found.busy, 1_800.0);
+    // All gaps before a site are equal.
+    let gaps_of = |total: f64, times| {
+        let each = total / times as f64;
+        Before { times, total, mean: each, median: each, longest: each }
+    };
     let site = |op, position, workgroups, wall: f64, sum, busiest: f64, gap: f64, gaps| Site {
         op,
         position: Some(position),
@@ -68,8 +73,7 @@ fn each_place_of_the_program_has_a_row() {
         sum: 3.0 * sum,
         efficiency: sum / (2.0 * wall),
         imbalance: busiest / (sum / if workgroups == 3 { 1.0 } else { 2.0 }),
-        gap,
-        gaps,
+        before: gaps_of(gap, gaps),
     };
     let expected = [
         // The gap before it lasts from the end of the last site, 700, to the next iteration, 1,000;
@@ -94,8 +98,12 @@ fn each_place_of_the_program_has_a_row() {
         efficiency: 2_550.0 / (2.0 * 1_800.0),
     };
     assert_eq!(found.room, room);
-    let run = ModelRun { runs: 3, dispatches: 3, busy: 600.0, between: 100.0, before: 300.0 };
+    let before = gaps_of(600.0, 2);
+    let run = ModelRun { runs: 3, dispatches: 3, busy: 600.0, between: 100.0, before };
     assert_eq!(found.run(), Some(run));
+    // Of the 8 gaps, six are 50, and two are 300.
+    let all = Before { times: 8, total: 900.0, mean: 112.5, median: 50.0, longest: 300.0 };
+    assert_eq!(found.before, all);
     // The sums must equal the sums of the table by op.
     let all = summarize(&profile, &Options::default());
     for row in &all.rows {

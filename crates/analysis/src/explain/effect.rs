@@ -33,6 +33,9 @@ pub enum Effect {
         /// The time off a CPU in the slowest calls, in the unit of the durations.
         slow: Level,
         others: Level,
+        /// The mean durations of the slowest calls and of the others, over the calls for which the
+        /// time off a CPU is known.
+        means: [f64; 2],
         /// The part of the slowest calls' time that they were off a CPU, from 0 to 1.
         share: f64,
         /// The same part for the other calls.
@@ -63,6 +66,8 @@ pub enum Effect {
         median: f64,
         /// The median duration of the calls that are not first calls.
         others: f64,
+        /// Number of first calls that are among the slowest calls.
+        of_slow: usize,
     },
     /// The effect of the time in the run, by medians of tenths of the calls.
     Time {
@@ -156,7 +161,9 @@ pub(super) fn effect_of(variable: &Variable, durations: &[f64], is_slow: &[bool]
                 median(some.map(|(duration, _)| *duration).collect()).unwrap_or(0.0)
             };
             let calls = first.iter().filter(|first| **first).count();
-            Effect::First { calls, median: those(true), others: those(false) }
+            let of_slow =
+                first.iter().zip(is_slow).filter(|(first, slow)| **first && **slow).count();
+            Effect::First { calls, median: those(true), others: those(false), of_slow }
         }
         Values::Time => {
             let tenth = durations.len().div_ceil(10).max(1);
@@ -193,7 +200,8 @@ fn off_cpu(values: &[f64], durations: &[f64], is_slow: &[bool]) -> Effect {
     let excess = slow_mean - mean;
     let of_excess = if excess > 0.0 { (slow.mean - others.mean) / excess } else { 0.0 };
     let spearman = spearman(values, durations);
-    Effect::OffCpu { spearman, slow, others, share, of_others, of_excess }
+    let means = [slow_mean, mean];
+    Effect::OffCpu { spearman, slow, others, means, share, of_others, of_excess }
 }
 
 /// Returns the effect of the class whose mean rank is farthest from the middle, weighted by its

@@ -94,6 +94,8 @@ pub struct Slow {
     pub share: f64,
     /// The median of the slowest calls' durations.
     pub median: f64,
+    /// The mean of the slowest calls' durations.
+    pub mean: f64,
     /// The median of all durations.
     pub of_all: f64,
 }
@@ -325,6 +327,7 @@ impl Slow {
         Self {
             calls,
             share: calls as f64 / durations.len().max(1) as f64,
+            mean: slow.iter().sum::<f64>() / calls.max(1) as f64,
             median: super::effect::median(slow).unwrap_or(0.0),
             of_all: super::effect::median(durations.to_vec()).unwrap_or(0.0),
         }

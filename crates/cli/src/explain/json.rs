@@ -30,6 +30,8 @@ enum EffectOut<'a> {
         spearman: f64,
         slowest: LevelOut,
         others: LevelOut,
+        slowest_mean_ns: f64,
+        others_mean_ns: f64,
         share_of_slowest: f64,
         share_of_others: f64,
         share_of_excess: f64,
@@ -46,6 +48,7 @@ enum EffectOut<'a> {
         calls: usize,
         median_ns: f64,
         others_median_ns: f64,
+        of_slowest: usize,
     },
     Time {
         spearman: f64,
@@ -81,6 +84,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>) -> io::Result<()> {
         object! {
             rule: rule_name(&fired.rule),
             share_of_wall: fired.share,
+            wall_ns: fired.wall_ns,
             sentence: finding(profile, fired),
             advice: advice(&fired.rule),
         }
@@ -128,6 +132,7 @@ fn op_out(profile: &Profile, explained: &Explained) -> impl Serialize {
             calls: answer.slow.calls,
             share: answer.slow.share,
             median_ns: answer.slow.median,
+            mean_ns: answer.slow.mean,
         },
         // The reason why there are no findings.
         silent: answer.silent.map(|silent| match silent {
@@ -153,11 +158,13 @@ fn effect_out<'a>(
         Effect::Ordered { spearman, slow, others } => {
             EffectOut::Ordered { spearman, slowest: level(slow), others: level(others) }
         }
-        Effect::OffCpu { spearman, slow, others, share, of_others, of_excess } => {
+        Effect::OffCpu { spearman, slow, others, means, share, of_others, of_excess } => {
             EffectOut::OffCpu {
                 spearman,
                 slowest: level(slow),
                 others: level(others),
+                slowest_mean_ns: means[0],
+                others_mean_ns: means[1],
                 share_of_slowest: share,
                 share_of_others: of_others,
                 share_of_excess: of_excess,
@@ -171,9 +178,12 @@ fn effect_out<'a>(
             share_of_slowest: of_slow,
             mutual_information: information,
         },
-        Effect::First { calls, median, others } => {
-            EffectOut::First { calls, median_ns: median, others_median_ns: others }
-        }
+        Effect::First { calls, median, others, of_slow } => EffectOut::First {
+            calls,
+            median_ns: median,
+            others_median_ns: others,
+            of_slowest: of_slow,
+        },
         Effect::Time { spearman, first, last, slowest: (tenth, median), .. } => EffectOut::Time {
             spearman,
             first_tenth_ns: first,

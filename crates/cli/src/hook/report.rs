@@ -82,6 +82,7 @@ fn print(profile: &Profile, settings: &Settings) -> Result<(), Failure> {
         constants_short: false,
         units: false,
         probes: false,
+        explained: false,
         width: None,
     };
     render(&mut out, profile, &found, &style)?;

@@ -71,7 +71,8 @@ pub const LEVELS_EXPLAINED: [(&str, &str, &str); 3] = [
         "between_ns",
         "between: ",
         "on a deeper level, the time in the calls around these that is in none of these: before, between and after \
-         them. It is self time of what is around them",
+         them. It is self time of what is around them. A call that has no call inside of it is in neither column of \
+         the next level",
     ),
     ("share", "share: ", "of the time between and in calls of the level together"),
 ];

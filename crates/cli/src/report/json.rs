@@ -288,6 +288,7 @@ fn thread(overview: &Overview<'_>, time: &ThreadTime) -> impl Serialize {
         off_cpu_ns: time.off_cpu.map(|off| off.ns),
         off_cpu_of_ns: time.off_cpu.map(|off| off.of_ns),
         off_cpu_assumed: time.off_cpu.map(|off| off.assumed),
+        off_cpu_in_calls_ns: time.off_cpu_in_calls_ns,
         usage: time.usage.map(|used| UsageOut::new(overview, &used)),
     }
 }

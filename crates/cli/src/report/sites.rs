@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use analysis::{By, Key, Room, Site, Sites, passes, sites, sites_as};
+use analysis::{By, Key, Site, Sites, passes, sites, sites_as};
 use profile::Profile;
 
 use super::{Args, Out, output};
@@ -11,11 +11,12 @@ use crate::failure::Failure;
 use crate::matching;
 use crate::object::object;
 use crate::view::head::ProfileHead;
+use crate::view::held_back::gaps;
 use crate::view::labels::{labels, op_of};
 use crate::view::losses::{self, losses_out};
 use crate::view::table::{Column, Table, Value};
 use crate::view::text::table;
-use crate::view::units::{grouped, percent, plural, time};
+use crate::view::units::{percent, plural, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
 /// The schema of the JSON that `report --by site` prints.
@@ -24,14 +25,20 @@ const SITES_SCHEMA: &str = "counterpoint.sites/1";
 const SITE: &str = "site";
 
 /// The columns with their labels and explanations.
-pub const EXPLAINED: [(&str, &str, &str); 7] = [
+pub const EXPLAINED: [(&str, &str, &str); 9] = [
     (SITE, "site: ", "place in one run of the model; – for what ran before the first run"),
+    ("share", "share: ", "of the walls of all dispatches, added up"),
     ("mean_ns", "mean: ", "from a dispatch's first workgroup to the end of its last one"),
     ("workers", "workers: ", "threads of the process that ran workgroups"),
     ("workers_ns", "in workers: ", "the workgroups' durations together"),
     ("efficiency", "efficiency: ", "part of all workers' time in which they ran workgroups"),
     ("imbalance", "imbalance: ", "the busiest worker's time / an equal part of the work"),
     ("gap_ns", "gap before: ", "mean time since a dispatch of the process ended"),
+    (
+        "gap_p50_ns",
+        "gap p50: ",
+        "median of the same; a few long gaps can make the mean much larger",
+    ),
 ];
 
 /// The table of all sites, for a page.
@@ -51,12 +58,13 @@ pub fn whole(profile: &Profile, raw: bool) -> Option<Whole> {
     let mut table = columns(profile, &found, &rows);
     table.sort("share").ok()?;
     let keys = rows.iter().map(|site| Some(Key::Op(site.op))).collect();
-    Some(Whole { table, keys, lead: room(profile, &found.room) })
+    Some(Whole { table, keys, lead: room(profile, &found) })
 }
 
 /// Says in sentences how much of the time more threads could reduce. The sentences say where a further thread
 /// would have work, and not what the program would gain, which has not been measured.
-fn room(profile: &Profile, room: &Room) -> Vec<String> {
+fn room(profile: &Profile, found: &Sites) -> Vec<String> {
+    let room = &found.room;
     if room.span <= 0.0 {
         return Vec::new();
     }
@@ -67,7 +75,12 @@ fn room(profile: &Profile, room: &Room) -> Vec<String> {
     let workers = plural(room.workers as u128, "worker");
     let span = time(room.span * profile.timeline.ns_per_tick());
     let whole = format!("of {span} from the first dispatch to the end of the last one");
-    let (outside, alone) = (text(room.outside), text(room.alone));
+    let (mut outside, alone) = (text(room.outside), text(room.alone));
+    let run = found.run().filter(|run| run.dispatches > 1 && run.before.total > 0.0);
+    if let Some(run) = run {
+        let between = time(run.before.total * profile.timeline.ns_per_tick());
+        outside.push_str(&format!(", {between} of it between runs of the model"));
+    }
     let mut lines = vec![match (room.outside > 0.0, room.alone > 0.0) {
         (true, true) => format!(
             "{whole}, no dispatch runs for {outside}, and only one workgroup can run for {alone}: more \
@@ -153,7 +166,9 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 workers_ns: ns(site.sum),
                 efficiency: site.efficiency,
                 imbalance: site.imbalance,
-                gap_ns: site.mean_gap().map(ns),
+                gap_ns: site.gaps().map(|gaps| ns(gaps.mean)),
+                gap_p50_ns: site.gaps().map(|gaps| ns(gaps.median)),
+                gap_max_ns: site.gaps().map(|gaps| ns(gaps.longest)),
             }
         };
         object! {
@@ -170,7 +185,12 @@ pub fn main(args: &Args, profile: &Profile) -> Result<ExitCode, Failure> {
                 dispatches: run.dispatches,
                 busy_ns: ns(run.busy),
                 between_ns: ns(run.between),
-                before_ns: ns(run.before),
+                // The gaps before runs: their mean, median, longest, sum and number.
+                before_ns: ns(run.before.mean),
+                before_p50_ns: ns(run.before.median),
+                before_max_ns: ns(run.before.longest),
+                before_total_ns: ns(run.before.total),
+                gaps: run.before.times,
             }),
             room: object! {
                 span_ns: ns(found.room.span),
@@ -215,7 +235,9 @@ fn columns(profile: &Profile, found: &Sites, rows: &[&Site]) -> Table {
         column(5, "workers_ns", "in workers", &|s| ns(s.sum)),
         column(2, "efficiency", "efficiency", &|s| Some(Value::Part(s.efficiency))),
         column(3, "imbalance", "imbalance", &|s| Some(Value::Number(s.imbalance))),
-        column(2, "gap_ns", "gap before", &|s| s.mean_gap().and_then(ns)),
+        column(2, "gap_ns", "gap before", &|s| s.gaps().and_then(|gaps| ns(gaps.mean))),
+        column(3, "gap_p50_ns", "gap p50", &|s| s.gaps().and_then(|gaps| ns(gaps.median))),
+        column(9, "gap_max_ns", "longest gap", &|s| s.gaps().and_then(|gaps| ns(gaps.longest))),
         column(8, "min_ns", "min", &|s| ns(s.range[0])),
         column(8, "max_ns", "max", &|s| ns(s.range[1])),
         Column {
@@ -240,22 +262,29 @@ fn text(
         n => format!(" (mean of {n} passes)"),
     };
     let dispatches = plural(found.dispatches.into(), "dispatch");
-    let head = format!("{busy} in which some dispatch ran; {dispatches}{mean}");
+    // Dispatches at the same time count once here, and each in their walls.
+    let walls: f64 = found.rows.iter().map(|site| site.wall).sum();
+    let walls = match time(walls * profile.timeline.ns_per_tick()) {
+        walls if walls == busy => String::new(),
+        walls => format!(" (walls of all dispatches, added up: {walls})"),
+    };
+    let head = format!("{busy} in which some dispatch ran{walls}; {dispatches}{mean}");
     wrapped(out, "", &head, prose)?;
     if let Some(run) = found.run() {
-        let [busy, between, before] = [run.busy, run.between, run.before]
-            .map(|ticks| time(ticks * profile.timeline.ns_per_tick()));
+        let to_ns = profile.timeline.ns_per_tick();
+        let [busy, between] = [run.busy, run.between].map(|ticks| time(ticks * to_ns));
         let head = format!(
-            "a run of the model ({} of {}): {busy} in dispatches, {between} between them, {before} \
-             before the first",
-            grouped(run.runs.into()),
-            plural(run.dispatches.into(), "dispatch")
+            "a run of the model (mean of {} of {} each): {busy} in dispatches, {between} between them; between \
+             runs: {}",
+            plural(run.runs.into(), "run"),
+            plural(run.dispatches.into(), "dispatch"),
+            gaps(run.before.scaled(to_ns))
         );
         wrapped(out, "", &head, prose)?;
     }
     writeln!(out)?;
     let left_out = table(out, rows, width)?;
-    for (number, line) in room(profile, &found.room).iter().enumerate() {
+    for (number, line) in room(profile, found).iter().enumerate() {
         wrapped(out, if number == 0 { "threads: " } else { "         " }, line, prose)?;
     }
     let all_placed = found.rows.iter().all(|site| site.position.is_some());

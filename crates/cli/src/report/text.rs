@@ -23,12 +23,12 @@ use crate::view::price;
 use crate::view::roles::roles;
 use crate::view::sampled;
 use crate::view::source;
-use crate::view::text::{ASSUMED_ON_CPU, table};
+use crate::view::text::{ASSUMED_ON_CPU, laid_out, table};
 use crate::view::tracks::{self, LISTED};
 use crate::view::units::{grouped, percent, shorten, time};
 use crate::view::wrap::{PROSE_WIDTH, wrapped};
 
-const OFF_CPU: &str = "off-CPU meanwhile";
+const OFF_CPU: &str = "off-CPU between";
 /// At most this many threads are listed. The others are only counted.
 const THREADS: usize = 16;
 /// At least this many threads without calls are listed, if there are so many.
@@ -76,13 +76,16 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
     {
         writeln!(out, "no op matches {}", visible(overview.filter.unwrap_or_default()))?;
     } else {
-        table(out, &report.table, tables)?;
+        let laid = laid_out(out, &report.table, tables)?;
+        let has_room = |name: &str| !laid.left_out.contains(&name);
         if overview.by != By::Op && overview.summary.rows.iter().any(|row| row.inner > 0) {
-            let text = "those that are inside of no other; mean and quantiles are of these";
-            wrapped(out, "calls: ", text, width)?;
+            let of_these = ["mean_ns", "p50_ns", "p99_ns"].iter().any(|name| has_room(name));
+            let also = if of_these { "; mean and quantiles are of these" } else { "" };
+            wrapped(out, "calls: ", &format!("those that are inside of no other{also}"), width)?;
             writeln!(out)?;
         }
-        if overview.summary.nested && !overview.profile.manifest.counters.is_empty() {
+        let counters = &overview.profile.manifest.counters;
+        if overview.summary.nested && counters.iter().any(|counter| has_room(&counter.name)) {
             let text = "as total, with what is inside (`ops` has them without the ops inside)";
             wrapped(out, "counters: ", text, width)?;
             writeln!(out)?;
@@ -104,7 +107,8 @@ pub fn print(out: &mut impl Write, report: &Report<'_>, width: Option<usize>) ->
             threads(out, overview, tables)?;
         }
         let gaps = overview.summary.gaps.as_ref().filter(|_| overview.filter.is_none());
-        if let Some(text) = gaps.and_then(|gaps| between::most(overview.profile, gaps)) {
+        let common = laid.common.as_deref().unwrap_or_default();
+        if let Some(text) = gaps.and_then(|gaps| between::most(overview.profile, gaps, common)) {
             wrapped(out, "between: ", &text, width)?;
         }
         if let Some(text) = sampled::limits(overview.summary) {
@@ -199,15 +203,16 @@ fn threads(out: &mut impl Write, overview: &Overview<'_>, width: Option<usize>) 
     };
     let columns = vec![
         column(0, "thread", &label),
+        // What is of the whole wall time comes first, and then its two parts.
         column(4, "wall", &|t| time(t.wall_ns)),
-        column(5, "in calls", &|t| known(t, t.dispatch_ns)),
-        column(1, "between", &|t| known(t, t.no_dispatch_ns())),
-        column(6, "of wall", &share),
-        column(3, OFF_CPU, &off_cpu),
         column(if silent.is_empty() { 7 } else { 2 }, ON_CPU, &|t| match t.cpu_ns {
             Some(ns) => time(ns),
             None => "–".to_owned(),
         }),
+        column(5, "in calls", &|t| known(t, t.dispatch_ns)),
+        column(1, "between", &|t| known(t, t.no_dispatch_ns())),
+        column(6, "of wall", &share),
+        column(3, OFF_CPU, &off_cpu),
     ];
     let laid = layout(out, columns, Names::Shortened(THREAD_WIDTH), width)?;
     let more = threads.len() - some.len() + overview.summary.silent.len() - silent.len();

@@ -8,7 +8,7 @@
 //!   duration:
 //!     mean: 373 µs
 //!     …
-//!     16-ile means: 165 µs 166 µs 167 µs …
+//!     means of 16 equal groups of calls, by size: 165 µs 166 µs 167 µs …
 //!   task-clock:
 //!     …
 //!   correlation of duration vs. task-clock: 0.58 (Pearson), 0.61 (Spearman)
@@ -57,6 +57,9 @@ pub struct Style {
     pub units: bool,
     /// Whether the values of an empty call are printed at the end.
     pub probes: bool,
+    /// Whether words are used that need no explanation, and what still needs one is explained. The
+    /// original hook has `16-ile means`.
+    pub explained: bool,
     /// The width of the lines; if it is `None`, lines are as long as they need to be.
     pub width: Option<usize>,
 }
@@ -72,6 +75,7 @@ impl Default for Style {
             constants_short: true,
             units: true,
             probes: true,
+            explained: true,
             width: None,
         }
     }
@@ -118,6 +122,9 @@ pub fn render(
         if totals && style.totals_last {
             all(out)?;
         }
+    }
+    if style.explained && stats.ops.iter().any(|op| has_table(&op.all, stats.buckets, style)) {
+        line(out, style, "", &key(style.gamma))?;
     }
     if style.probes {
         let met = |process| {
@@ -312,7 +319,11 @@ fn describe(
     writeln!(out, "    max: {}", text(variable.max.map(Number::to_f64)))?;
     let means: String =
         variable.bucket_means.iter().map(|mean| format!(" {}", text(*mean))).collect();
-    line(out, style, "    ", &format!("{}-ile means:{means}", stats.buckets))
+    let title = match style.explained {
+        true => format!("means of {} equal groups of calls, by size", stats.buckets),
+        false => format!("{}-ile means", stats.buckets),
+    };
+    line(out, style, "    ", &format!("{title}:{means}"))
 }
 
 /// Whether the variable has at most one distinct value.
@@ -337,9 +348,43 @@ fn line(out: &mut impl Write, style: &Style, indent: &str, text: &str) -> io::Re
     }
 }
 
+/// Prints a coefficient with two digits, and with more if it would look like a perfect one: `0.9975`.
+fn coefficient(value: f64) -> String {
+    let is_perfect = |text: &str| matches!(text, "1" | "-1");
+    let few = general(value, 2);
+    match is_perfect(&few) && value.abs() < 1.0 {
+        true => general(value, 4),
+        false => few,
+    }
+}
+
+/// Whether a table of a pair is printed.
+fn has_table(scope: &Scope, buckets: usize, style: &Style) -> bool {
+    let has_room = style.width.is_none_or(|width| width_of_table(buckets) <= width);
+    let varies = |i: usize| scope.variables.get(i).is_some_and(|v| !is_constant(v));
+    let is_printed = |p: &Pair| p.table.is_some() && varies(p.of) && varies(p.given);
+    has_room && scope.pairs.iter().any(is_printed)
+}
+
+fn width_of_table(buckets: usize) -> usize {
+    TABLE_INDENT + TABLE_CELL * buckets
+}
+
+/// Explains the tables: what the cells stand for, and why columns are blank.
+fn key(gamma: f64) -> String {
+    let cells = [0.05, 0.25, 0.5, 1.0].map(|p: f64| (shade(Some(p), gamma), 100.0 * p));
+    let seen = cells.iter().filter(|(shade, _)| !shade.trim().is_empty());
+    let seen: Vec<String> = seen.map(|(shade, p)| format!("{shade} {p:.0} %")).collect();
+    format!(
+        "cells: blank 0 %, {}; the cells of each column add up to 100 %, and groups are numbered from the \
+         smallest values. Equal values share one group, so other columns are blank",
+        seen.join(", ")
+    )
+}
+
 /// Prints the coefficients: `0.58 (Pearson), 0.61 (Spearman)`.
 pub fn coefficients(pair: &Pair) -> String {
-    let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |value| general(value, 2));
+    let text = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), coefficient);
     format!("{} (Pearson), {} (Spearman)", text(pair.pearson), text(pair.spearman))
 }
 
@@ -367,7 +412,7 @@ fn correlation(
     let words = format!(
         "conditional probability of {of} {buckets}-ile (↓) given {given} {buckets}-ile (→):"
     );
-    let needed = TABLE_INDENT + TABLE_CELL * buckets;
+    let needed = width_of_table(buckets);
     if style.width.is_some_and(|width| needed > width) {
         let words =
             format!("{words} needs {needed} columns (use a wider terminal, or fewer --buckets)");

@@ -224,3 +224,81 @@ fn sites_say_for_how_much_of_the_time_a_thread_would_have_work() {
     assert_eq!(json["room"]["more_than_workers_ns"], 9e6);
     assert_eq!(json["rows"][0]["workers"], 2);
 }
+
+/// Ten runs of two dispatches of 1 ms with 1 ms between them. Before a run, there are 2 ms, and
+/// before the last one 47 ms.
+#[test]
+fn the_time_between_runs_is_told_from_that_inside_of_runs() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    process.library("m", &["f", "g"]);
+    let ms = 1_000_000;
+    for worker in 0..2 {
+        let thread = process.thread(&format!("worker-{worker}"));
+        for run in 0..10 {
+            let at = 5 * ms * run + if run == 9 { 45 * ms } else { 0 };
+            for op in 0..2 {
+                let call = CallScript::new(op, at + 2 * ms * u64::from(op), ms);
+                thread.call(call.workgroup(worker, 2));
+            }
+        }
+    }
+    let (_scratch, profile) = script.written();
+    // Nine gaps: 8 × 2 + 47 ms of 9 × 5 + 45 + 3 ms. The mean is 3.5 times the median.
+    let gaps = "9 gaps (median 2.00 ms, mean 7.00 ms, longest 47.0 ms)";
+    let said = text(&profile, &["--width", "500"]);
+    let expected = format!(
+        "look at: most of the time is between runs of the model, in {gaps}; a run takes 3.00 ms (mean of 10); \
+         changing that can save at most 67.7 % of the wall time (63.0 ms of 93.0 ms)"
+    );
+    assert!(said.contains(&expected), "{said}");
+    let said = text(&profile, &["--by", "site", "--width", "500"]);
+    let expected = format!(
+        "a run of the model (mean of 10 runs of 2 dispatches each): 2.00 ms in dispatches, 1.00 ms between them; \
+         between runs: {gaps}"
+    );
+    assert!(said.contains(&expected), "{said}");
+    let outside =
+        "no dispatch runs for 73.0 ms (78.5 %), 63.0 ms of it between runs of the model: more";
+    assert!(said.contains(outside), "{said}");
+    let json = text(&profile, &["--by", "site", "--format", "json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let run = &json["run"];
+    let [mean, p50, max, all] = ["before_ns", "before_p50_ns", "before_max_ns", "before_total_ns"];
+    assert_eq!(
+        [&run[mean], &run[p50], &run[max], &run[all]],
+        [7e6, 2e6, 47e6, 63e6].map(Value::from).each_ref()
+    );
+    assert_eq!((&run["gaps"], &run["runs"]), (&9.into(), &10.into()));
+    let first = json["rows"].as_array().unwrap().iter().find(|row| row["site"] == 1).unwrap();
+    assert_eq!(
+        (&first["gap_ns"], &first["gap_p50_ns"], &first["gap_max_ns"]),
+        (&7e6.into(), &2e6.into(), &47e6.into())
+    );
+}
+
+/// The dispatches 0, 1 and 14 differ in their numbers only.
+#[test]
+fn ops_around_gaps_have_the_names_of_the_table() {
+    let mut script = ProfileScript::monotonic();
+    let process = script.process(4711);
+    let names = [0, 1, 14].map(|n| format!("tblock$async_dispatch_{n}_reduction_128x64_f32"));
+    let [a, b, c] = names.each_ref().map(String::as_str);
+    process.library("m", &[a, b, c, "tblock$async_dispatch_16_matmul_128x64x256_f32"]);
+    let thread = process.thread("worker");
+    for run in 0..10 {
+        // After the last op of a run, nothing is called for 60 ms.
+        for (op, at) in [(0, 0), (1, 11), (2, 22), (3, 33)] {
+            thread.call(CallScript::new(op, (100 * run + at) * 1_000_000, 7_000_000));
+        }
+    }
+    let (_scratch, profile) = script.written();
+    let said = text(&profile, &["--width", "80"]);
+    let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = "9 gaps after …16_matmul_128x64x256_f32 and before …0_reduction_128x64_f32;";
+    assert!(said.contains(expected), "{said}");
+    // In a wide table, names are whole, and the line has what tells them apart.
+    let said = text(&profile, &["--width", "300"]);
+    let line = said.lines().find(|line| line.starts_with("between: ")).unwrap();
+    assert!(line.contains(" and before tblock$async_…0…n_128x64_f32;"), "{line}");
+}

@@ -42,10 +42,10 @@ fn one_waits(names: [&str; 2]) -> ProfileScript {
 
 /// A sum over both threads would say 478 of 492 ms.
 #[test]
-fn the_head_speaks_of_the_busiest_thread() {
+fn the_head_speaks_of_the_thread_with_most_time_in_calls() {
     let said = report(&one_waits(["main", "waiter"]));
     // The thread is in calls for 11 of 91 ms.
-    let expected = "main (4711), the busiest of 2 threads, spent 87.9 % of 91.0 ms (from the start of its first call) outside of calls";
+    let expected = "main (4711), with the most time in calls of 2 threads, spent 87.9 % of 91.0 ms (from its first call on) outside of calls";
     assert!(said.contains(expected), "{said}");
     // A single thread is not called the busiest.
     let mut alone = one_waits(["main", "waiter"]);
@@ -53,10 +53,49 @@ fn the_head_speaks_of_the_busiest_thread() {
     let said = report(&alone);
     assert!(
         said.contains(
-            "the thread spent 87.9 % of 91.0 ms (from the start of its first call) outside of calls"
+            "the thread spent 87.9 % of 91.0 ms (from its first call on) outside of calls"
         ),
         "{said}"
     );
+}
+
+/// Ten calls of 10 ms, each of which was on a CPU for `on` ms. Counters show that; `gap` ms pass
+/// after each call.
+fn calls_that_wait(on: u64, gap: u64) -> ProfileScript {
+    let mut script = ProfileScript::monotonic();
+    let _ = script.counter("page-faults", 0);
+    let process = script.process(4711);
+    process.library("m", &["f"]);
+    let thread = process.thread("main");
+    for n in 0..10 {
+        thread.call(CallScript::new(0, n * (10 + gap) * MS, 10 * MS).group(on * MS, &[0]));
+    }
+    script
+}
+
+/// The time in calls is not work if the calls wait.
+#[test]
+fn the_head_says_if_calls_were_mostly_off_a_cpu() {
+    let said = report(&calls_that_wait(3, 0));
+    assert!(said.contains("the thread was off a CPU for 70.0 % of 100 ms in calls"), "{said}");
+    let script = calls_that_wait(3, 10);
+    let said = report(&script);
+    let expected = "outside of calls; in calls, it was off a CPU for 70.0 % of 100 ms";
+    assert!(said.contains(expected), "{said}");
+    let (_scratch, profile) = script.written();
+    let json = run(&["report", "--format", "json"], &profile).0;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["threads"][0]["off_cpu_in_calls_ns"], 70e6);
+    assert!(!report(&calls_that_wait(6, 0)).contains("off a CPU"), "most of it was work");
+    // Without counters, it is not known.
+    let mut unknown = calls_that_wait(3, 0);
+    for item in &mut unknown.processes[0].threads[0].items {
+        if let testkit::Item::Call(call) = item {
+            call.groups.clear();
+        }
+    }
+    unknown.manifest.counters.clear();
+    assert!(!report(&unknown).contains("off a CPU"));
 }
 
 /// The snapshots of the clocks are 1 s apart.
@@ -76,7 +115,7 @@ fn the_first_line_has_the_time_of_the_run() {
 #[test]
 fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     let said = report(&one_waits(["python3", "python3"]));
-    assert!(said.contains("main, python3 (4711), the busiest"), "{said}");
+    assert!(said.contains("main, python3 (4711), of 2 threads"), "{said}");
     let (_scratch, profile) = one_waits(["python3", "python3"]).written();
     let threads = run(&["report", "--by", "thread"], &profile).0;
     assert!(
@@ -86,7 +125,7 @@ fn the_main_thread_is_named_where_its_name_does_not_say_it() {
     assert!(!threads.contains("main, python3 (4712)"), "{threads}");
     let said = report(&one_waits(["python3", "loader"]));
     assert!(
-        said.contains(" python3 (4711), the busiest") && !said.contains("main, python3"),
+        said.contains(" python3 (4711), of 2 threads") && !said.contains("main, python3"),
         "{said}"
     );
 }

@@ -98,7 +98,7 @@ fn every_part_of_the_cost_is_reported() {
     let text = Command::new(&program).arg("report").arg(recorded.path()).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     let head = text.split("\n\n").next().unwrap();
-    let line = head.lines().position(|line| line.starts_with("cost      recording took ")).unwrap();
+    let line = head.lines().position(|line| line.starts_with("price     recording took ")).unwrap();
     let rest = head.lines().skip(line).take(3).collect::<Vec<_>>().join(" ");
     assert!(rest.contains("--budget 2%"), "{head}");
     let manifest: Value =

@@ -191,8 +191,9 @@ fn first_calls_are_pointed_out_and_can_be_left_out() {
     let (_scratch, at) = warming_up();
     let (code, text, _) = run(&at, &["report", "--width", "400"]);
     assert_eq!(code, Some(0));
-    let note = "note: the first call of a thread took much longer than the others: slow (2 first \
-                calls, up to 50.0 µs, 97.6 % of its total; median 100 ns); --skip-ms MS leaves out";
+    let note = "note: the first call of a thread took much longer than the others (--skip-ms MS leaves out \
+                the calls of each thread's first milliseconds): slow (2 first calls, up to 50.0 µs, 97.6 % of \
+                its total; median 100 ns)";
     assert!(text.contains(note), "{text}");
 
     // 0.15 ms leave out the first call of each thread and the first `few`.

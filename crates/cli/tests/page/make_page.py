@@ -299,7 +299,7 @@ def usual(names, calls_per_op, threads, grid=1):
                  tree_rows, parents=parents, ops=tree_ops, share=3)
     by_thread = table("thread", "ops", "Threads", [
         column("thread", "thread", True), column("total_ns", "total"), column("wall_ns", "wall"),
-        column("between_ns", "between"), column("off_cpu_ns", "off-CPU meanwhile"), column("thread_cpu_ns", "on a CPU"),
+        column("between_ns", "between"), column("off_cpu_ns", "off-CPU between"), column("thread_cpu_ns", "on a CPU"),
     ], thread_rows, rest=[["python3 (4710)", None, None, None, None, [time(2e6), 2e6]]])
     most = idle * 0.6
     between = table("between", "ops", "Between calls", [

@@ -73,7 +73,7 @@ pub fn of_title(table: &Table, title: &str) -> String {
         "of dispatch" => "share_of_dispatch",
         "per workgroup" => "hits_per_workgroup",
         "timed" => "timed_hits",
-        "of schedule" => "schedule_each",
+        "schedule iterations" => "schedule_each",
         "source" => "file",
         _ => per_hit.as_deref().unwrap_or(title),
     };

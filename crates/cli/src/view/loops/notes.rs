@@ -115,7 +115,7 @@ pub fn legend(marks: Marks) -> Vec<(&'static str, &'static str)> {
     }
     if marks.unrolled {
         lines.push((
-            "of schedule: ",
+            "schedule iterations: ",
             "how many iterations of the loop in the schedule each iteration is; apart: how many of each hit are \
              before or after the loop",
         ));

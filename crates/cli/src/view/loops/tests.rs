@@ -224,13 +224,13 @@ fn iterations_are_those_of_the_machine_code() {
     let said = of_one.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("iterations: of the loop in the machine code."), "{said}");
     assert!(
-        said.contains("of schedule: how many iterations of the loop in the schedule"),
+        said.contains("schedule iterations: how many iterations of the loop in the schedule"),
         "{said}"
     );
     // Which part of the loop each of two is, is not known.
     let of_two = with_schedule(vec![2, 3]);
     assert!(of_two.contains("serial 25") && !of_two.contains("each, 1 apart"), "{of_two}");
-    assert!(!of_two.contains("of schedule"), "{of_two}");
+    assert!(!of_two.contains("schedule iterations"), "{of_two}");
 }
 
 #[test]

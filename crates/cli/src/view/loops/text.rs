@@ -26,7 +26,7 @@ const COUNTERS: u8 = 12;
 const SOURCE_WIDTH: usize = 20;
 const ITERATIONS: &str = "iterations";
 /// The title of the column that says what an iteration is.
-const UNROLLED: &str = "of schedule";
+const UNROLLED: &str = "schedule iterations";
 /// The mark of times that are only rough estimates, because timing a hit costs too much in
 /// comparison.
 const SAMPLED_ONLY: &str = "≈ ";

@@ -42,7 +42,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
     let label = if table.runs == 0 { "ops       " } else { "runs      " };
     wrapped(out, label, &runs(view), prose)?;
     if let Some(text) = price::warning(profile, &table.costs) {
-        wrapped(out, "cost      ", &text, prose)?;
+        wrapped(out, "price     ", &text, prose)?;
     }
     writeln!(out)?;
     ops(out, view, tables)?;
@@ -71,7 +71,7 @@ pub fn print(out: &mut impl Write, view: &View<'_>, width: Option<usize>) -> io:
         wrapped(out, "price: ", &price::text_of(profile, &table.costs), prose)?;
         losses::print(out, &view.losses, prose)?;
     } else {
-        wrapped(out, "price: ", &price::line_of(profile, &table.costs), prose)?;
+        wrapped(out, "price: ", &price::line_of(profile, &table.costs, view.raw), prose)?;
         losses::print_brief(out, &view.losses, prose)?;
     }
     for note in notes(view) {
@@ -120,7 +120,7 @@ fn runs(view: &View<'_>) -> String {
     if table.runs == 0 {
         let together = time(ns(view, view.table.outside.value));
         let calls = plural(table.ops.into(), "call");
-        return format!("{calls}, {together} in total, of which the shares are");
+        return format!("{calls} took {together}; shares are parts of this time");
     }
     let ops = plural(table.ops.into(), "op call");
     let failed = match table.failed {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use analysis::Hidden;
 
-use super::layout::{Kind, SAYS_NOTHING, Shown, layout};
+use super::layout::{Kind, Layout, SAYS_NOTHING, Shown, layout};
 use super::table::{Column, Table, Value};
 use super::units::{grouped, percent, plural};
 use super::wrap::{PROSE_WIDTH, wrapped};
@@ -26,7 +26,17 @@ pub fn table<'a>(
     table: &'a Table,
     width: Option<usize>,
 ) -> io::Result<Vec<&'a str>> {
-    let mut columns: Vec<&Column> = table.columns.iter().filter(|c| !c.csv_only).collect();
+    Ok(laid_out(out, table, width)?.left_out)
+}
+
+/// Like [`table`], but also returns the common beginning of names that was replaced by `…`.
+pub fn laid_out<'a>(
+    out: &mut impl Write,
+    table: &'a Table,
+    width: Option<usize>,
+) -> io::Result<Layout<'a>> {
+    let mut columns: Vec<&Column> =
+        table.columns.iter().filter(|c| !c.csv_only && !is_empty(table, c)).collect();
     // Source locations come last, because they are less important than numbers.
     columns.sort_by_key(|column| column.name == SOURCE);
     let shown = columns.iter().map(|column| {
@@ -66,7 +76,7 @@ pub fn table<'a>(
     }
     laid.say_left_out(out, width)?;
     writeln!(out)?;
-    Ok(laid.left_out)
+    Ok(laid)
 }
 
 /// Returns the text of a cell with its marks.
@@ -116,6 +126,13 @@ pub fn says_nothing(table: &Table, column: &Column) -> bool {
         false => cells.all(|cell| is_nothing(column, &cell)),
         true => column.rank > 0 && cells.all(|cell| cell.is_empty() || cell == "–"),
     }
+}
+
+/// Whether a column after the first one has only texts, of which none has a character.
+fn is_empty(table: &Table, column: &Column) -> bool {
+    let is_text = column.cells.iter().any(|cell| matches!(cell.as_deref(), Some(Value::Text(_))));
+    let mut cells = table.shown().map(|row| cell_text(column, row));
+    is_text && column.rank > 0 && cells.all(|cell| cell.is_empty())
 }
 
 /// Whether a cell says nothing: no value, a counter that is 0, one thread, or one CPU.
@@ -223,7 +240,7 @@ fn doubts(table: &Table, left_out: &[&str]) -> Vec<(&'static str, String)> {
     }
     if wide {
         let text = "half of the 95 % interval: what empty calls read is subtracted, and is not known \
-                    better than this";
+                    better than this (no ±: better than 1 %)";
         lines.push(("± ", text.to_owned()));
     }
     let unknown = |column: &Column| {

@@ -6,19 +6,24 @@ use profile::Origin;
 
 use super::overview::{Overview, name_of};
 use super::sampled;
-use crate::view::labels::{labels, process_label, thread_label};
+use crate::view::labels::{has_roles, labels, process_label, thread_label};
 use crate::view::units::{percent, plural, shorten, time};
 
 /// A part of the threads' time that is smaller than this is not mentioned.
 const WORTH_SAYING: f64 = 0.01;
+/// If the calls were off a CPU for at least this part of their time, their durations are no work.
+const MOSTLY: f64 = 0.5;
 /// Names of ops that are longer than this are shortened.
 const NAME: usize = 60;
 
 /// Returns up to three sentences. The first says how long the calls took, and in which rows most of
-/// this time went: `125 ms in 40,200 calls (5,100 dispatches, 2 threads), 51.0 % in 2 of 15 ops`.
+/// this time went: `125 ms in 40,200 calls (workgroups of 5,100 dispatches, 2 threads), 51.0 % in 2 of 15
+/// ops`.
 /// The second says how much of its time the busiest thread spent outside of calls: `worker-0
-/// (4712), the busiest of 2 threads, spent 86.2 % of 455 ms (from the start of its first call)
-/// outside of calls, 86.8 % of that off a CPU`. The third names the op or range that is around most of the other calls: `step takes 36.1 s
+/// (4712), with the most time in calls of 2 threads, spent 86.2 % of 455 ms (from its first call
+/// on) outside of calls, 86.8 % of that off a CPU`. If its calls were mostly off a CPU, the sentence
+/// says that, too: `; in calls, it was off a CPU for 67.0 % of 410 ms`. The third names the op or
+/// range that is around most of the other calls: `step takes 36.1 s
 /// with the calls inside of it, 36.0 % of its thread's time in calls`. `lasted_ns` is how long the
 /// recording took, if that is known.
 pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
@@ -34,7 +39,7 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
     // own time begins only with its first call.
     let whole = lasted_ns.filter(|_| manifest.origin == Origin::Run && manifest.passes == 0);
     if let Some(ns) = whole {
-        first.push_str(&format!("; the run took {} as counterpoint run saw it", time(ns as f64)));
+        first.push_str(&format!("; the run took {}", time(ns as f64)));
     }
     let each = passes(overview.profile, overview.by);
     let (who, outside) = outside(overview, each);
@@ -47,8 +52,9 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
             None => String::new(),
         };
         let each = time(each);
-        format!("{who} spent {share} of {each} (from the start of {first}) outside of calls{off}")
+        format!("{who} spent {share} of {each} (from {first} on) outside of calls{off}")
     });
+    let second = with_off_cpu_in_calls(second, &who, outside, each);
     let around = overview.summary.around(overview.profile).filter(|_| are_all);
     let third = around.map(|around| {
         let threads = match around.threads {
@@ -63,6 +69,29 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
         )
     });
     [first].into_iter().chain(second).chain(third).collect()
+}
+
+/// Adds how long the calls were off a CPU, if that was most of their time: readers take the time in
+/// calls for work.
+fn with_off_cpu_in_calls(
+    second: Option<String>,
+    who: &str,
+    outside: Option<Outside>,
+    passes: u64,
+) -> Option<String> {
+    let mostly = outside.and_then(|outside| {
+        let share = outside.off_cpu_share_in_calls().filter(|share| *share >= MOSTLY)?;
+        Some((percent(share), time(outside.in_calls_ns / passes as f64)))
+    });
+    let Some((share, all)) = mostly else { return second };
+    let several = outside.is_some_and(|outside| outside.threads > 1);
+    let (pronoun, verb) = if several { ("they", "were") } else { ("it", "was") };
+    Some(match second {
+        Some(second) => {
+            format!("{second}; in calls, {pronoun} {verb} off a CPU for {share} of {all}")
+        }
+        None => format!("{who} {verb} off a CPU for {share} of {all} in calls"),
+    })
 }
 
 /// Returns the name of a thread, and how much time it spent outside of calls. The thread is the one
@@ -80,7 +109,8 @@ fn outside(overview: &Overview<'_>, passes: u64) -> (String, Option<Outside>) {
                 1 => String::new(),
                 _ => format!(" of {}", process_label(profile, thread.process)),
             };
-            (format!("{label}{of}, the busiest of {threads} threads,"), Some(of_thread))
+            let most = format!("with the most time in calls of {threads} threads");
+            (format!("{label}{of}, {most},"), Some(of_thread))
         }
         _ => ("the threads".to_owned(), all),
     }
@@ -100,7 +130,13 @@ fn calls(overview: &Overview<'_>) -> String {
     };
     let places = [
         // Calls of virtual machines are not part of dispatches.
-        of_pass.dispatches.filter(|n| *n > 0).map(|n| plural(n.into(), "dispatch")),
+        of_pass.dispatches.filter(|n| *n > 0).map(|n| {
+            let dispatches = plural(n.into(), "dispatch");
+            match has_roles(overview.profile) {
+                true => dispatches,
+                false => format!("workgroups of {dispatches}"),
+            }
+        }),
         count(processes, 1, "process"),
         count(threads, 0, "thread"),
         count(devices, 0, "device"),

@@ -6,7 +6,8 @@ use analysis::{Gap, Gaps, Key, OfThread, Side};
 use profile::Profile;
 
 use crate::view::labels::{labels, thread_label};
-use crate::view::units::{percent, plural, shorten, time};
+use crate::view::names;
+use crate::view::units::{percent, plural, time};
 
 /// In the line of a report, which can be narrow, names of ops that are longer than this are
 /// shortened.
@@ -35,6 +36,21 @@ impl Sides {
         Self(keys.into_iter().zip(names).collect())
     }
 
+    /// Shortens the names to this many characters, like those of a table, so that different ops
+    /// keep different names. Names that begin with `common` get `…` for it.
+    fn fit(self, longest: usize, common: &str) -> Self {
+        let mut all: Vec<(Key, String)> = self.0.into_iter().collect();
+        all.sort_unstable();
+        let (keys, names): (Vec<Key>, Vec<String>) = all.into_iter().unzip();
+        let cut = |name: String| match name.strip_prefix(common) {
+            Some(rest) if !common.is_empty() && !rest.is_empty() => format!("…{rest}"),
+            _ => name,
+        };
+        let names: Vec<String> = names.into_iter().map(cut).collect();
+        let fitted = names::fit(&names, longest, false).names;
+        Self(keys.into_iter().zip(fitted).collect())
+    }
+
     /// Returns the name of one side of a gap.
     pub fn label(&self, side: Side) -> &str {
         match side {
@@ -46,8 +62,8 @@ impl Sides {
 }
 
 /// Describes the place of gaps: `after a and before b`.
-fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
-    let name = |side| shorten(sides.label(side), longest);
+fn place(sides: &Sides, gap: &Gap) -> String {
+    let name = |side| sides.label(side);
     match (gap.after, gap.before) {
         (Side::Any, _) => "between ops that are not told apart".to_owned(),
         (after, Side::End) => format!("after {}, the last call", name(after)),
@@ -57,8 +73,9 @@ fn place(sides: &Sides, gap: &Gap, longest: usize) -> String {
 
 /// Returns a line for a report about the gaps with the largest sum on the thread with the most time
 /// in calls. If that thread has hardly any gaps, the line is about the thread with the largest sum
-/// of all. `None` if the threads were in calls for nearly all of their time.
-pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
+/// of all. `None` if the threads were in calls for nearly all of their time. `common` is the beginning
+/// of names for which the table above has `…`; it can be empty.
+pub fn most(profile: &Profile, gaps: &Gaps, common: &str) -> Option<String> {
     let longest = gaps.rows.first().filter(|_| gaps.between_ns >= WORTH * gaps.wall_ns)?;
     let threads = gaps.of_threads();
     let busiest = threads.first().filter(|of| of.total_ns >= WORTH * of.wall_ns);
@@ -70,7 +87,7 @@ pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
         time(of.total_ns),
         thread_label(profile, thread.0, thread.1),
         plural(most.times.into(), "gap"),
-        place(&Sides::new(profile, gaps), most, IN_REPORT),
+        place(&Sides::new(profile, gaps).fit(IN_REPORT, common), most),
     ))
 }
 
@@ -78,7 +95,7 @@ pub fn most(profile: &Profile, gaps: &Gaps) -> Option<String> {
 /// in no call, and between which ops most of that time is. The thread with the most time in calls
 /// comes first.
 pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
-    let sides = Sides::new(profile, gaps);
+    let sides = Sides::new(profile, gaps).fit(IN_SENTENCE, "");
     let mut lines = Vec::new();
     for OfThread { total_ns, wall_ns, most } in gaps.of_threads().into_iter().take(THREADS) {
         let are = match most.times {
@@ -93,13 +110,13 @@ pub fn sentences(profile: &Profile, gaps: &Gaps) -> Vec<String> {
             percent(if wall_ns > 0.0 { total_ns / wall_ns } else { 0.0 }),
             time(gaps.total_ns(most)),
             percent(gaps.total_ns(most) / total_ns),
-            place(&sides, most, IN_SENTENCE),
+            place(&sides, most),
         ));
     }
     if gaps.recorder_ns >= 0.5 {
         lines.push(format!(
-            "{} is time in which the recorder itself worked inside of calls: it was subtracted from \
-             their durations, and is counted as time between them",
+            "{} is the recorder's own time inside of calls: it was subtracted from their durations, and \
+             is counted as time between them; what the recorder did between calls is in the gaps",
             time(gaps.recorder_ns)
         ));
     }

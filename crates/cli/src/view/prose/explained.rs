@@ -25,8 +25,13 @@ pub fn head(explained: &Explained) -> String {
     let median = time(slow.of_all);
     match silent {
         None => {
-            let of_slow = time(slow.median);
-            format!("{calls}, median {median}; {} have a median of {of_slow}", slowest(explained))
+            format!(
+                "{calls}, median {median}; {} ({}) have a median of {} and a mean of {}",
+                slowest(explained),
+                plural(slow.calls as u128, "call"),
+                time(slow.median),
+                time(slow.mean)
+            )
         }
         Some(Silent::TooFew) => {
             format!("{calls}, which are too few to tell what goes with slow ones")
@@ -171,9 +176,9 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
         (_, Effect::Ordered { slow, others, spearman }) => {
             format!("{slow_calls} have {}", amount(&name(profile, what), slow, others, *spearman))
         }
-        (_, Effect::OffCpu { slow, others, share, of_others, .. }) => format!(
-            "{slow_calls} were off a CPU for {} of their time (mean {}), against {} for the others (mean {})",
-            percent(*share), time(slow.mean), percent(*of_others), time(others.mean)
+        (_, Effect::OffCpu { slow, others, means, share, of_others, .. }) => format!(
+            "{slow_calls} were off a CPU for {} of their time (on average {} of {}), against {} for the others ({} of {})",
+            percent(*share), time(slow.mean), time(means[0]), percent(*of_others), time(others.mean), time(means[1])
         ),
         (_, Effect::Class { class, median, others, share, of_slow, .. })
             if (0.95..1.05).contains(&(median / others)) =>
@@ -192,13 +197,24 @@ fn sentence(profile: &Profile, explained: &Explained, what: What, effect: &Effec
             times(*median, *others), time(*median), time(*others), percent(*share), percent(*of_slow), slowest(explained)
         )
         .replace("calls on arguments", "calls with arguments").replace("calls on workgroup", "calls of workgroup"),
-        (_, Effect::First { calls, median, others }) => {
-            let which = match calls {
-                1 => "the first call takes".to_owned(),
-                n => format!("the first calls of {n} threads take"),
+        (_, Effect::First { calls, median, others, of_slow }) => {
+            let (which, of_first) = match calls {
+                1 => ("the first call takes".to_owned(), time(*median)),
+                n => (format!("the first calls of {n} threads take"), format!("median {}", time(*median))),
+            };
+            let of_others = match calls {
+                1 => format!("a median of {}", time(*others)),
+                _ => time(*others),
             };
             let ratio = times(*median, *others);
-            format!("{which} {ratio} times as long as the others (median {} against {})", time(*median), time(*others))
+            let also = match (of_slow, calls) {
+                (0, _) => String::new(),
+                (1, 1) => format!("; it is one of {}", slowest(explained)),
+                (1, _) => format!("; one of them is among {}", slowest(explained)),
+                (some, all) if some == all => format!("; they are among {}", slowest(explained)),
+                (some, _) => format!("; {some} of them are among {}", slowest(explained)),
+            };
+            format!("{which} {ratio} times as long as the others ({of_first} against {of_others}){also}")
         }
         (_, Effect::Time { spearman, first, last, slowest: (tenth, most), all }) => {
             let how = if *spearman > 0.0 { "slower" } else { "faster" };

@@ -31,9 +31,12 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
     let ns = |ticks: f64| time(ticks * overview.profile.timeline.ns_per_tick());
     let names = labels(overview.profile, &rows.iter().map(|(row, _)| row.key).collect::<Vec<_>>());
     let ops = rows.iter().zip(names).map(|((row, first), name)| {
+        let first_calls = match row.first.calls {
+            1 => "first call".to_owned(),
+            n => format!("{}, up to", plural(n.into(), "first call")),
+        };
         format!(
-            "{name} ({}, up to {}, {} of its total; median {})",
-            plural(row.first.calls.into(), "first call"),
+            "{name} ({first_calls} {}, {} of its total; median {})",
             ns(row.first.max),
             percent(first.share),
             ns(row.p50),
@@ -48,9 +51,9 @@ pub fn slow(overview: &Overview<'_>) -> Option<String> {
     // are not known.
     let way_out = match overview.profile.is_sampled() {
         true => "",
-        false => "; --skip-ms MS leaves out the calls of each thread's first milliseconds",
+        false => " (--skip-ms MS leaves out the calls of each thread's first milliseconds)",
     };
     Some(format!(
-        "the first call of a thread took much longer than the others: {ops}{more}{way_out}"
+        "the first call of a thread took much longer than the others{way_out}: {ops}{more}"
     ))
 }

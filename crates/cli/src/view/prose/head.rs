@@ -28,7 +28,7 @@ pub fn lines(overview: &Overview<'_>) -> Vec<(&'static str, String)> {
         );
     }
     lines.extend(ranks::line(profile).map(|text| ("ranks", text)));
-    lines.extend(price::warning(profile, &summary.probes).map(|text| ("cost", text)));
+    lines.extend(price::warning(profile, &summary.probes).map(|text| ("price", text)));
     lines.extend(sampled::head(profile, summary));
     lines.extend(chosen(overview));
     lines

@@ -51,30 +51,41 @@ fn too_much(totals: &Price) -> Option<String> {
 
 /// Returns the cost in one line.
 pub fn line(overview: &Overview<'_>) -> String {
-    line_of(overview.profile, &overview.summary.probes)
+    line_of(overview.profile, &overview.summary.probes, overview.summary.raw)
 }
 
-/// Returns the cost of recording in one line, for a view without a summary of calls.
-pub fn line_of(profile: &Profile, costs: &[ProbeCost]) -> String {
+/// Returns the cost of recording in one line, for a view without a summary of calls. `raw` says
+/// that nothing is subtracted from the times in calls.
+pub fn line_of(profile: &Profile, costs: &[ProbeCost], raw: bool) -> String {
     match Price::of(costs, profile.bracketed_calls()) {
         None => UNKNOWN.to_owned(),
-        Some(totals) => format!("{} (--verbose: its parts)", in_short(&totals)),
+        Some(totals) => {
+            let times = if raw { "with" } else { "without" };
+            let short = in_short(&totals, costs.len());
+            format!("{short}; times in calls are {times} it (--verbose: its parts)")
+        }
     }
 }
 
 /// Returns the cost in one line that does not mention an option.
 pub fn whole(overview: &Overview<'_>) -> String {
-    of_all(overview).map_or_else(|| UNKNOWN.to_owned(), |totals| in_short(&totals))
+    let processes = overview.summary.probes.len();
+    of_all(overview).map_or_else(|| UNKNOWN.to_owned(), |totals| in_short(&totals, processes))
 }
 
 const UNKNOWN: &str = "not calibrated, so what recording cost is unknown";
 
-fn in_short(totals: &Price) -> String {
+fn in_short(totals: &Price, processes: usize) -> String {
+    let program = match processes {
+        1 => "the whole process".to_owned(),
+        n => format!("all {n} processes"),
+    };
     let share = match (totals.of_program, totals.cpu_ns) {
         // The share is relative to the processor time that the program used without the recorder.
         (Some(more), _) if more.value > 0.0 => {
             let alone = time(totals.total.value / more.value);
-            format!(", {} more than the {alone} of the program", percent(more.value))
+            let more = percent(more.value);
+            format!(", {more} more than the {alone} that {program} used without it")
         }
         (Some(_), _) => String::new(),
         (None, Some(_)) => ", nearly all of it".to_owned(),

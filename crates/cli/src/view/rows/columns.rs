@@ -48,7 +48,7 @@ pub fn of_summary(profile: &Profile, summary: &Summary, options: &Options) -> Ta
         push(1, "between_ns", "between", &|r| {
             of(r).filter(|t| t.dispatch_known).map(|t| Value::Ns(t.no_dispatch_ns()))
         });
-        push(2, "off_cpu_ns", "off-CPU meanwhile", &|r| {
+        push(2, "off_cpu_ns", "off-CPU between", &|r| {
             let off = of(r).filter(|t| t.dispatch_known)?.off_cpu?;
             Some(if off.assumed { Value::AtMostNs(off.ns) } else { Value::Ns(off.ns) })
         });
