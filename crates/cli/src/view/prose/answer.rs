@@ -19,9 +19,9 @@ const NAME: usize = 60;
 /// Returns up to three sentences. The first says how long the calls took, and in which rows most of
 /// this time went: `125 ms in 40,200 calls (workgroups of 5,100 dispatches, 2 threads), 51.0 % in 2 of 15
 /// ops`.
-/// The second says how much of its time the busiest thread spent outside of calls: `worker-0
-/// (4712), with the most time in calls of 2 threads, spent 86.2 % of 455 ms (from its first call
-/// on) outside of calls, 86.8 % of that off a CPU`. If its calls were mostly off a CPU, the sentence
+/// The second says how much of its time the thread with the most time in calls spent outside of calls: `worker-0
+/// (4712), with the most time in calls of 2 threads, spent 86.2 % of the 455 ms since its first
+/// call outside of calls, 86.8 % of that off a CPU`. If its calls were mostly off a CPU, the sentence
 /// says that, too: `; in calls, it was off a CPU for 67.0 % of 410 ms`. The third names the op or
 /// range that is around most of the other calls: `step takes 36.1 s
 /// with the calls inside of it, 36.0 % of its thread's time in calls`. `lasted_ns` is how long the
@@ -52,7 +52,7 @@ pub fn lines(overview: &Overview<'_>, lasted_ns: Option<u64>) -> Vec<String> {
             None => String::new(),
         };
         let each = time(each);
-        format!("{who} spent {share} of {each} (from {first} on) outside of calls{off}")
+        format!("{who} spent {share} of the {each} since {first} outside of calls{off}")
     });
     let second = with_off_cpu_in_calls(second, &who, outside, each);
     let around = overview.summary.around(overview.profile).filter(|_| are_all);
