@@ -112,7 +112,7 @@ fn words_of(document: &Value, title: &str, row: &Value) -> Option<String> {
                 number(&one["extent"]).map_or(kind.to_owned(), |extent| format!("{kind} {extent}")),
             )
         }
-        "of schedule" => {
+        "schedule iterations" => {
             let [each, apart] = ["each", "apart"].map(|name| number(&row["unrolled"][name]));
             let apart = apart.filter(|apart| *apart > 0);
             let apart = apart.map_or(String::new(), |apart| format!(", {apart} apart"));
