@@ -33,7 +33,7 @@ const PICTURES: [(Of, &str, &str); 9] = [
     (Recorded("torch"), "overview", "light"),
     (Recorded("torch"), "ops", "light"),
     (Recorded("torch"), "op", "light"),
-    (Recorded("torch"), "timeline", "dark"),
+    (Recorded("torch"), "timeline?from=3200000000&to=3212000000", "dark"),
     (Recorded("tvm"), "loops", "dark"),
     (Recorded("torch"), "recording", "light"),
     (Invented("usual"), "activities", "light"),
@@ -69,7 +69,8 @@ fn pictures_for_the_docs() {
         browser.scheme(scheme);
         browser.resize(1200, 760);
         open(&mut browser, &page, &format!("#{fragment}"));
-        write(&mut browser, &to.join(fragment).with_extension("webp"));
+        let view = fragment.split('?').next().unwrap();
+        write(&mut browser, &to.join(view).with_extension("webp"));
     }
 }
 
