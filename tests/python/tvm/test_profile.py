@@ -343,7 +343,9 @@ def test_a_device_without_a_source_is_left_out_with_one_warning(mlp, monkeypatch
             with cp.profile(vm, collectors=[cp.CounterCollector(names)]) as prof:
                 vm[entry](*args)
     about = [w for w in told if "cuda" in str(w.message)]
-    assert len(about) == 1 and "NVreg_RestrictProfilingToAdminUsers" in str(about[0].message)
+    # Rights would not help: there is no driver.
+    assert len(about) == 1 and "libcuda.so" in str(about[0].message)
+    assert "NVreg_RestrictProfilingToAdminUsers" not in str(about[0].message)
     # The warning names the line that opened the profile.
     assert about[0].filename == __file__
     rows = [row for row in support.ops(prof.report()) if not row["Name"].string.startswith("vm.builtin.")]
