@@ -239,9 +239,15 @@ impl Room {
 }
 
 impl Sites {
-    /// Returns a site's part of the wall times of all sites, from 0 to 1.
+    /// Returns the wall times of all dispatches, added up, in ticks. Dispatches at the same time count
+    /// each, unlike in [`Sites::busy`].
+    pub fn walls(&self) -> f64 {
+        self.rows.iter().map(|site| site.wall).sum()
+    }
+
+    /// Returns a site's part of [`Sites::walls`], from 0 to 1.
     pub fn share(&self, site: &Site) -> Option<f64> {
-        let all: f64 = self.rows.iter().map(|site| site.wall).sum();
+        let all = self.walls();
         (all > 0.0).then(|| site.wall / all)
     }
 

@@ -263,8 +263,7 @@ fn text(
     };
     let dispatches = plural(found.dispatches.into(), "dispatch");
     // Dispatches at the same time count once here, and each in their walls.
-    let walls: f64 = found.rows.iter().map(|site| site.wall).sum();
-    let walls = match time(walls * profile.timeline.ns_per_tick()) {
+    let walls = match time(found.walls() * profile.timeline.ns_per_tick()) {
         walls if walls == busy => String::new(),
         walls => format!(" (walls of all dispatches, added up: {walls})"),
     };
